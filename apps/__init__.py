@@ -1,4 +1,4 @@
-"""The thin shell around the functional core: the controller's application, its launcher and the command line.
+"""The imperative shell around the functional core: the controller's application, its launcher and the command line.
 
-Start with dets.py, the Ryu application; the rooms are runtime, southbound, settings, rest and cli.
+Start with dets.py, the Ryu application; the main packages are runtime, southbound, settings, rest and cli.
 """

@@ -1,4 +1,4 @@
-"""Which changes are in force on the switches, and not only kept and decided."""
+"""Tracks which changes the switches have confirmed, in addition to being stored and decided."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class ChangeTracker:
-    """Follows each change until the switches that are connected have confirmed what came of it.
+    """Follows each change until the connected switches have confirmed its messages.
 
-    That is so once the first round of the loop that began after it has sent its messages, no flow entries wait for a
-    later one, barriers behind these are answered, and the queues have been seen to.
+    A change is confirmed once the first round of the loop after it has sent its messages, no flow entries wait for a
+    later round, the barriers behind the messages are answered, and the queues are reconciled.
     """
 
     def __init__(self, shell: SouthboundDriver, queues: QueueReconciler, revision: int) -> None:
@@ -23,11 +23,11 @@ class ChangeTracker:
         self._pending = deque([(revision, shell.now_s())])
 
     def changed(self, revision: int) -> None:
-        """A change was made just now."""
+        """Record that a change was made now."""
         self._pending.append((revision, self._shell.now_s()))
 
     def status(self, revision: int) -> dict[str, Any]:
-        """Return the last change, the last one in force, who has still to confirm, and who is not connected."""
+        """Return the last change, the last confirmed one, the unconfirmed switches, and the disconnected ones."""
         waiting: set[int] = set()
         while self._pending:
             number, at_s = self._pending[0]
@@ -47,7 +47,7 @@ class ChangeTracker:
         }
 
     def _unconfirmed(self, at_s: float) -> set[int]:
-        """Return the switches that have still to confirm what was decided at ``at_s``."""
+        """Return the switches that must still confirm the decisions of ``at_s``."""
         sent_s = self._shell.times.sent_after(at_s)
         if sent_s is None:
             return set(self._shell.central.switches)

@@ -1,6 +1,6 @@
-"""Reads a configuration file in a process of its own, so that a control loop keeps its intervals meanwhile.
+"""Reads a configuration file in a separate process, so that a control loop keeps its intervals.
 
-A thread would do it in less time, and the loop would wait for it after each of its system calls (docs/adr/0271).
+A thread would need less time, but the loop would wait for it after each of its own system calls (docs/adr/0271).
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ _VN_FIELDS = tuple(one.name for one in fields(Vn))
 
 
 def read(path: str, run_in_thread: Callable[..., Any]) -> Config:
-    """Return the configuration in a file. Raises ConfigError, also when the process ends without an answer.
+    """Return the configuration in a file. Raises ConfigError, also if the process ends without a result.
 
-    ``run_in_thread`` calls a function, and lets others in the process run meanwhile, as ``time.sleep`` does. It reads a
-    small file.
+    ``run_in_thread`` calls a function, and lets other greenlets run, as ``time.sleep`` does. It reads a small file.
     """
     if _is_small(path):
         small: Config = run_in_thread(load_config, path)
@@ -71,7 +70,7 @@ def _answer(file: int, path: str, status: int) -> Config:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes VNs, of which there are many, so that they are made by one call each."""
+    """Pickles VNs, which are numerous, so that one call restores each."""
 
     def reducer_override(self, value: object) -> Any:
         if isinstance(value, Vn):
@@ -80,7 +79,7 @@ class _Pickler(pickle.Pickler):
 
 
 def main(file: int, path: str) -> None:
-    """Write to an open file what is read: the configuration, or all that is wrong with it."""
+    """Write the result to an open file: the configuration, or all its problems."""
     os.nice(_NICENESS)
     gc.disable()  # all that is made stays until the end
     try:

@@ -117,7 +117,7 @@ class Dets(AppBase):
             self.logger.warning("%s is not loaded: %s", plugin, reason)
 
     def start(self) -> Any:
-        """Start the loops; each goes on whatever happens in one of its rounds."""
+        """Start the loops; each goes on if one of its rounds fails."""
         self.loops.every("interval", self.config.interval_s, self._run_interval)
         self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
         self.loops.on_demand("event lines", self.shell.lines.wait, self.shell.lines.write)
@@ -133,7 +133,7 @@ class Dets(AppBase):
         return super().start()
 
     def close(self) -> None:
-        """Stop: meters, entries and queues stay or go as configured."""
+        """Stop; meters, flow entries and queues stay or are removed as configured."""
         self.manager.stopping()
         self.loops.stop()
         self._rest.stop()
@@ -156,7 +156,7 @@ class Dets(AppBase):
             self.metrics.round_s.observe(last.total_ms / 1e3)
 
     def _keep_port_names(self) -> None:
-        """Keep the names that edge ports have had first, where this node keeps anything."""
+        """Store the first names of edge ports, if this node stores anything."""
         edge_ports = self.shell.edge_ports
         edge_ports.note_links()
         if not edge_ports.changed or not self.settings.store.writable:
@@ -168,13 +168,13 @@ class Dets(AppBase):
             edge_ports.changed = names | edge_ports.changed
 
     def _measure_lag(self) -> None:
-        """Note how much later than due the hub has come round to this loop, which does nothing else."""
+        """Measure the event loop's lag: how late this loop, which does nothing else, wakes up."""
         due_s = self.loops.loops["hub lag"].due_s
         assert due_s is not None
         self.metrics.hub_lag_s.observe(max(time.monotonic() - due_s, 0.0))
 
     def health(self) -> dict[str, Any]:
-        """Return how the switches and the loops are; ``degraded`` unless all of them are well."""
+        """Return the state of the switches and the loops; ``degraded`` unless all are without fault."""
         health = self.shell.health()
         ailing = self.loops.faults()
         loops = {
@@ -210,11 +210,11 @@ class Dets(AppBase):
         return config_reader.read(path, run_in_thread)
 
     def yield_control(self) -> None:
-        """Let others run until there is time to spare."""
+        """Let others run until there is idle time."""
         self.spare.yield_control()
 
     def adopt(self, config: Config) -> None:
-        """Let ``config`` be the one in force."""
+        """Make ``config`` the effective configuration."""
         self.config = config
         set_log(config.log_format, config.log_level)
 
@@ -222,7 +222,7 @@ class Dets(AppBase):
         self.queues.wake()
 
     def switch_connected(self, connection: SwitchConnection) -> None:
-        """A switch has done its handshake."""
+        """Handle a switch that completed its handshake."""
         hub.spawn(self.shell.connected, connection)
 
     def _warn_about_other_apps(self) -> None:
@@ -237,7 +237,7 @@ class Dets(AppBase):
 
 
 class _RestService(rest.Service):
-    """The application as REST sees it."""
+    """The application's interface for REST."""
 
     def __init__(self, dets: Dets) -> None:
         needs_if_match = dets.config.rest.if_match == "required"

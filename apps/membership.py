@@ -1,6 +1,6 @@
-"""What a process has to do with other controllers of its fabric: nothing here.
+"""The relation of a process to other controllers of its fabric: none.
 
-``apps.cluster.cluster_member`` has more.
+``apps.cluster.cluster_member`` has the form for a cluster.
 """
 
 from __future__ import annotations
@@ -24,56 +24,56 @@ from controller.rooms import room
 
 
 class KeptTokens(TokenStore, Protocol):
-    """Tokens that are kept somewhere until they are closed."""
+    """Tokens in a store that must be closed."""
 
     def close(self) -> None:
-        """Ask for none any more."""
+        """Close the store."""
 
 
 class Standalone:
-    """A process that is nobody's peer. ``roles`` are whom switches are left to."""
+    """A process without peers. ``roles`` is the role manager, or None."""
 
     roles: Roles | None = None
 
     def store(self, path: str) -> SettingsStore:
-        """Return where settings are kept."""
+        """Return the store of settings."""
         return Store(path)
 
     def tokens(self, path: str) -> KeptTokens:
-        """Return where tokens are kept."""
+        """Return the store of tokens."""
         return Tokens(path)
 
     @staticmethod
     def run(function: Callable[..., Any], *arguments: object) -> Any:
-        """Return what a function of the store returns, while others go on."""
+        """Return the result of a store's function, while others run."""
         return run_in_thread(function, *arguments)
 
     def tls_contexts(self) -> list[RenewableContext]:
-        """Return the contexts of connections to other processes, whose files are read again with the configuration."""
+        """Return the TLS contexts towards other processes, whose files are read again with the configuration."""
         return []
 
     def drive(self, shell: SouthboundDriver, spare: CooperativeScheduler) -> None:
-        """Switches are driven by this shell from now on; nothing has been set yet."""
+        """Begin to drive switches by this southbound driver; nothing has been set yet."""
 
     def attach(self, settings: Settings, queues: QueueReconciler, metrics: Metrics) -> None:
-        """What can be set, and the rest of the process, is there; no loop has begun."""
+        """Attach the settings and the rest of the process; no loop runs yet."""
 
     def before_interval(self) -> None:
-        """An interval is about to begin."""
+        """Called before an interval."""
 
     def after_interval(self) -> None:
-        """An interval has ended."""
+        """Called after an interval."""
 
     def health(self, health: dict[str, Any]) -> dict[str, Any]:
-        """Return what ``/v1/health`` says; ``health`` is how switches and loops are."""
+        """Return the contents of ``/v1/health``; ``health`` is the state of switches and loops."""
         return health
 
     def others(self) -> RemoteNodes:
-        """Return the other controllers, as requests have to do with them."""
+        """Return the other controllers, for requests that need them."""
         return RemoteNodes()
 
     def leave(self, shell: SouthboundDriver, queues: QueueReconciler, on_stop: str) -> None:
-        """Stop: meters, entries and queues stay or go as configured."""
+        """Stop; meters, flow entries and queues stay or are removed as configured."""
         if on_stop == "remove":
             shell.remove_all()
             queues.remove_all()
@@ -82,7 +82,7 @@ class Standalone:
 
 
 def member_of(config: Config) -> Standalone:
-    """Return what a configuration makes of the process. Raises InvalidValueError for what cannot be used."""
+    """Return the membership for a configuration. Raises InvalidValueError for an unusable one."""
     if config.cluster is None:
         return Standalone()
     member: Standalone = room("cluster").member(config.cluster)

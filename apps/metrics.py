@@ -1,8 +1,7 @@
 """``/metrics``: the controller's state in Prometheus' text format, version 0.0.4.
 
-What there is one of for each VN is written by vn_metrics.py, a column at a time; the rest is prometheus_client's. The
-number of series follows from the configuration alone: nothing is labelled with what hosts or clients send. What is
-unknown has no sample.
+vn_metrics.py writes the metrics of each VN, a column at a time; prometheus_client writes the rest. The number of series
+depends on the configuration only: no label comes from hosts or clients. Unknown values have no sample.
 """
 
 from __future__ import annotations
@@ -35,34 +34,34 @@ _ENFORCEABLE = {Verdict.YES: 1.0, Verdict.PARTLY: 0.5, Verdict.NO: 0.0}
 
 
 class Southbound(Protocol):
-    """What is asked of the conversation with switches by ``apps.southbound.southbound_driver``."""
+    """The part of ``apps.southbound.southbound_driver`` that metrics use."""
 
     central: CentralController
     times: LoopStats
 
     @property
     def counts(self) -> Mapping[int, MessageCounts]:
-        """OpenFlow messages by dpid."""
+        """Return the OpenFlow message counts by dpid."""
 
     @property
     def strangers(self) -> Sized:
-        """Connections of switches that are not under control."""
+        """Return the number of connections of unmanaged switches."""
 
     def is_ready(self, dpid: int) -> bool:
-        """Whether a switch is under control."""
+        """Return whether a switch is under control."""
 
 
 class Transactions(Protocol):
-    """What is asked of the keeper of queues: its transactions so far and those of them that failed."""
+    """The part of the queue reconciler that metrics use: its transactions, and the failed ones."""
 
     applied: int
     failed: int
 
 
 class Metrics:
-    """What is measured of the controller itself, and the page of it all.
+    """The controller's own metrics, and the page of all metrics.
 
-    It is asked of the conversation with switches (``shell``, ``queues``, ``peers``) and of the loops.
+    The values come from the southbound driver (``shell``, ``queues``, ``peers``) and from the loops.
     """
 
     def __init__(
@@ -94,11 +93,11 @@ class Metrics:
         )
 
     def add(self, collector: Collector) -> None:
-        """Show what this collector collects as well."""
+        """Add the metrics of this collector."""
         self._registry.register(collector)
 
     def page(self) -> Iterator[bytes]:
-        """Yield the page piece by piece, so that others can run in between; VNs are all as they were at the start."""
+        """Yield the page in parts, so that others can run in between; VNs are all as they were at the start."""
         columns = vn_columns(self.observer)
         of_vns = vn_labels(self.central) if self.central.config.vn_metrics else []
         of_vlans = vlan_labels(self.central)
@@ -111,7 +110,7 @@ class Metrics:
 
 
 class _Controller(Collector):
-    """What is known elsewhere, as metrics."""
+    """Metrics with values from other parts of the controller."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -208,7 +207,7 @@ class _Controller(Collector):
         yield InfoMetricFamily("dets_config", "The file that was read last.", value={"sha256": reloads.sha256})
 
     def _links(self) -> Iterator[Metric]:
-        """Links of the configuration alone: what is found in the fabric could be without end."""
+        """Yield the metrics of configured links only: discovered links could be without bound."""
         observer, names = self._metrics.observer, self._metrics.central.fabric.switch_name
         up = GaugeMetricFamily("dets_link_up", "1 while a link of the configuration is up.", labels=["a", "b"])
         capacity = GaugeMetricFamily("dets_link_capacity_bits_per_second", "Either way.", labels=["a", "b"])

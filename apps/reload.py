@@ -1,4 +1,4 @@
-"""Reads the configuration file again while the controller runs: checked as a whole, then all of it or nothing."""
+"""Reads the configuration file again while the controller runs: checked as a whole, applied completely or not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOG = logging.getLogger("dets.reload")
 
 
 class Application(Protocol):
-    """The running application, as far as a reload changes it. ``config`` is in force, of the file that it names."""
+    """The running application, as far as a reload changes it. ``config`` is effective, from the file that it names."""
 
     config: Config
     shell: SouthboundDriver
@@ -44,26 +44,26 @@ class Application(Protocol):
     tls_contexts: list[RenewableContext]
 
     def read(self, path: str) -> Config:
-        """Return the configuration in a file, while others in the process run. Raises ConfigError."""
+        """Return the configuration in a file, while other greenlets run. Raises ConfigError."""
 
     def adopt(self, config: Config) -> None:
-        """Let ``config`` be the one in force. Called again with the one before, if that is in force again."""
+        """Make ``config`` effective. Called again with the previous one if the change is undone."""
 
     def run_in_thread(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """Call a function that blocks, and return what it returns; others in the process run meanwhile."""
+        """Call a blocking function, and return its result; other greenlets run during that time."""
 
     def yield_control(self) -> None:
-        """Let others in the process run, between two pieces of work."""
+        """Let other greenlets run, between two batches."""
 
     def spawn(self, function: Callable[..., None], *arguments: object) -> object:
-        """Call a function soon, next to the others in the process."""
+        """Call a function soon, in its own greenlet."""
 
 
 @dataclass
 class Reloads:
-    """How often the file was put in force again (``done``: or nothing differed), and which file was read last.
+    """Counts of reloads (``done``: applied, or without differences), and the last file.
 
-    ``read_s`` is in seconds since 1970; ``sha256`` is that of the file that was put in force last.
+    ``read_s`` is in seconds since 1970; ``sha256`` is the digest of the last applied file.
     """
 
     done: int = 0
@@ -72,14 +72,14 @@ class Reloads:
     sha256: str = ""
 
     def read(self, source_name: str) -> None:
-        """The file is in force. Blocks while it is read; without one there is nothing to tell."""
+        """Record that the file is effective. Blocks while it reads the file; does nothing without one."""
         with contextlib.suppress(OSError):
             self.sha256 = hashlib.sha256(Path(source_name).read_bytes()).hexdigest()
         self.read_s = time.time()
 
 
 class _Answer:
-    """What a reload comes to, for all who asked for it before it began."""
+    """The result of a reload, for all callers who requested it before it began."""
 
     def __init__(self) -> None:
         self.known = threading.Event()
@@ -88,9 +88,9 @@ class _Answer:
 
 
 class Reloader:
-    """Puts the configuration file of an application in force again: one reload at a time.
+    """Reloads an application's configuration file: one reload at a time.
 
-    Whoever asks while another one is at work waits for the next, which is for all who came before it began.
+    A caller during a reload waits for the next one, which serves all callers who came before it began.
     """
 
     def __init__(self, application: Application, reloads: Reloads) -> None:
@@ -99,7 +99,7 @@ class Reloader:
         self._waiting: dict[bool, _Answer] = {}  # for the next reload, and the next dry run
 
     def reload(self, *, dry_run: bool = False) -> ConfigDiff:
-        """Do as ``_reload`` does, and count it unless it was a dry run; or return what another one does that waits."""
+        """Do ``_reload``, and count it unless it is a dry run; or return the result of a waiting one."""
         answer = self._waiting.get(dry_run)
         if answer is None:
             answer = self._waiting[dry_run] = _Answer()
@@ -134,11 +134,11 @@ class Reloader:
         return diff
 
     def _reload(self, dry_run: bool) -> ConfigDiff:
-        """Read the file and put it in force, unless ``dry_run``; return what differs.
+        """Read the file and apply it, unless ``dry_run``; return the differences.
 
-        Raises ConfigError when the file is not acceptable, InvalidValueError when it changes what only a restart can,
-        StoreError when the change cannot be kept. After these and any other error all is as before: the controller's
-        state, the store and the switches. Certificates are read again too: all of them, or none if one is of no use.
+        Raises ConfigError for an invalid file, InvalidValueError if a changed value needs a restart, StoreError if the
+        change cannot be stored. After these and any other error the controller's state, the store and the switches are
+        as before. Certificates are read again too: all of them, or none if one is unusable.
         """
         application = self._application
         before, events = application.settings.file.config, application.shell.central.events
@@ -172,7 +172,7 @@ class Reloader:
             application.manager.ready()
 
     def on_signal(self) -> None:
-        """Reload, unless one waits that has not begun; errors of the file are logged."""
+        """Reload, unless a reload is waiting; errors of the file are logged."""
         if False in self._waiting:
             return
         try:
@@ -181,7 +181,7 @@ class Reloader:
             LOG.error("not reloaded, the configuration is as before: %s", error)
 
     def _put_in_force(self, config: Config, made: Beforehand) -> None:
-        """Keep, switch over and commit; on an error undo, in the opposite order, what was done."""
+        """Store, apply and commit; on an error undo the completed steps in reverse order."""
         application = self._application
         with ExitStack() as undo:
             plan = application.settings.prepare(config)
@@ -198,22 +198,22 @@ class Reloader:
 
 
 def _compared(before: Config, config: Config, events: EventLog) -> tuple[ConfigDiff, Beforehand]:
-    """Return what differs, and what can be done for the new configuration beforehand; for a thread.
+    """Return the differences, and the work for the new configuration that can be done in advance; for a thread.
 
-    Raises what would stand in the way, before anything is touched.
+    Raises errors before anything is changed.
     """
     check_changeable(before, config)
     return compare_configs(before, config), Beforehand(config, events)
 
 
 def _renewals(contexts: list[RenewableContext]) -> list[tuple[str, Callable[[], None]]]:
-    """Return what renews the TLS contexts whose files have changed, and the sections that name these."""
+    """Return functions that renew the TLS contexts with changed files, and the sections that name these."""
     prepared = [(context.key, context.prepare()) for context in contexts]
     return [(key, renew) for key, renew in prepared if renew is not None]
 
 
 class _Transition:
-    """One change of the configuration in memory: waits for nothing, and can be undone until switches are told."""
+    """One change of the configuration in memory: it never waits, and can be undone until switches are updated."""
 
     def __init__(self, application: Application, config: Config, made: Beforehand, plan: FilePlan) -> None:
         self._application, self._config, self._made, self._plan = application, config, made, plan
@@ -227,7 +227,7 @@ class _Transition:
         self._undo = ExitStack()
 
     def make(self) -> None:
-        """Let the controller and the application have the configuration, and the overrides over it."""
+        """Apply the configuration to the controller and the application, with its overrides."""
         shell, adopt = self._application.shell, self._application.adopt
         central, now_s = shell.central, shell.now_s()
         change = reconfigure(central, self._config, now_s, self._made)
@@ -241,7 +241,7 @@ class _Transition:
         shell.sync_switches()
 
     def undo(self) -> None:
-        """Let all be as before ``make``, however far that came."""
+        """Restore the state before ``make``, however far that came."""
         self._undo.close()
 
     def _restore_peers(self) -> None:
@@ -252,7 +252,7 @@ class _Transition:
             peers[dpid].meters, peers[dpid].queues = meters, queues
 
     def update_switches(self) -> None:
-        """Send what changed to the switches; let those go that are not configured any more, or in another way."""
+        """Send the changes to the switches; release those that are no longer configured, or configured differently."""
         shell, central = self._application.shell, self._application.shell.central
         self._undo.pop_all()  # it is not undone any more, and the state before need not be kept
         shell.push()

@@ -1,4 +1,4 @@
-"""What ``/metrics`` says of each VN, and of all of a VLAN: a column at a time, for there may be tens of thousands."""
+"""The metrics of each VN, and of each VLAN: a column at a time, for there may be tens of thousands."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _POLICY_COUNTERS = {
 
 
 class MetricColumn(NamedTuple):
-    """One metric of all VNs: its name, what it is, its type, and a value each, NaN where it is unknown."""
+    """One metric of all VNs: its name, description, type, and a value for each VN, NaN where unknown."""
 
     name: str
     description: str
@@ -42,7 +42,7 @@ class MetricColumn(NamedTuple):
 
 
 def vn_columns(observer: Observer) -> list[MetricColumn]:
-    """Return the metrics of all VNs: limits and states as they are now, all else counted since the start."""
+    """Return the metrics of all VNs: present limits and states, and counts since the start."""
     observer.sync_vns()
     central, traffic = observer.central, observer.traffic
     vns, fabric = central.vns, central.fabric
@@ -89,7 +89,7 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
 
 
 def samples(labels: list[str], columns: Iterable[MetricColumn]) -> Iterator[bytes]:
-    """Yield the samples of these columns, whose rows have these labels."""
+    """Yield the samples of these columns; their rows have these labels."""
     for column in columns:
         yield _head(column)
         known = np.flatnonzero(~np.isnan(column.values))
@@ -102,7 +102,7 @@ def samples(labels: list[str], columns: Iterable[MetricColumn]) -> Iterator[byte
 
 
 def guarantee_samples(labels: list[str], vlan_vid: IntArray, seconds: FloatArray) -> Iterator[bytes]:
-    """Yield how long the guarantees of each VLAN's VNs were idle, met and missed, by reason: (Fulfilment, vns)."""
+    """Yield how long each VLAN's guarantees were idle, met and violated, by reason: (GuaranteeState, vns)."""
     name = "dets_vlan_guarantee_seconds_total"
     yield _head(MetricColumn(name, "How the guarantees of its VNs fared, over all of them.", "counter", seconds[0]))
     for outcome in GuaranteeState:

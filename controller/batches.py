@@ -1,4 +1,4 @@
-"""Long work in pieces, between which others in the process get their turn."""
+"""Splits long work into batches; other greenlets run between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Array types in use, and how columns follow their rows when rows are added, removed or re-ordered."""
+"""Array types in use, and how columns follow their rows when rows are added, removed or reordered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 Int16Array = NDArray[np.int16]
-"""Counts of intervals, which stop at MAX_COUNTED: what is looked at is whether there were some tens of them."""
+"""Counts of intervals, which stop at MAX_COUNTED; comparisons need some tens at most."""
 
 UInt32Array = NDArray[np.uint32]
 """Rates in whole kb/s or bursts in whole kb (1000 bits), as a meter's band carries them (OpenFlow 1.3.5, 7.3.4.4)."""
@@ -22,12 +22,12 @@ MAX_COUNTED = 2**15 - 1
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 NEW_ROW = -1
-"""In an index from new rows to old ones: this row was not there before."""
+"""In an index from new rows to old ones: a row that is new."""
 
 
 @lru_cache(maxsize=4)
 def nan_column(rows: int) -> FloatArray:
-    """Return a column of so many rows of which nothing is known, NaN, for all who ask: nobody can write to it."""
+    """Return a shared, read-only column of ``rows`` NaN values."""
     column = np.full(rows, np.nan)
     column.flags.writeable = False
     return column
@@ -40,19 +40,19 @@ def incremented(counts: Int16Array) -> Int16Array:
 
 
 def columns_equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Return whether two columns hold the same: what ``np.array_equal`` does, in a tenth of the steps."""
+    """Return whether two columns are equal, as ``np.array_equal`` does, in a tenth of the steps."""
     return one is other or (len(one) == len(other) and bool((one == other).all()))
 
 
 def reindex(column: NDArray[_Scalar], old_row: IntArray, initial: Any) -> NDArray[_Scalar]:
-    """Return ``column`` re-arranged so that new row i holds what old row ``old_row[i]`` held, or ``initial``.
+    """Return a column in which row i has the value of row ``old_row[i]`` of ``column``, or ``initial``.
 
     ``old_row`` has one element per new row, NEW_ROW where there was none; ``initial`` is a scalar or one value per new
     row. The columns of all state follow the pair table by this one function.
     """
     new = np.flatnonzero(old_row == NEW_ROW)
     moved = column[old_row] if len(column) else np.empty(len(old_row), dtype=column.dtype)
-    if len(new):  # of which the last old row was taken
+    if len(new):  # whose last element is the last old row
         first = np.asarray(initial)
         moved[new] = first[new] if first.ndim else first
     return moved

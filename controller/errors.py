@@ -1,4 +1,4 @@
-"""Errors that name the key, the value and the limit, so that their reader can mend the cause."""
+"""Errors that name the key, the value and the limit, so that the reader can correct the cause."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class DetsError(Exception):
 class InvalidValueError(DetsError, ValueError):
     """A value from outside (configuration, REST, command line, switch) is not acceptable.
 
-    ``key`` names it the way its author wrote it (``vlans.10.receive_limit``), ``value`` is what was given and
-    ``reason`` states the limit that it breaks.
+    ``key`` is the name in the input (``vlans.10.receive_limit``), ``value`` is the rejected value and ``reason`` states
+    the limit that it violates.
     """
 
     def __init__(self, key: str, value: object, reason: str) -> None:
@@ -26,7 +26,7 @@ class InvalidValueError(DetsError, ValueError):
         super().__init__(f"{key}: {value!r} {reason}")
 
     def __reduce__(self) -> tuple[Callable[..., InvalidValueError], tuple[Any, ...]]:
-        """Let it pass from one process to another: its text is not what it is made of."""
+        """Support pickling: the arguments differ from the error's text."""
         return _restored, (type(self), str(self), self.__dict__)
 
 
@@ -37,7 +37,7 @@ def _restored(kind: type[InvalidValueError], text: str, fields: dict[str, Any]) 
 
 
 class ColumnError(InvalidValueError):
-    """A column of an array interface holds a value it must not: names column, row and value."""
+    """A column of an array interface holds an invalid value; the error names column, row and value."""
 
     def __init__(self, column: str, row: int, value: object, reason: str) -> None:
         self.column = column
@@ -46,22 +46,22 @@ class ColumnError(InvalidValueError):
 
 
 class ProtocolError(DetsError):
-    """A message from a switch is malformed: names the message, the field and what was expected."""
+    """A malformed message from a switch; the error names the message, the field and what was expected."""
 
 
 class SwitchReplyError(ProtocolError):
-    """A switch answered a request with an error, whose type and code are the text."""
+    """A switch's error reply to a request; the text has type and code."""
 
 
 def near_name(name: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean NAME?)`` for what is not one of the ``known``, empty where none of them is near."""
+    """Return `` (did you mean NAME?)`` for an unknown name, "" if no name in ``known`` is similar."""
     near = nearest(name, known)
     return f" (did you mean {near}?)" if near else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return which of the ``known`` a name is probably meant to be, None where none of them is near."""
-    import difflib  # of which most who import this have no need
+    """Return the name in ``known`` that is most similar to ``name``, None if none is similar."""
+    import difflib  # deferred: most importers of this module do not need it
 
     name = name[:_MAX_CHARACTERS]
     alike = [one for one in known if abs(len(one) - len(name)) <= 3 and (one[:1] == name[:1] or one[-1:] == name[-1:])]

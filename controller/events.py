@@ -1,4 +1,4 @@
-"""What happened, for people and programs to read: the last events, newest last."""
+"""The latest events, oldest first, for people and programs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Literal
 from controller.columns import IntArray
 
 NAMED_BURST, NAMED_PER_S = 100.0, 10.0
-"""Hosts and switches can cause an event for each VN or entry, again and again: so many of a kind have a text."""
+"""Hosts and switches can cause an event for each VN or pair, repeatedly: this many of a kind have a text."""
 SUMMARY_INTERVAL_S = 1.0
-"""How often it is told how many had none."""
+"""Interval of the counts of suppressed events."""
 
 
 class EventKind(StrEnum):
@@ -96,7 +96,7 @@ _INFO = frozenset(
 
 
 def severity_of(kind: EventKind) -> Severity:
-    """Return whether an event is what happens every day, should be looked into, or hurts tenants now."""
+    """Return whether an event is routine, should be investigated, or affects tenants now."""
     return "critical" if kind in _CRITICAL else "info" if kind in _INFO else "warning"
 
 
@@ -104,7 +104,7 @@ def severity_of(kind: EventKind) -> Severity:
 class Event:
     """One event: ``number`` grows by one, ``at_s`` is the controller's clock.
 
-    ``vlan_vid``, ``switch`` (its name) and ``port_no`` say where, as far as it is about one place.
+    ``vlan_vid``, ``switch`` (its name) and ``port_no`` give its location, if it has one.
     """
 
     number: int
@@ -118,10 +118,10 @@ class Event:
 
 @dataclass
 class EventLog:
-    """The last ``keep`` events of each severity, and ``counts``, how many there were of each kind.
+    """The last ``keep`` events of each severity, and ``counts``, the number of events of each kind.
 
-    What happens every day, which is what hosts can cause, pushes out nothing that should be looked into.
-    ``on_event`` is called with every event as it happens.
+    Routine events, which hosts can cause, never evict events of a higher severity. ``on_event`` is called with every
+    event as it happens.
     """
 
     on_event: Callable[[EventKind, str], None] | None = None
@@ -129,7 +129,8 @@ class EventLog:
     counts: Counter[EventKind] = field(default_factory=Counter)
     _events: defaultdict[Severity, deque[Event]] = field(default_factory=lambda: defaultdict(deque))
     last: int = 0  # the number of the last one, 0 before the first
-    _room: dict[EventKind, tuple[float, float]] = field(default_factory=dict)  # for so many, and as of when
+    # The number of allowed events, and the time of that number.
+    _room: dict[EventKind, tuple[float, float]] = field(default_factory=dict)
     _unnamed: Counter[EventKind] = field(default_factory=Counter)
     _summary_s: float = -math.inf
 
@@ -142,7 +143,7 @@ class EventLog:
         switch: str | None = None,
         port_no: int | None = None,
     ) -> Event:
-        """Note an event, and where it is."""
+        """Add an event, with its location."""
         self.counts[kind] += 1
         self.last += 1
         event = Event(self.last, at_s, kind, text, vlan_vid, switch, port_no)
@@ -155,9 +156,9 @@ class EventLog:
         return event
 
     def limit_named(self, kind: EventKind, rows: IntArray, at_s: float) -> list[int]:
-        """Return of these rows, of which each is an event of a kind, those to ``add``.
+        """Return the rows that may get an event of their own, out of ``rows`` that each cause one of this kind.
 
-        The others are counted, and ``report_suppressed`` says how many they were.
+        The others are counted for ``report_suppressed``.
         """
         room, since_s = self._room.get(kind, (NAMED_BURST, at_s))
         room = min(room + NAMED_PER_S * (at_s - since_s), NAMED_BURST)
@@ -169,13 +170,13 @@ class EventLog:
         return found
 
     def report_suppressed(self, at_s: float) -> None:
-        """Add, now and then, how many events of each kind had no text; call it every interval."""
+        """Add, at intervals, the number of suppressed events of each kind; call it every interval."""
         if not self._unnamed or at_s - self._summary_s < SUMMARY_INTERVAL_S:
             return
         unnamed, self._unnamed, self._summary_s = self._unnamed, Counter(), at_s
         for kind, number in unnamed.items():
             self.add(kind, f"{number} more that are not named here: they were too many at once", at_s)
-            self.counts[kind] -= 1  # it says nothing that has not been counted
+            self.counts[kind] -= 1  # the summary is not another event of that kind
 
     def newer_than(self, number: int) -> list[Event]:
         """Return the kept events with a higher number."""

@@ -1,7 +1,7 @@
-"""Compiled passes, where they were built: ``setup.py`` builds the C files when the machine has a C compiler.
+"""Loader of the native modules: ``setup.py`` builds the C files when the machine has a C compiler.
 
-Each library is a Python module (``_module.h``); a pass takes a tuple of columns and then its numbers, and lets go of
-Python's lock. Without them numpy does the same more slowly (docs/adr/0010-native-passes.md).
+Each library is a Python module (``_module.h``); a function takes a tuple of columns and then its numbers, and releases
+the GIL. Without it numpy computes the same more slowly (docs/adr/0010-native-passes.md).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ R = TypeVar("R")
 
 
 class Kernel(Protocol):
-    """A module with compiled passes; ``library`` is None where they were not built."""
+    """A module with native functions; ``library`` is None if it was not built."""
 
     library: Any
 
 
 def load_native(module: str, *passes: str) -> Any:
-    """Return a compiled module, or None when it was not built, or of other sources: it must have these ``passes``."""
+    """Return a native module; None if it was not built, or lacks one of these ``passes`` (older sources)."""
     try:
         library = importlib.import_module(module)
     except ImportError:
@@ -31,9 +31,9 @@ def load_native(module: str, *passes: str) -> Any:
 
 
 def choose(kernel: Kernel, compiled: Callable[P, R], plain: Callable[P, R]) -> Callable[P, R]:
-    """Return one function of a compiled pass and its plain form, which gives the same bits.
+    """Return a function that calls the native form if it was built, otherwise the plain form; both give identical bits.
 
-    It looks for the library when it is called, so that tests can take that away.
+    It checks for the library at each call, so that tests can remove it.
     """
 
     @functools.wraps(plain)

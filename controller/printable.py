@@ -1,13 +1,13 @@
-"""Text from outside as it is printed: nothing in it moves a cursor, ends a line, hides or reorders other text."""
+"""Printing of text from outside: no character moves the cursor, ends a line, hides or reorders other text."""
 
 from __future__ import annotations
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Return text with escapes (``\x1b``, ``\u202e``) for all that has no glyph, but for what is in ``keep``.
+    r"""Return text with escapes (``\x1b``, ``\u202e``) for all characters without a glyph, except those in ``keep``.
 
-    These are control characters (C0, C1), the ends of lines and paragraphs, formats (bidi overrides among them),
-    spaces but the plain one, halves of surrogate pairs and what is not assigned.
+    These are control characters (C0, C1), line and paragraph separators, formats (including bidi overrides), spaces
+    except the plain one, surrogates, and unassigned characters.
     """
     if text.isprintable():
         return text
@@ -17,7 +17,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def printable_json(text: str) -> str:
-    r"""Return a JSON text that says the same, in which such characters of its strings are ``\uXXXX``; lines stay."""
+    r"""Return an equivalent JSON text with such characters of its strings as ``\uXXXX``; lines stay."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one == "\n" else _json_escape(one) for one in text)

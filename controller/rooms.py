@@ -1,7 +1,7 @@
-"""The rooms: parts that the rest does without. Nothing imports them but by this table.
+"""Rooms: optional parts, which other modules import only through this table.
 
-One that is taken out is not missed until a configuration names it, which is then refused. To add one: its folder, and a
-line here.
+A missing room has no effect until a configuration names it, which is then rejected. To add one: its folder, and a line
+here.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from controller.errors import InvalidValueError
 
 
 class Room(NamedTuple):
-    """A part that may be missing: its packages, the module that is asked for it, and what it brings, in words.
+    """An optional part: its packages, its main module ``entry``, and a text of what it brings.
 
-    ``commands`` is the module with its sub-commands of ``dets``, ``install`` the distribution that has it.
+    ``commands`` is the module with its sub-commands of ``dets``, ``install`` the distribution that contains it.
     """
 
     packages: tuple[str, ...]
@@ -47,40 +47,40 @@ ROOMS = {
 
 
 def room_of(module: str) -> str:
-    """Return the name of the room that a module is of, nothing for none."""
+    """Return the name of a module's room, "" if it has none."""
     return next((name for name, one in ROOMS.items() if module.startswith(tuple(f"{of}." for of in one.packages))), "")
 
 
 @cache
 def is_here(name: str) -> bool:
-    """Whether a room is installed; what is of none (``room_of``) always is."""
+    """Return whether a room is installed; modules without a room (``room_of``) always are."""
     if not name:
         return True
     try:
         found = find_spec(ROOMS[name].entry)
-    except ModuleNotFoundError:  # the package that it is in is missing
+    except ModuleNotFoundError:  # the package that contains it is missing
         return False
     return found is not None and found.has_location
 
 
 def check(name: str, key: str, value: object) -> None:
-    """Raise InvalidValueError where a value needs a room that is not installed."""
+    """Raise InvalidValueError if a value needs a room that is not installed."""
     if not is_here(name):
         one = ROOMS[name]
         raise InvalidValueError(key, value, f"needs {one.brings}: pip install {one.install}")
 
 
 def commands(name: str) -> Any:
-    """Return the module with the sub-commands of a room that has some. ModuleNotFoundError if it is not installed."""
+    """Return the module with a room's sub-commands. ModuleNotFoundError if it is not installed."""
     return import_module(ROOMS[name].commands)
 
 
 def room(name: str) -> Any:
-    """Return the module that is asked for a room. ModuleNotFoundError if it is not installed."""
+    """Return the main module of a room. ModuleNotFoundError if it is not installed."""
     return import_module(ROOMS[name].entry)
 
 
 def load(target: str) -> Any:
-    """Return what MODULE:NAME has, of a room or not."""
+    """Return the object ``MODULE:NAME``, in a room or not."""
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)

@@ -1,5 +1,6 @@
-"""Rates as people write them, in bits per second (k, M and G are powers of 1000, as in OpenFlow and OVSDB); bounds of
-weights and of the control interval.
+"""Rates as text, in bits per second (k, M and G are powers of 1000, as in OpenFlow and OVSDB).
+
+Bounds of weights and of the control interval.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)(?:bit/s|bps|bit|b/s)?")
 MIN_RATE_BPS = 1_000
 MAX_RATE_BPS = (2**32 - 1) * 1_000
 
-# Weights further apart than this are a mistake, and sums of them would lose the small ones to rounding.
+# A larger ratio of weights is a mistake, and their sums would lose small weights to rounding.
 MIN_WEIGHT = 1e-6
 MAX_WEIGHT = 1e6
 
-# The control interval: below it a round has no time for slow switches, above it nothing is controlled.
+# The control interval: a shorter one has no time for slow switches, a longer one controls nothing.
 MIN_INTERVAL_MS, MAX_INTERVAL_MS = 10, 10_000
 
 
@@ -60,7 +61,7 @@ def check_rate_bps(rate_bps: int, key: str, shown: object = None) -> int:
 
 
 def exact_rate(rate_bps: int) -> str:
-    """Return a rate as people type it, with no digit lost: ``37.5M``, ``123.456789M``."""
+    """Return the exact rate as text for input: ``37.5M``, ``123.456789M``."""
     for suffix in ("T", "G", "M", "k"):
         if rate_bps >= _SCALE[suffix]:
             return f"{Decimal(rate_bps) / _SCALE[suffix]:f}{suffix}"
@@ -68,7 +69,7 @@ def exact_rate(rate_bps: int) -> str:
 
 
 def format_rate(rate_bps: float) -> str:
-    """Return a rate as people write it, with at most four significant digits: ``37.5M``."""
+    """Return a rate as text with at most four significant digits: ``37.5M``."""
     for suffix in ("T", "G", "M", "k"):
         if abs(rate_bps) >= _SCALE[suffix]:
             return f"{rate_bps / _SCALE[suffix]:.4g}{suffix}"

@@ -1,7 +1,7 @@
-"""The agent's loop: read counters, report, take what the controller says, put rates in force.
+"""The agent's loop: read counters, report, process the controller's frames, apply rates.
 
-Nothing waits: what the interface does not take is lost and said again in the next interval; what came is read up to
-MAX_FRAMES. A controller that is gone is not waited for (``pairs``).
+It never blocks: frames that the interface does not take are lost and repeated in the next interval; at most MAX_FRAMES
+are read at once. The loop goes on if the controller is gone (``pair_state``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MIN_INTERVAL_MS, MAX_INTERVAL_MS = 10, 10_000
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """What an agent is started with; ``vlans`` has 0 for untagged frames."""
+    """The options of an agent; ``vlans`` has 0 for untagged frames."""
 
     vlans: tuple[int, ...]
     link_rate_bps: int
@@ -49,7 +49,7 @@ class AgentOptions:
 
 
 class FramePort(Protocol):
-    """What frames go out by and come in by; ``address`` is the host's there."""
+    """A port that sends and receives control frames; ``address`` is the host's MAC address there."""
 
     address: int
 
@@ -57,14 +57,14 @@ class FramePort(Protocol):
         """Return the file descriptor, to wait on."""
 
     def send(self, frames: list[bytes]) -> None:
-        """Send frames; what cannot be sent now is lost."""
+        """Send frames; those that cannot be sent now are lost."""
 
     def receive(self, max_frames: int) -> list[ControlFrame]:
-        """Return the frames that are there, at most so many."""
+        """Return the received frames, at most ``max_frames``."""
 
 
 class Agent:
-    """Speaks for one interface. ``clock`` is monotonic, in seconds."""
+    """The agent of one interface. ``clock`` is monotonic, in seconds."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Agent:
         self._stopped = True
 
     def run(self) -> None:
-        """Speak until ``stop``."""
+        """Run the loop until ``stop``."""
         due_s = self._clock()
         while not self._stopped:
             left_s = due_s - self._clock()
@@ -103,13 +103,13 @@ class Agent:
             due_s = max(due_s + self.interval_s, self._clock())
 
     def receive_frames(self) -> None:
-        """Take what has come, and put the rates that it sets in force at once."""
+        """Process received frames, and apply the rates that they set at once."""
         for frame in self._socket.receive(MAX_FRAMES):
             self._apply_frame(frame)
         self._apply()
 
     def run_interval(self) -> None:
-        """Read counters, report, and say Hello now and then."""
+        """Read counters, report, and send Hello periodically."""
         now_s = self._clock()
         counters = self._shaper.counters(self.pairs.pairs)
         elapsed_s, self._read_s = max(now_s - self._read_s, 1e-3), now_s
@@ -149,7 +149,7 @@ class Agent:
             LOG.error("the kernel refused a change: %s", error)
 
     def _hello(self) -> None:
-        """Say what this agent is, in its first VLAN."""
+        """Send Hello with this agent's features, in its first VLAN."""
         features = Feature.SHAPES | Feature.REPORTS | (Feature.LONG_FRAMES if self.options.long_frames else 0)
         most = min(self._shaper.most_pairs, 0xFFFF)
         link_kbps = min(self.options.link_rate_bps // 1000, NO_RATE - 1)

@@ -1,6 +1,7 @@
-"""Which class a frame is for: an eBPF program with a map from (VLAN id, destination) to the class.
+"""The class of a frame: an eBPF program with a map from (VLAN id, destination) to the class.
 
-It drops control frames: whoever is behind this host's uplink must not speak for its agent, whose own frames go around.
+It drops control frames: guests behind this host's uplink must not impersonate the agent, whose own frames bypass the
+program.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ _KEY_AT, _MAC_AT = -8, -6
 
 
 def key_of(vlan_vid: int, destination: bytes) -> bytes:
-    """Return the map's key of a VLAN (0: untagged) and a destination of six octets, or REST."""
+    """Return the map's key of a VLAN (0: untagged) and a destination of six bytes, or DEFAULT_DESTINATION."""
     return _KEY.pack(vlan_vid, destination)
 
 
 def _read_header() -> tuple[bytes, ...]:
-    """Return what reads a frame's header; R6 holds the context.
+    """Return instructions that read a frame's header; R6 holds the context.
 
-    After it the stack holds the key of VLAN and destination. Control frames are dropped there, and frames too short to
-    be read pass.
+    They leave the key of VLAN and destination on the stack. Control frames are dropped there, and frames that are too
+    short pass.
     """
     untagged = (  # or tagged in the frame's own octets
         ebpf.load_packet_half(12),
@@ -82,7 +83,7 @@ def _read_header() -> tuple[bytes, ...]:
 
 
 def _look_up(descriptor: int) -> tuple[bytes, ...]:
-    """Return what looks the key on the stack up in a map: R0 holds where its value stands, or 0."""
+    """Return instructions that look up the key on the stack in a map: R0 is the address of its value, or 0."""
     return (
         *ebpf.load_map(ebpf.R1, descriptor),
         ebpf.move(ebpf.R2, ebpf.R10),
@@ -92,7 +93,7 @@ def _look_up(descriptor: int) -> tuple[bytes, ...]:
 
 
 def _to_rest() -> tuple[bytes, ...]:
-    """Return what makes the key on the stack that of the VLAN's REST."""
+    """Return instructions that change the key on the stack to the VLAN's default key."""
     return (
         ebpf.set_to(ebpf.R1, 0),
         ebpf.store_half(ebpf.R10, _MAC_AT, ebpf.R1),
@@ -102,10 +103,10 @@ def _to_rest() -> tuple[bytes, ...]:
 
 
 def program(descriptor: int, default_minor: int) -> bytes:
-    """Return the classifier that looks into a map: class of (VLAN, destination), else of (VLAN, REST), else default.
+    """Return the classifier program: class of (VLAN, destination), otherwise of (VLAN, default), otherwise default.
 
-    The default is set first of all: a frame too short to be read ends the program there (and class 0 would be none:
-    HTB sends such frames at once).
+    The default class is set first: a frame that is too short ends the program there (HTB sends frames of class 0
+    without limit).
     """
     end = ebpf.exit_program(ebpf.TC_ACT_OK)
     found = (ebpf.load_word(ebpf.R1, ebpf.R0, 0), ebpf.store_word(ebpf.R6, ebpf.SKB_TC_CLASSID, ebpf.R1), *end)
@@ -128,7 +129,7 @@ def program(descriptor: int, default_minor: int) -> bytes:
 
 
 def attach(interface: int, major: int, descriptor: int) -> Request:
-    """Return the request that lets a loaded program classify what an HTB root sends."""
+    """Return the request that attaches a loaded program as the classifier of an HTB root."""
     options = attribute(_TCA_BPF_CLASSID, struct.pack("=I", major << 16)) + ebpf.filter_options(descriptor, _NAME)
     where = tc_message(interface, 0, major << 16, _PRIORITY << 16 | socket.htons(_ETH_P_ALL))
     return Request(
@@ -137,5 +138,5 @@ def attach(interface: int, major: int, descriptor: int) -> Request:
 
 
 def load(map_descriptor: int, default_minor: int) -> int:
-    """Return a file descriptor of the program; OSError with what the verifier says."""
+    """Return a file descriptor of the program; OSError with the verifier's message."""
     return ebpf.load_program(program(map_descriptor, default_minor), _NAME)

@@ -90,17 +90,17 @@ def store_half(base: int, offset: int, source: int) -> bytes:
 
 
 def jump_if_equal(register: int, constant: int, lines: int) -> bytes:
-    """Return a jump over so many instructions if the register holds the constant."""
+    """Return a jump over ``lines`` instructions if the register equals the constant."""
     return instruction(0x15, register, offset=lines, constant=constant)
 
 
 def jump_unless_equal(register: int, constant: int, lines: int) -> bytes:
-    """Return a jump over so many instructions unless the register holds the constant."""
+    """Return a jump over ``lines`` instructions unless the register equals the constant."""
     return instruction(0x55, register, offset=lines, constant=constant)
 
 
 def jump(lines: int) -> bytes:
-    """Return a jump over so many instructions."""
+    """Return a jump over ``lines`` instructions."""
     return instruction(0x05, offset=lines)
 
 
@@ -120,7 +120,7 @@ def load_map(target: int, descriptor: int) -> tuple[bytes, bytes]:
 
 
 def load_program(program: bytes, name: bytes) -> int:
-    """Return a file descriptor of a classifier program; raise OSError with what the kernel's verifier says."""
+    """Return a file descriptor of a classifier program; raise OSError with the message of the kernel's verifier."""
     try:
         return _load(program, name, None)
     except OSError as error:
@@ -142,24 +142,24 @@ def _load(program: bytes, name: bytes, log: ctypes.Array[ctypes.c_char] | None) 
 
 
 def create_counter_map() -> int:
-    """Return a file descriptor of a map that holds one 64-bit number, 0 at first, under the key 0."""
+    """Return a file descriptor of a map with one 64-bit number, initially 0, under the key 0."""
     return _bpf(_MAP_CREATE, _MAP.pack(_MAP_TYPE_ARRAY, 4, 8, 1, 0))
 
 
 class HashMap:
-    """A hash map in the kernel, from keys of ``key_octets`` to 32-bit numbers; ``descriptor`` is its file."""
+    """A hash map in the kernel, from keys of ``key_octets`` bytes to 32-bit numbers; ``descriptor`` is its file."""
 
     def __init__(self, key_octets: int, max_entries: int) -> None:
         self.descriptor = _bpf(_MAP_CREATE, _MAP.pack(_MAP_TYPE_HASH, key_octets, 4, max_entries, _NO_PREALLOC))
 
     def put(self, key: bytes, value: int) -> None:
-        """Let a key have a value."""
+        """Set the value of a key."""
         octets = ctypes.create_string_buffer(key, len(key))
         number = ctypes.c_uint32(value)
         _bpf(_MAP_UPDATE, _ELEMENT.pack(self.descriptor, ctypes.addressof(octets), ctypes.addressof(number), 0))
 
     def delete(self, key: bytes) -> None:
-        """Let a key have no value; it may have none."""
+        """Delete a key, if it exists."""
         octets = ctypes.create_string_buffer(key, len(key))
         with contextlib.suppress(FileNotFoundError):
             _bpf(_MAP_DELETE, _ELEMENT.pack(self.descriptor, ctypes.addressof(octets), 0, 0))
@@ -170,7 +170,7 @@ class HashMap:
 
 
 class Hook(NamedTuple):
-    """Where programs run: the queueing discipline that is there for it, and the parent of its filters."""
+    """Where programs run: the qdisc of the hook, and the parent of its filters."""
 
     qdisc: bytes
     parent: int
@@ -181,7 +181,7 @@ EGRESS = Hook(b"clsact\0", 0xFFFFFFF3)
 
 
 def run_at(hook: Hook, interface_index: int, program: bytes, name: bytes) -> None:
-    """Let an interface run a program; nothing may be at the hook yet. OSError says what refused."""
+    """Let an interface run a program; the hook must be unused. OSError names what was rejected."""
     descriptor = load_program(program, name)
     try:
         qdisc = _TCMSG.pack(socket.AF_UNSPEC, interface_index, HOOKS, HOOKS_PARENT, 0)
@@ -195,7 +195,7 @@ def run_at(hook: Hook, interface_index: int, program: bytes, name: bytes) -> Non
 
 
 def filter_options(descriptor: int, name: bytes) -> bytes:
-    """Return the rtnetlink attributes of a filter that runs a loaded program, whose verdict stands."""
+    """Return the rtnetlink attributes of a filter that runs a loaded program and uses its verdict."""
     return (
         _attribute(_TCA_BPF_FD, struct.pack("=I", descriptor))
         + _attribute(_TCA_BPF_NAME, name + b"\0")

@@ -1,4 +1,4 @@
-"""Control frames on an interface: a packet socket that sees them as they come in, with their tags."""
+"""Control frames on an interface: a packet socket that receives them with their tags."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 def socket_filter() -> bytes:
-    """Return cBPF (linux/filter.h) that keeps control frames; the kernel has taken their tag off by then."""
+    """Return cBPF (linux/filter.h) that passes control frames only; the kernel has removed their tag before."""
     first, last = min(Opcode), max(Opcode)
     program = (
         (0x28, 0, 0, 12),  # A = EtherType
@@ -40,7 +40,7 @@ def socket_filter() -> bytes:
 class FrameSocket:
     """Sends and receives control frames on one interface; a context manager.
 
-    ``priority`` is the class that what it sends goes to. ``refused`` counts what was no valid frame, by cause.
+    ``priority`` is the class of sent frames. ``refused`` counts invalid frames, by cause.
     """
 
     def __init__(self, interface: str, priority: int) -> None:
@@ -74,7 +74,7 @@ class FrameSocket:
         self._socket.close()
 
     def send(self, frames: list[bytes]) -> None:
-        """Send frames; those that the interface does not take now are lost, and counted."""
+        """Send frames; those that the interface does not accept now are lost, and counted."""
         for frame in frames:
             try:
                 self._socket.send(frame)
@@ -82,7 +82,7 @@ class FrameSocket:
                 self.unsent += 1
 
     def receive(self, max_frames: int) -> list[ControlFrame]:
-        """Return the frames that are there, at most so many."""
+        """Return the received frames, at most ``max_frames``."""
         found = []
         for _ in range(max_frames):
             try:
@@ -98,7 +98,7 @@ class FrameSocket:
 
 
 def _tagged(data: bytes, said: list[tuple[int, int, bytes]]) -> bytes:
-    """Return a frame with the tag that the kernel has taken off."""
+    """Return a frame with the tag that the kernel has removed."""
     for level, kind, value in said:
         if (level, kind) == (_SOL_PACKET, _PACKET_AUXDATA) and len(value) >= _AUXDATA.size:
             status, _, _, _, _, tci, _ = _AUXDATA.unpack_from(value)

@@ -1,14 +1,14 @@
-"""HTB shapes: a class for the link, one in it for each VLAN, and one in that for each destination under control.
+"""The HTB shaper: a class for the link, a class in it for each VLAN, a class in that for each destination.
 
-    de75:      root                      handle 0xDE75: an agent's, whoever left it
-    |- :1      the link                  rate and ceil: the link's
-       |- :2   frames of other VLANs
-       |- :1vvv  VLAN vvv (hex)          rate and ceil: what its VN may send
-          |- :2vvv  destinations without a class of their own
-          |- :3000..  a destination      ceil: the rate set; all but MIN_BPS is borrowed from the VLAN's
+    de75: root handle 0xDE75: an agent's, of this or an earlier run
+    |- :1 the link rate and ceil: the link's
+       |- :2 frames of other VLANs
+       |- :1vvv VLAN vvv (hex) rate and ceil: the VN's send limit
+          |- :2vvv destinations without a class of their own
+          |- :3000.. a destination ceil: the rate set; all but MIN_BPS is borrowed from the VLAN's
 
-A class's rate is changed without its bucket being filled again (``dets bench agent``). The classes of destinations
-borrow, so that what they send together is what the VN may send and no more: VNs of one host cannot take each other's.
+Changing a class's rate does not fill its bucket (``dets bench agent``). The classes of destinations borrow, so that
+together they send at most the VN's limit: VNs of one host cannot use each other's limits.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MAX_RATE = 2**32 - 1
 
 
 class HtbShaper:
-    """Shapes on one interface. ``vlans`` are those that the host has VNs in; 0 stands for untagged frames."""
+    """Shapes on one interface. ``vlans`` are the VLANs of the host's VNs; 0 is for untagged frames."""
 
     most_pairs = LAST_PAIR - FIRST_PAIR + 1
 
@@ -102,7 +102,7 @@ class HtbShaper:
             os.close(descriptor)
 
     def set_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
-        """Put rates (bit/s) in force; a pair that has none yet gets its own queue."""
+        """Apply rates (bit/s); a pair without a queue gets one."""
         requests: list[Request] = []
         new: list[tuple[ShapedPair, int]] = []
         for pair, rate_bps in rates:
@@ -122,7 +122,7 @@ class HtbShaper:
             self._map.put(classifier.key_of(*pair), minor)
 
     def remove(self, pairs: Sequence[ShapedPair]) -> None:
-        """Let pairs go back to what their VN sends elsewhere, and a VN to what the link carries."""
+        """Remove pairs' classes: they share their VN's limit again, and a VN without a limit the link."""
         requests = []
         for pair in pairs:
             if pair.destination == VN_AGGREGATE:
@@ -137,7 +137,7 @@ class HtbShaper:
         self._netlink.change(requests)
 
     def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
-        """Return what pairs have counted since they got their queues; one without has counted nothing."""
+        """Return the pairs' counts since they got their queues; 0 for a pair without one."""
         found = self._netlink.class_counters(self._index)
         place = np.full(0x10000, -1, dtype=np.int64)
         place[found.minor] = np.arange(len(found.minor))
@@ -154,7 +154,7 @@ class HtbShaper:
         return PairCounters(sent, np.rint(dropped * mean).astype(np.int64), column(found.backlog_octets))
 
     def close(self, *, keep: bool) -> None:
-        """Stop; rates stay in force with ``keep``, otherwise the kernel's own qdisc is back."""
+        """Stop; with ``keep`` the rates stay, otherwise the kernel's default qdisc is restored."""
         if not keep:
             restore_root(self._netlink, self._index)
         self._map.close()
@@ -183,7 +183,7 @@ class HtbShaper:
         return Request(RTM_NEWTCLASS, CREATE, where + attribute(TCA_KIND, b"htb\0") + attribute(TCA_OPTIONS, options))
 
     def _queue_of(self, minor: int, rate_bps: int) -> list[Request]:
-        """Return what gives a leaf its queue, if it has none, or one of less than half or more than twice as much."""
+        """Return the requests for a leaf's queue, if it has none, or one of less than half or over twice the size."""
         frames = min(max(round(rate_bps * QUEUE_S / 8 / 1518), MIN_QUEUE), MAX_QUEUE)
         known = self._queue.get(minor)
         if known is not None and frames <= 2 * known and known <= 2 * frames:

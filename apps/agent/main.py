@@ -1,4 +1,4 @@
-"""``dets agent`` put together: the shaper, the socket, signals; the probe and the dry run."""
+"""The main program of ``dets agent``: the shaper, the socket, signals; the probe and the dry run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_VLAN_VID = 4094
 
 
 def parse_vlans(text: str | None, *, access: bool) -> tuple[int, ...]:
-    """Return the VLAN ids of ``10,20``, or 0 for an access port, whose frames have no tag."""
+    """Return the VLAN ids of ``10,20``, or 0 for an access port, which sends untagged frames."""
     if access == (text is not None):
         reason = "cannot be with --access" if access else "is needed, or --access"
         raise InvalidValueError("vlans", text, reason)
@@ -48,7 +48,7 @@ def check_interface(interface: str) -> None:
 
 
 def link_rate_bps(interface: str, given_bps: int | None) -> int:
-    """Return a link's rate: the one given, or else what the interface says."""
+    """Return a link's rate: the given one, or otherwise the interface's speed."""
     if given_bps is not None:
         return given_bps
     path = Path("/sys/class/net") / interface / "speed"
@@ -62,27 +62,27 @@ def link_rate_bps(interface: str, given_bps: int | None) -> int:
 
 
 class DryShaper:
-    """Says what it would do, and does nothing."""
+    """Prints what a shaper would do, and changes nothing."""
 
     most_pairs = HtbShaper.most_pairs
 
     def set_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
-        """Say which rates would be in force."""
+        """Print the rates."""
         for pair, rate_bps in rates:
             print(f"would shape {_shown(pair)} to {rate_bps / 1e6:g} Mbit/s", flush=True)
 
     def remove(self, pairs: Sequence[ShapedPair]) -> None:
-        """Say which pairs would be let go of."""
+        """Print the removed pairs."""
         for pair in pairs:
             print(f"would let go of {_shown(pair)}", flush=True)
 
     def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
-        """Return that nothing was sent."""
+        """Return zero counts."""
         nothing = np.zeros(len(pairs), dtype=np.int64)
         return PairCounters(nothing, nothing, nothing)
 
     def close(self, *, keep: bool) -> None:
-        """Nothing is there to be taken away."""
+        """Do nothing: there is nothing to remove."""
 
 
 def _shown(pair: ShapedPair) -> str:
@@ -93,7 +93,7 @@ def _shown(pair: ShapedPair) -> str:
 def run_agent(interface: str, options: AgentOptions, *, replace_root: bool, keep: bool, dry_run: bool) -> int:
     """Shape an interface until SIGTERM or SIGINT; return the exit status.
 
-    ``keep`` leaves the rates in force.
+    ``keep`` leaves the rates on the interface.
     """
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
     with FrameSocket(interface, DIRECT_PRIORITY) as sock:
@@ -117,7 +117,7 @@ def run_agent(interface: str, options: AgentOptions, *, replace_root: bool, keep
 
 
 def probe(interface: str, options: AgentOptions) -> int:
-    """Find out in which EtherType control frames get through to the controller and back; return the exit status."""
+    """Find the EtherType with which control frames reach the controller and return; return the exit status."""
     heard: set[int] = set()
     with FrameSocket(interface, 0) as sock:
         hello = records(
@@ -147,7 +147,7 @@ def probe(interface: str, options: AgentOptions) -> int:
 
 
 def checked(options: AgentOptions) -> AgentOptions:
-    """Return the options if they are acceptable; raise InvalidValueError naming the first that is not."""
+    """Return the options if they are valid; raise InvalidValueError naming the first invalid one."""
     if options.ethertype not in (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT):
         raise InvalidValueError("ethertype", f"{options.ethertype:#06x}", "is neither 0x8808 nor 0x88b5")
     if not 10 <= options.interval_ms <= 10_000:

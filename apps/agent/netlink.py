@@ -1,6 +1,6 @@
 """Traffic control over rtnetlink: requests in batches, and the counters of all classes as columns.
 
-``tc`` would be a process for each change, and pyroute2 takes 0.4 ms for each (docs/adr/0102).
+``tc`` would need a process for each change, and pyroute2 takes 0.4 ms for each (docs/adr/0102).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ANSWER_BYTES = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One change of a qdisc, class or filter, as rtnetlink takes it."""
+    """One change of a qdisc, class or filter, in rtnetlink's form."""
 
     kind: int
     flags: int
@@ -45,9 +45,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ClassCounters:
-    """What the classes of an interface have counted since they were made; columns of shape (classes,).
+    """Counts of the classes of an interface since they were created; columns of shape (classes,).
 
-    ``octets`` and ``packets`` were sent, ``dropped`` counts packets, ``backlog_octets`` wait.
+    ``octets`` and ``packets`` were sent, ``dropped`` counts packets, ``backlog_octets`` are queued.
     """
 
     minor: NDArray[np.int64]
@@ -91,9 +91,9 @@ class Netlink:
         self._socket.close()
 
     def change(self, requests: Sequence[Request]) -> None:
-        """Carry out requests in order; OSError with the kernel's words for the first that is refused.
+        """Execute requests in order; OSError with the kernel's message for the first rejected one.
 
-        The others are carried out all the same. Only the last one of a write is acknowledged: refusals always are.
+        The others are executed all the same. Only the last request of a write is acknowledged; rejections always are.
         """
         refusal: OSError | None = None
         for first in range(0, len(requests), _BATCH_SIZE):
@@ -110,7 +110,7 @@ class Netlink:
             raise refusal
 
     def _acknowledged(self, last: int) -> OSError | None:
-        """Wait for the acknowledgement of ``last``; return the first refusal on the way."""
+        """Wait for the acknowledgement of ``last``; return the first error before it."""
         refusal: OSError | None = None
         while True:
             for kind, sequence, body in _messages(memoryview(self._socket.recv(_ANSWER_BYTES))):
@@ -123,7 +123,7 @@ class Netlink:
                     return refusal
 
     def root_qdisc(self, interface: int) -> tuple[int, str]:
-        """Return handle and kind of an interface's root qdisc; (0, kind) for one that the kernel has put there."""
+        """Return handle and kind of an interface's root qdisc; (0, kind) for the kernel's default."""
         for body in list(self._dump(RTM_GETQDISC, tc_message(interface, 0, 0))):  # all, or the next reads the rest
             for kind, _, message in _messages(body):
                 _, index, handle, parent, _ = _TCMSG.unpack_from(message)
@@ -138,7 +138,7 @@ class Netlink:
         return ClassCounters(*columns)
 
     def _dump(self, kind: int, body: bytes) -> Iterator[memoryview]:
-        """Yield the datagrams of an answer to a question for everything, in full."""
+        """Yield the datagrams of the reply to a dump request."""
         self._sequence = (self._sequence + 1) % 2**32
         self._socket.send(_HEADER.pack(_HEADER.size + len(body), kind, REQUEST | DUMP, self._sequence, 0) + body)
         while True:
@@ -152,7 +152,7 @@ class Netlink:
             yield answer
 
     def _parts(self, datagram: memoryview) -> Iterator[NDArray[np.int64]]:
-        """Yield the counters in a datagram, shape (5, classes) each: classes of one length are read together."""
+        """Yield the counters in a datagram, shape (5, classes) each: classes of equal length are read together."""
         offset = 0
         while offset + _HEADER.size <= len(datagram):
             length, kind = struct.unpack_from("=IH", datagram, offset)
@@ -178,7 +178,7 @@ def _word(rows: NDArray[np.uint8], at: int) -> NDArray[np.int64]:
 
 
 def _places(message: memoryview) -> tuple[int, int]:
-    """Return where a class says its basic counters and those of its queue: struct gnet_stats_basic and _queue."""
+    """Return the offsets of a class's basic counters and of its queue's: struct gnet_stats_basic and _queue."""
     at = _HEADER.size + _TCMSG.size
     outer = dict(_places_in(message, at, len(message)))
     start, end = outer[TCA_STATS2]
@@ -211,6 +211,6 @@ def _messages(datagram: memoryview) -> Iterator[tuple[int, int, memoryview]]:
 
 
 def _words(error: memoryview) -> str:
-    """Return what the kernel says beyond the number, as `` (..)``; "" if it says nothing."""
+    """Return the kernel's message in addition to the number, as `` (..)``; "" if there is none."""
     text = _attributes(error[4 + _HEADER.size :]).get(1)  # NLMSGERR_ATTR_MSG, behind the header of the request
     return "" if text is None else f" ({text.tobytes().rstrip(bytes(1)).decode(errors='replace')})"

@@ -1,11 +1,11 @@
-"""What an agent decides, without I/O: which rate holds for which pair, and what it reports.
+"""An agent's decisions, without I/O: the rate of each pair, and its reports.
 
-Each pair under control has a send-rate controller, the same code as at the controller's end
+Each pair under control has a send-rate controller, the same code as in the controller
 (``controller.dets.send_rate_controller``): IDLE, REPORTING, LIMITED, and IDLE again after KEEP_ALIVE_INTERVALS without
-a word. What is said of a pair of a VN with itself is for all that the VN sends: its send limit.
+a message. Messages about a pair of a VN with itself are about all that the VN sends: its send limit.
 
-Deviation: the paper's sender is free once its receiver has not been heard for a while. Here the rate stands for another
-KEPT_INTERVALS: a lost controller must not begin with a blast.
+Deviation: the paper's sender is unlimited after a time without messages of its receiver. Here the rate stays for
+another KEPT_INTERVALS: the loss of a controller must not cause a surge.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ KBPS = 1000
 
 
 class AgentPairs:
-    """The pairs of one interface that a controller has initialized; ``vlans`` are those that it may speak of.
+    """The pairs of one interface that a controller has initialized; it may control the VLANs ``vlans``.
 
-    ``refused`` counts what was asked of pairs beyond ``most_pairs`` or of other VLANs.
+    ``refused`` counts rejected pairs, beyond ``most_pairs`` or of other VLANs.
     """
 
     def __init__(self, vlans: Sequence[int], most_pairs: int) -> None:
@@ -48,11 +48,11 @@ class AgentPairs:
 
     @property
     def rate_kbps(self) -> dict[ShapedPair, int]:
-        """The rates in force, NO_RATE for a pair without one."""
+        """The pairs' rates, NO_RATE for a pair without one."""
         return dict(zip(self.pairs, self._rate_kbps.tolist(), strict=True))
 
     def on_frame(self, frame: ControlFrame) -> None:
-        """Do what the controller says; frames that are no news must not come here."""
+        """Process a control frame; frames that are not new must not be passed."""
         vid = frame.speaker.vlan_vid or 0
         if frame.opcode in (Opcode.HELLO, Opcode.TRAFFIC_REPORT):
             return
@@ -77,16 +77,16 @@ class AgentPairs:
             self._remove(rows)
 
     def drain_changes(self) -> tuple[list[tuple[ShapedPair, int]], list[ShapedPair]]:
-        """Return the rates (bit/s) to put in force and the pairs to let go of since the last call."""
+        """Return the rates (bit/s) to apply and the pairs to remove since the last call."""
         taken = [(pair, rate_kbps * KBPS) for pair, rate_kbps in self._set.items()], list(self._removed)
         self._set, self._removed = {}, {}
         return taken
 
     def interval(self, counters: PairCounters, elapsed_s: float) -> dict[int, NDArray[np.void]]:
-        """Let an interval pass; return the Traffic Reports by VLAN. ``counters`` are those of ``pairs``.
+        """Count an interval; return the Traffic Reports by VLAN. ``counters`` are those of ``pairs``.
 
-        1) Machines whose controller has not been heard go back to idle; so much later their rates are lifted.
-        2) What was sent, dropped or put in the queue since the last call becomes rates.
+        1) Machines without messages of the controller go back to idle; after a further time their rates are removed.
+        2) Sent, dropped and queued bytes since the last call become rates.
         3) Each machine under control reports.
         """
         # 1
@@ -134,7 +134,7 @@ class AgentPairs:
         return reports
 
     def _available_kbps(self, measured_bps: FloatArray) -> IntArray:
-        """Return what each pair could send: its VN's send limit less what the VN sends elsewhere."""
+        """Return each pair's available rate: its VN's send limit less what the VN sends to other destinations."""
         available = np.full(len(self.pairs), NO_RATE, dtype=np.int64)
         for row, pair in enumerate(self.pairs):
             own = self._row_of.get(ShapedPair(pair.vlan_vid, VN_AGGREGATE))

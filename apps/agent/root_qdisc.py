@@ -1,4 +1,4 @@
-"""The interface that an agent shapes: its root qdisc, with which all that it has set goes."""
+"""The root qdisc of an agent's interface; removing it removes all of the agent's settings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ DIRECT_PRIORITY = MAJOR << 16
 
 
 def claim_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
-    """Return the index of an interface whose root qdisc an agent may set, without what another agent left.
+    """Return the index of an interface whose root qdisc an agent may set, after removing another agent's remains.
 
-    InvalidValueError where another program has set a root, unless ``replace``.
+    InvalidValueError if another program has set a root, unless ``replace``.
     """
     try:
         index = socket.if_nametoindex(interface)
@@ -32,7 +32,7 @@ def claim_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
 
 
 def restore_root(netlink: Netlink, index: int) -> None:
-    """Remove an agent's root from an interface: the kernel's own is back."""
+    """Remove an agent's root from an interface: the kernel's default is restored."""
     if netlink.root_qdisc(index)[0] == MAJOR << 16:
         netlink.change([_without_root(index)])
 

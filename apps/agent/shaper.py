@@ -1,7 +1,7 @@
-"""What shapes, and what it counts.
+"""The interface of a shaper and its counters.
 
-A *pair* is a VLAN id (0: untagged) and a destination of six octets. The destination OWN stands for all that the VN of
-the VLAN sends: its send limit.
+A *pair* is a VLAN id (0: untagged) and a destination of six bytes. The destination VN_AGGREGATE stands for all that the
+VN of the VLAN sends: its send limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VN_AGGREGATE = bytes(6)
 
 
 class ShapedPair(NamedTuple):
-    """What one rate is for."""
+    """The target of one rate."""
 
     vlan_vid: int
     destination: bytes
@@ -25,9 +25,9 @@ class ShapedPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PairCounters:
-    """What was sent, dropped and waits, in the order in which the pairs were asked for; columns of shape (pairs,).
+    """Sent, dropped and queued bytes, in the order of the requested pairs; columns of shape (pairs,).
 
-    Octets are those of frames with their tag, without the frame check sequence, as meters count them.
+    Bytes are those of frames with their tag, without the frame check sequence, as meters count them.
     """
 
     sent_octets: NDArray[np.int64]
@@ -36,18 +36,18 @@ class PairCounters:
 
 
 class Shaper(Protocol):
-    """Holds back what each pair sends. What is refused raises OSError with the kernel's words."""
+    """Limits what each pair sends. Rejected requests raise OSError with the kernel's message."""
 
     most_pairs: int
 
     def set_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
-        """Put rates (bit/s) in force; a pair that has none yet gets its own queue."""
+        """Apply rates (bit/s); a pair without a queue gets one."""
 
     def remove(self, pairs: Sequence[ShapedPair]) -> None:
-        """Let pairs go back to what their VN sends elsewhere."""
+        """Remove pairs: they share their VN's limit again."""
 
     def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
-        """Return what pairs have counted since they got their queues."""
+        """Return the pairs' counts since they got their queues."""
 
     def close(self, *, keep: bool) -> None:
-        """Stop; rates stay in force with ``keep``, otherwise nothing is left behind."""
+        """Stop; with ``keep`` the rates stay, otherwise nothing remains."""

@@ -1,8 +1,8 @@
 """The ``dets`` command.
 
-Its start must be quick: what a sub-command needs is imported inside it, so that no numpy, networkx or controller
-framework is loaded for ``--help``. Exit status: 0 done, 1 failed, 2 what was asked for is not acceptable. Start with
-``main`` here, then the sub-commands in ``commands``.
+It must start fast: a sub-command imports its modules inside, so that no numpy, networkx or controller framework is
+loaded for ``--help``. Exit status: 0 done, 1 failed, 2 invalid request. Start with ``main`` here, then the sub-commands
+in ``commands``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ for name, one in rooms.ROOMS.items():
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit status; errors people can mend are one line each on stderr."""
+    """Run the command line and return its exit status; errors that users can correct are one line each on stderr."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if "--traceback" in arguments:
         return _run([word for word in arguments if word != "--traceback"])
@@ -95,7 +95,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _refused_value(error: Exception, message: str) -> str:
-    """Return the value where the message says only what it should be: typer has numbers read by pydantic."""
+    """Return the rejected value if the message names only the valid ones: typer has numbers read by pydantic."""
     validation = getattr(error.__cause__, "errors", None)
     value = "" if validation is None else f"{validation()[0]['input']!r}"
     return "" if value in message else f": {value}"

@@ -1,5 +1,5 @@
-"""Several controllers of one fabric on etcd: the lease, the roles at the switches, and settings that all nodes see.
+"""Several controllers of one fabric on etcd: the lease, the roles at the switches, and settings that all nodes share.
 
-Start at cluster_node.py: the control loop calls its ``round``. What may be concluded from etcd's answers is in
-controller/cluster; docs/cluster.md tells operators.
+Start at cluster_node.py: the control loop calls its ``poll_etcd``. The conclusions from etcd's replies are in
+controller/cluster; docs/cluster.md is for operators.
 """

@@ -1,7 +1,7 @@
-"""A process that is one node of a cluster: what it does besides what ``apps.membership`` does alone.
+"""A process that is one node of a cluster: its additional work compared with ``apps.membership``.
 
-Switches wait for this node's role, and may be written to while its lease holds (``controller.cluster.write_gate``). The
-gate is there before a switch connects, and the roles before the shell.
+Switches wait for this node's role, and may be written to while its lease is valid (``controller.cluster.write_gate``).
+The gate exists before a switch connects, and the roles before the southbound driver.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from controller.fabric.config_model import Cluster
 
 
 def _boot_time_s() -> float:
-    """Return a time that goes on while the machine sleeps: etcd's leases do."""
+    """Return a clock that continues while the machine sleeps, as etcd's leases do."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class ClusterMember(Standalone):
-    """A node of a cluster of which one drives all switches. Raises InvalidValueError."""
+    """A node of an active-standby cluster. Raises InvalidValueError."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.node = ClusterNode(cluster, _boot_time_s, hub.spawn, run_in_thread)
@@ -54,20 +54,20 @@ class ClusterMember(Standalone):
         )
 
     def store(self, path: str) -> SettingsStore:
-        """Return etcd's; there is nothing at the path."""
+        """Return etcd's store; the path is not used."""
         return self.node.store
 
     def tokens(self, path: str) -> EtcdTokens:
-        """Return etcd's; there is nothing at the path."""
+        """Return etcd's tokens; the path is not used."""
         return self.node.tokens
 
     def tls_contexts(self) -> list[RenewableContext]:
-        """Return that of etcd, which other nodes are asked with too."""
+        """Return the TLS context of etcd, which is also used towards other nodes."""
         return [self.node.etcd.tls]
 
     @staticmethod
     def run(function: Callable[..., Any], *arguments: object) -> Any:
-        """Etcd is waited for without blocking others; in a thread of its own its sockets would have no hub."""
+        """Call a function directly: etcd's sockets yield to others, and a thread would have no hub for them."""
         return function(*arguments)
 
     def drive(self, shell: SouthboundDriver, spare: CooperativeScheduler) -> None:  # noqa: D102
@@ -90,20 +90,20 @@ class ClusterMember(Standalone):
         metrics.add(ClusterMetrics(self.node, self.roles))
 
     def after_interval(self) -> None:
-        """Take what etcd has said, and ask switches for the roles that follow from it."""
+        """Process etcd's replies, and request the resulting roles from switches."""
         self.node.poll_etcd()
         self.roles.round()
 
     def about_others(self) -> dict[str, Any]:
-        """Return what ``/v1/health`` says of the other nodes."""
+        """Return the other nodes' part of ``/v1/health``."""
         return {}
 
     def waits(self, states: dict[str, str], cluster: dict[str, Any]) -> bool:
-        """Whether all switches are as they are while nothing is to be done: here, connected to a node on standby."""
+        """Return whether all switches are in the state of a waiting node: connected to a node on standby."""
         return cluster["role"] == "standby" and set(states.values()) == {SwitchState.STANDBY}
 
     def health(self, health: dict[str, Any]) -> dict[str, Any]:
-        """Return it with the cluster. A node that waits is ready, and one without etcd degraded."""
+        """Return the health with the cluster's part. A waiting node is ready, and one without etcd is degraded."""
         frozen = self._shell.central.state.adopted_bps is not None
         cluster = {**self.node.describe(), "frozen": frozen, **self.about_others()}
         ready = self.waits(health["switches"], cluster) and not health.get("faults")
@@ -121,16 +121,16 @@ class ClusterMember(Standalone):
         return Nodes(me, urls, about["owners"], None if takes_changes else (active, node.active_url), self._hop)
 
     def leave(self, shell: SouthboundDriver, queues: QueueReconciler, on_stop: str) -> None:
-        """Let another node go on with the grants as they are."""
+        """Let another node take over with the present grants."""
         self.node.release_lease()
         self._will.close()
 
 
 class ShardedMember(ClusterMember):
-    """A node that shares switches with others."""
+    """A node of a sharded cluster."""
 
     def drive(self, shell: SouthboundDriver, spare: CooperativeScheduler) -> None:
-        """Begin to listen to the other nodes; SystemExit where that is not possible."""
+        """Begin to listen to the other nodes; SystemExit if that is not possible."""
         super().drive(shell, spare)
         try:
             from apps.cluster.peer_transport import PeerTransport  # not everybody has ZeroMQ
@@ -156,11 +156,11 @@ class ShardedMember(ClusterMember):
         metrics.add(LinksMetrics(self._exchange.links))
 
     def before_interval(self) -> None:
-        """Hear what the other nodes have said."""
+        """Process the other nodes' messages."""
         self._exchange.before_interval()
 
     def after_interval(self) -> None:
-        """Say what is due as well."""
+        """Process etcd's replies, and send the messages that are due."""
         super().after_interval()
         self._reach.round()
         self._exchange.after_interval()
@@ -169,7 +169,7 @@ class ShardedMember(ClusterMember):
         return self._exchange.describe()
 
     def waits(self, states: dict[str, str], cluster: dict[str, Any]) -> bool:
-        """Whether its own switches are ready, and those of others connected."""
+        """Return whether the local switches are ready, and the others connected."""
         return states == {
             name: SwitchState.READY if owner == self.node.cluster.node else SwitchState.STANDBY
             for name, owner in cluster["owners"].items()
@@ -182,5 +182,5 @@ class ShardedMember(ClusterMember):
 
 
 def member(cluster: Cluster) -> ClusterMember:
-    """Return what this section of a configuration makes of the process."""
+    """Return the membership for this section of a configuration."""
     return ShardedMember(cluster) if cluster.mode == "sharded" else ClusterMember(cluster)

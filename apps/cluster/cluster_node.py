@@ -1,16 +1,16 @@
-"""One node of a cluster: what it asks etcd, and what the control loop makes of the answers.
+"""One node of a cluster: its requests to etcd, and how the control loop uses the replies.
 
-The control loop calls ``round`` after each interval. A question is asked only there, so that a loop that is stuck asks
-none and loses the lease. Asking itself happens next to the loop, which never waits for etcd:
+The control loop calls ``poll_etcd`` after each interval. Requests begin only there, so that a stuck loop sends none and
+loses the lease. Requests run next to the loop, which never waits for etcd:
 
-1. The lease is refreshed, or a new one is taken.
-2. The active key, the epoch, the tokens and the settings' head are read. Etcd's members have to agree on what they are,
-   so that an answer says more than that one of them is there. Nothing is written, which a full etcd refuses. If nobody
-   has the active key, a transaction takes it. Leases of other nodes that have run out are ended first: etcd itself
-   would take up to 0.5 s more.
-3. Settings that the other node has changed are put in force.
-4. Where switches are shared out over nodes, so are their owners and the nodes read, and switches without one taken
-   (``etcd_membership``). The active node is then the one that takes changes of settings.
+1. The lease is refreshed, or a new one is granted.
+2. The active key, the epoch, the tokens and the settings' head are read. A linearizable read needs a majority of etcd's
+   members, so a reply shows more than one living member. It writes nothing, since a full etcd rejects writes. If no
+   node has the active key, a transaction takes it. Expired leases of other nodes are revoked first: etcd itself would
+   need up to 0.5 s more.
+3. Settings that the other node has changed are applied.
+4. In sharded mode the owners and the nodes are read as well, and unowned switches are taken (``etcd_membership``). The
+   active node is then the one that accepts changes of settings.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ def etcd_of(cluster: Cluster) -> EtcdClient:
 
 
 def prefix_of(cluster: Cluster) -> str:
-    """Return what the keys of a cluster begin with."""
+    """Return the prefix of a cluster's keys."""
     return f"/dets/{cluster.name}/"
 
 
 class ClusterNode:
-    """This node. ``clock`` counts on while the machine sleeps; ``spawn`` calls a function next to the loop.
+    """This node. ``clock`` continues while the machine sleeps; ``spawn`` calls a function next to the loop.
 
-    ``follow`` puts in force what the store holds by now, and returns whether it did; it may raise StoreError.
-    ``start_over`` forgets what was known of switches when this node was active before: others have changed them since.
-    ``will`` is told of the lease whenever it is another one, None if there is none.
+    ``follow`` applies what the store holds by now, and returns whether it did; it may raise StoreError. ``start_over``
+    discards the state of switches from an earlier time as the active node: others have changed them since. ``will`` is
+    the lease watchdog, which gets each new lease, None if there is none.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ClusterNode:
         return self.leadership.active_generation(self._clock())
 
     def is_lease_valid(self) -> bool:
-        """Whether this node may rely on its lease now."""
+        """Return whether this node may rely on its lease now."""
         return self.leadership.is_lease_valid(self._clock())
 
     def write_generation(self, dpid: int) -> int | None:
@@ -100,16 +100,16 @@ class ClusterNode:
         return self.active_generation() if self.shared is None else self.ownership.write_generation(dpid, self._clock())
 
     def desired_role(self, dpid: int) -> tuple[ControllerRole, int] | None:
-        """Return the role to ask a switch for now, None: none."""
+        """Return the role to request from a switch now, or None."""
         now_s = self._clock()
         return self.leadership.desired_role(now_s) if self.shared is None else self.ownership.desired_role(dpid, now_s)
 
     def lease_age_s(self) -> float:
-        """Return how long ago the question was asked that etcd answered last; infinite before the first."""
+        """Return the age of the last answered request to etcd; infinite before the first."""
         return self._clock() - self.leadership.confirmed_s
 
     def poll_etcd(self) -> None:
-        """Take what etcd has answered, and ask again when it is time."""
+        """Process etcd's reply, and send the next request when it is due."""
         answer, self._answer = self._answer, None
         if self._lost:
             self._lost = False
@@ -133,7 +133,7 @@ class ClusterNode:
             self._spawn(self._ask, now_s)
 
     def release_lease(self) -> None:
-        """Give up the lease, so that the other node takes over at once. Nothing is changed from here on."""
+        """Release the lease, so that another node takes over at once. This node changes nothing from here on."""
         self._left = True
         lease_id = self.leadership.lease_id
         self.leadership.invalidate()
@@ -144,7 +144,7 @@ class ClusterNode:
                 LOG.warning("the lease could not be given up and has to run out: %s", error)
 
     def describe(self) -> dict[str, Any]:
-        """Return what ``/v1/health`` says of the cluster."""
+        """Return the cluster's part of ``/v1/health``."""
         held, age_s = self.active_generation(), self.lease_age_s()
         silent = age_s > self.cluster.lease_ttl_s
         if self.shared is not None:
@@ -208,12 +208,12 @@ class ClusterNode:
         return self._read(began_s, lease_id, active[0], int(epoch[0].value) if epoch else 0)
 
     def _needs_fast_polling(self, now_s: float) -> bool:
-        """Whether another node has not refreshed its lease for more than a second, or switches change hands."""
+        """Return whether a node has not refreshed its lease for over a second, or switches change owners."""
         silent = any(one.left_s <= self.cluster.lease_ttl_s - 2 for one in self._expiry_of.values())
         return silent or (self.shared is not None and self.shared.needs_fast_polling(now_s))
 
     def _ended(self, lease_ids: set[int]) -> set[int]:
-        """Return those of other nodes' leases that have run out. They are ended, unless somebody has just done it."""
+        """Return the expired ones of other nodes' leases, and revoke them unless that has just been done."""
         self._expiry_of = {one: self._expiry_of.get(one) or LeaseExpiry() for one in lease_ids}
         ended = set()
         for lease_id, expiry in self._expiry_of.items():
@@ -247,7 +247,7 @@ class ClusterNode:
         self._spawn(self._note_file)
 
     def _note_file(self) -> None:
-        """The node that is active keeps a revision for a configuration file that is another than before."""
+        """Store a revision for a changed configuration file, if this node is active."""
         try:
             self.follow()
         except StoreError as error:

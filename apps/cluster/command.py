@@ -1,4 +1,4 @@
-"""``dets cluster``: what etcd says of the controllers of one fabric, and what is done to that by hand."""
+"""``dets cluster``: the state of the controllers of one fabric in etcd, and manual changes of it."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ COLUMNS = (
 
 @app.command()
 def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> int:
-    """Show which node is active, by etcd: its REST interface, its generation id, the last change of settings.
+    """Show the active node by etcd: its REST interface, its generation id, the last change of settings.
 
-    Where switches are shared out, their owners too.
+    In sharded mode, also the owners of switches.
     """
     from apps.cluster.cluster_node import prefix_of
     from apps.cluster.etcd_client import get
@@ -95,7 +95,7 @@ def _show_shared(row: dict[str, Any], live: set[str]) -> None:
 
 @app.command()
 def release_lease(config: OfConfig = CONFIG) -> int:
-    """Give up this node's lease if it is active or owns switches, so that other nodes take over at once."""
+    """Release this node's lease if it is active or owns switches, so that other nodes take over at once."""
     from apps.cluster.cluster_node import prefix_of
     from apps.cluster.etcd_client import get
 
@@ -116,9 +116,9 @@ OfSwitch = Annotated[str, typer.Argument(metavar="SWITCH", help="The name of a s
 
 @app.command()
 def drain(node: OfNode, config: OfConfig = CONFIG) -> int:
-    """Let a node hand its switches over, one after the other, and take none until undrained, over restarts too.
+    """Move all switches off a node, one at a time. It takes no switches until `undrain`, also after a restart.
 
-    Waits until it has none that another node is connected to. Where switches are shared out.
+    Waits until the node has no switch that another node is connected to. Sharded mode only.
     """
     with _asking(config) as wishes:
         wishes.drain(node)
@@ -147,7 +147,7 @@ def move(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
 
 @app.command()
 def pin(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
-    """Keep a switch with a node: it moves there now, and whenever that node is there again and not drained."""
+    """Keep a switch with a node: it moves there now, and whenever that node returns and is not drained."""
     with _asking(config) as wishes:
         there = wishes.pin(switch, node)
     echo(f"{switch} is pinned to {node}" + ("" if there else ", which has not taken it yet"))
@@ -156,7 +156,7 @@ def pin(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
 
 @app.command()
 def unpin(switch: OfSwitch, config: OfConfig = CONFIG) -> int:
-    """Let a pinned switch be with any node again. It stays where it is."""
+    """Let any node own a pinned switch again. It stays where it is."""
     with _asking(config) as wishes:
         node = wishes.unpin(switch)
     echo(f"{switch} is not pinned to {node} any more")
@@ -165,9 +165,10 @@ def unpin(switch: OfSwitch, config: OfConfig = CONFIG) -> int:
 
 @app.command()
 def balance(config: OfConfig = CONFIG) -> int:
-    """Share the switches out over the nodes again, after one has come back: each goes to the node that is first for it.
+    """Distribute the switches over the nodes again, after a node has returned: each goes to its first node.
 
-    Nothing is moved by itself while its node lives. Pinned switches stay. Grants stand while a switch changes hands.
+    No switch moves automatically while its node lives. Pinned switches stay. Grants are frozen while a switch changes
+    its owner.
     """
     with _asking(config) as wishes:
         moved, wanted = wishes.balance()
@@ -180,7 +181,10 @@ def epoch(
     number: Annotated[int, typer.Argument(metavar="NUMBER", help="The new epoch, above the one before.")],
     config: OfConfig = CONFIG,
 ) -> int:
-    """Raise the epoch when etcd was restored or made again: its revisions are lower then, and switches refuse them."""
+    """Raise the epoch after etcd was restored or recreated.
+
+    Its revisions start lower, and switches reject older generation ids.
+    """
     from apps.cluster.cluster_node import prefix_of
     from apps.cluster.etcd_client import get, put
     from controller.cluster.leadership import MAX_EPOCH
@@ -200,7 +204,7 @@ def epoch(
 
 
 def tokens_of(cluster: Cluster) -> EtcdTokens:
-    """Return the tokens that all nodes know, for ``dets token``."""
+    """Return the tokens that all nodes share, for ``dets token``."""
     from apps.cluster.cluster_node import etcd_of, prefix_of
     from apps.cluster.etcd_tokens import EtcdTokens
 
@@ -218,7 +222,7 @@ def _asking(config: Path) -> Iterator[PlacementRequests]:
 
 @contextmanager
 def _reading(cluster: Cluster) -> Iterator[EtcdClient]:
-    """Give the cluster's etcd; raise DetsError where it holds something else than nodes write."""
+    """Return a context with the cluster's etcd; raise DetsError if it holds data that no node writes."""
     from apps.cluster.cluster_node import etcd_of, prefix_of
 
     with closing(etcd_of(cluster)) as etcd:

@@ -1,6 +1,6 @@
 """A client of etcd's HTTP gateway (version 3.4 or later): leases, ranges and transactions, endpoints in turn.
 
-It is the standard library's HTTP client, which waits without blocking others in a process under the hub.
+It uses the standard library's HTTP client, which yields to other greenlets in a process under the hub.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Operation = dict[str, Any]
 
 
 class EtcdError(DetsError):
-    """No endpoint of etcd has carried out a request, as far as is known."""
+    """No endpoint of etcd is known to have executed a request."""
 
 
 class KeyValue(NamedTuple):
-    """One key. ``create_revision`` is etcd's revision when it was made, ``mod_revision`` when it was last put."""
+    """One key. ``create_revision`` is etcd's revision at its creation, ``mod_revision`` at its last put."""
 
     key: str
     value: bytes
@@ -39,7 +39,7 @@ class KeyValue(NamedTuple):
 
 
 class EtcdClient:
-    """The members of one etcd, by their client URLs. Calls may be made from several greenlets at once.
+    """The members of one etcd, by their client URLs. Several greenlets may call at once.
 
     ``ca``, ``certificate`` and ``key`` are files in PEM form for https. Raises InvalidValueError for unusable ones.
     """
@@ -52,7 +52,7 @@ class EtcdClient:
         self._idle: defaultdict[str, list[http.client.HTTPConnection]] = defaultdict(list)
 
     def close(self) -> None:
-        """Close the connections that are kept for later calls."""
+        """Close the idle connections."""
         for idle in self._idle.values():
             while idle:
                 idle.pop().close()
@@ -62,26 +62,29 @@ class EtcdClient:
         return int(self._call("lease/grant", {"TTL": ttl_s})["ID"])
 
     def keep_alive(self, lease_id: int) -> bool:
-        """Refresh a lease; return whether there is one."""
+        """Refresh a lease; return whether it exists."""
         result = self._call("lease/keepalive", {"ID": lease_id}).get("result", {})
         return int(result.get("TTL", 0)) > 0
 
     def remaining_ttl_s(self, lease_id: int) -> int:
-        """Return what is left of a lease, whole seconds, rounded down; not above 0 if it is about to end, or gone."""
+        """Return the remaining time of a lease, whole seconds, rounded down.
+
+        0 or less if it is about to end, or gone.
+        """
         return int(self._call("lease/timetolive", {"ID": lease_id}).get("TTL", 0))
 
     def revoke(self, lease_id: int) -> None:
-        """End a lease, and so remove the keys that are attached to it."""
+        """Revoke a lease, which removes the keys attached to it."""
         self._call("lease/revoke", {"ID": lease_id})
 
     def read(self, *ranges: Operation) -> list[list[KeyValue]]:
-        """Return the keys in each of these ranges, all as of one revision."""
+        """Return the keys in each of these ranges, all at one revision."""
         return self.transact([], list(ranges), [])[1]
 
     def transact(
         self, compare: Sequence[Operation], success: Sequence[Operation], failure: Sequence[Operation]
     ) -> tuple[bool, list[list[KeyValue]]]:
-        """Carry out one list of operations or the other at once; return which, and what its ranges found."""
+        """Execute one of the two lists of operations atomically; return which one, and the results of its ranges."""
         body = {"compare": list(compare), "success": list(success), "failure": list(failure)}
         answer = self._call("kv/txn", body)
         found = [
@@ -92,7 +95,7 @@ class EtcdClient:
         return bool(answer.get("succeeded", False)), found
 
     def _call(self, method: str, body: object) -> dict[str, Any]:
-        """Ask one endpoint after the other, REQUEST_TIMEOUT_S each; the one that answers is asked first next time."""
+        """Try one endpoint after the other, REQUEST_TIMEOUT_S each; the one that replies is tried first next time."""
         sent, problems = json.dumps(body).encode(), []
         for endpoint in list(self._endpoints):
             try:
@@ -143,7 +146,7 @@ class EtcdClient:
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer that has REQUEST_TIMEOUT_S in all; the socket's own time-out begins again with every byte."""
+    """A response that has REQUEST_TIMEOUT_S in all; the socket's own timeout restarts with every byte."""
 
     def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
         super().__init__(sock, *arguments, **named)
@@ -151,7 +154,7 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Timed(io.RawIOBase):
-    """Reads a socket's ``raw`` file until REQUEST_TIMEOUT_S have passed; raises TimeoutError then."""
+    """Reads a socket's ``raw`` file until REQUEST_TIMEOUT_S have passed; then raises TimeoutError."""
 
     def __init__(self, sock: socket.socket, raw: io.RawIOBase) -> None:
         self._sock, self._raw = sock, raw
@@ -175,7 +178,7 @@ class _Timed(io.RawIOBase):
 def get(
     key: str, *, prefix: bool = False, before: str | None = None, limit: int = 0, keys_only: bool = False
 ) -> Operation:
-    """Return the range of one key, of all that begin with it, or of those from it on to ``before``, newest first."""
+    """Return the range of one key, of all keys with that prefix, or of the keys from it to ``before``, newest first."""
     wanted: dict[str, Any] = {"key": _base64(key.encode())}
     if prefix:
         wanted["range_end"] = _base64(_after(key))
@@ -190,18 +193,18 @@ def put(key: str, value: bytes, lease_id: int = 0) -> Operation:
 
 
 def delete(key: str, *, prefix: bool = False) -> Operation:
-    """Return the operation that removes one key, or all that begin with it."""
+    """Return the operation that removes one key, or all keys with that prefix."""
     end = {"range_end": _base64(_after(key))} if prefix else {}
     return {"request_delete_range": {"key": _base64(key.encode()), **end}}
 
 
 def created_at(key: str, revision: int) -> Operation:
-    """Return the condition that a key was made at this revision; 0: that there is none."""
+    """Return the condition that a key was created at this revision; 0: that it does not exist."""
     return {"key": _base64(key.encode()), "target": "CREATE", "result": "EQUAL", "create_revision": revision}
 
 
 def modified_at(key: str, revision: int) -> Operation:
-    """Return the condition that a key was last put at this revision; 0: that there is none."""
+    """Return the condition that a key was last put at this revision; 0: that it does not exist."""
     return {"key": _base64(key.encode()), "target": "MOD", "result": "EQUAL", "mod_revision": revision}
 
 
@@ -216,6 +219,6 @@ def _base64(data: bytes) -> str:
 
 
 def _after(prefix: str) -> bytes:
-    """Return the first key behind all that begin with ``prefix``."""
+    """Return the first key after all keys that begin with ``prefix``."""
     key = prefix.encode()
     return key[:-1] + bytes([key[-1] + 1])

@@ -1,16 +1,16 @@
-"""What nodes that share switches out keep in etcd: the nodes, the owner of each switch, and the key of the hellos.
+"""Shared state of a sharded cluster in etcd: the nodes, the owner of each switch, and the key of discovery probes.
 
 | key | value |
 |---|---|
-| ``nodes/NAME`` | a node's address and public key, under its lease; its mod_revision is the token of its frames |
+| ``nodes/NAME`` | a node's address and public key, under its lease; its mod_revision is its incarnation |
 | ``reached/NAME`` | the dpids of the switches that it is connected to, a JSON list, under its lease |
 | ``own/DPID`` | the owner's name, under its lease; its mod_revision is the fencing token of the switch |
-| ``drained/NAME`` | the node is drained, until somebody removes the key |
-| ``want/DPID`` | the node that is wanted for the switch: under a lease for a move, under none where it is pinned |
-| ``tested/DPID`` | what the owner's tests of the switch have shown, so that the next owner need not test again |
-| ``secret`` | the key by which all nodes sign hellos |
+| ``drained/NAME`` | the node is drained, until the key is removed |
+| ``want/DPID`` | the node requested for the switch: under a lease for a move, without one for a pin |
+| ``tested/DPID`` | the owner's test results of the switch, so that the next owner need not test again |
+| ``secret`` | the key with which all nodes sign discovery probes |
 
-All calls but ``put_in_force`` are made next to the control loop. A full etcd refuses writes: owners stay then.
+All methods except ``apply_snapshot`` are called next to the control loop. A full etcd rejects writes: then owners stay.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OWN = _KINDS.index("own")
 
 
 class NodeRecord(NamedTuple):
-    """A node: where others send frames to, its public key, and where its REST interface is."""
+    """A node: the address for messages, its public key, and the URL of its REST interface."""
 
     address: str
     public_key: str
@@ -47,11 +47,11 @@ class NodeRecord(NamedTuple):
 
 
 class EtcdMembership:
-    """The nodes and the owners of switches, as etcd said when the control loop took it last (``put_in_force``).
+    """The nodes and the owners of switches, by etcd's reply that the control loop applied last (``apply_snapshot``).
 
-    ``dpids`` are the configuration's switches, ``reached`` returns those that are connected to this node,
-    ``controlled`` those that are under some node's control, as far as this one knows. ``tested`` returns what this
-    node's tests of a switch have shown, None if nothing, and ``believe`` takes what another one's have.
+    ``dpids`` are the configuration's switches, ``reached`` returns those connected to this node, ``controlled`` those
+    under some node's control, as far as known. ``tested`` returns this node's test results of a switch, None without
+    any, and ``believe`` imports another node's results.
     """
 
     def __init__(self, cluster: Cluster, prefix: str) -> None:
@@ -74,23 +74,23 @@ class EtcdMembership:
         self.secret = b""
 
     def apply_snapshot(self) -> None:
-        """The control loop takes what etcd said last."""
+        """Apply etcd's last reply; called by the control loop."""
         if self._heard is not None:
             self.owners, self.nodes, self.token, self.secret = self._heard
 
     @property
     def moving(self) -> bool:
-        """Whether a switch is about to be taken from its owner, by this node or another one."""
+        """Return whether a switch is about to change its owner, to this node or another one."""
         return self._placement is not None and self._placement.moving
 
     def needs_fast_polling(self, now_s: float) -> bool:
-        """Whether switches are about to change hands, or just have: who has to know of it asks often."""
+        """Return whether switches are about to change their owners, or just have: then nodes must learn of it soon."""
         return self.moving or now_s - self._changed_s < FAST_POLL_S
 
     def monitored_leases(self, found: Sequence[list[KeyValue]], lease_id: int) -> set[int]:
-        """Return the leases of other owners that this node, whose own is ``lease_id``, looks after: MAX_WATCHED.
+        """Return the leases of other owners that this node, with its own ``lease_id``, monitors: at most MAX_WATCHED.
 
-        They are the next ones in a ring, so that every lease is looked after by as many nodes.
+        They are the next ones in a ring, so that the same number of nodes monitors each lease.
         """
         leases = sorted({one.lease_id for one in found[_OWN]} - {lease_id})
         ring = [one for one in leases if one > lease_id] + [one for one in leases if one < lease_id]
@@ -99,9 +99,9 @@ class EtcdMembership:
     def synchronize(
         self, etcd: EtcdClient, found: Sequence[list[KeyValue]], lease_id: int, epoch: int, now_s: float
     ) -> None:
-        """Take what was found of ``reading``; put this node's keys there, and take switches whose turn it is.
+        """Process the result of ``reading``; put this node's keys, and take switches when it is this node's turn.
 
-        ``epoch`` is that of generation ids. Raises EtcdError when etcd does not answer.
+        ``epoch`` is that of generation ids. Raises EtcdError if etcd does not reply.
         """
         found = self._write(etcd, [], self._about(found, lease_id)) or found
         if not found[-1]:
@@ -133,7 +133,7 @@ class EtcdMembership:
         )
 
     def _about(self, found: Sequence[list[KeyValue]], lease_id: int) -> list[Operation]:
-        """Return what this node has to write of itself."""
+        """Return the operations that write this node's own keys."""
         about = NodeRecord(str(self._cluster.peer_advertise), self.public_key, self._cluster.rest_advertise)._asdict()
         wanted = {"nodes": about, "reached": sorted(self.reached())}
         writing = []
@@ -154,7 +154,7 @@ class EtcdMembership:
     def _claim(
         self, etcd: EtcdClient, conditions: list[Operation], dpids: Sequence[int], lease_id: int
     ) -> list[list[KeyValue]] | None:
-        """Take switches, and what is known of them; return as ``_write``."""
+        """Take switches, with their stored state; return as ``_write``."""
         taking = [put(self._place(dpid), self.me.encode(), lease_id) for dpid in dpids]
         more = [get(f"{self._prefix}tested/{dpid:016x}") for dpid in dpids]
         found = self._write(etcd, conditions, taking, more)
@@ -168,7 +168,7 @@ class EtcdMembership:
     def _write(
         self, etcd: EtcdClient, conditions: list[Operation], writing: list[Operation], more: Sequence[Operation] = ()
     ) -> list[list[KeyValue]] | None:
-        """Write, unless others were first; return what there is then, None where etcd refuses writes."""
+        """Write, unless other nodes were first; return the resulting state, None if etcd rejects writes."""
         if not writing:
             return None
         try:
@@ -183,12 +183,12 @@ class EtcdMembership:
 
 
 def keys_of(prefix: str) -> list[Operation]:
-    """Return what is read of nodes and switches."""
+    """Return the ranges of nodes and switches to read."""
     return [get(f"{prefix}{kind}/", prefix=True) for kind in _KINDS]
 
 
 def known_of(found: Sequence[list[KeyValue]]) -> ClusterView:
-    """Return what was found of ``keys_of``, and more behind it."""
+    """Return the results of ``keys_of`` as a view; further results may follow them."""
     nodes, reached, owners, drained, wants, *_ = found
     return ClusterView(
         [_name(one) for one in nodes],

@@ -1,7 +1,7 @@
-"""The store of what operators set at run time, in etcd: the same calls as ``apps.settings.store.Store``.
+"""The store of overrides in etcd, with the interface of ``apps.settings.store.Store``.
 
-Overrides go into chunks first, then one transaction moves ``head`` to them, if ``head`` is as this node read it and
-this node is still the active one. So a change is kept whole or not at all, and a node that was replaced keeps none.
+Overrides go into chunks first. Then one transaction moves ``head`` to them, if ``head`` is as this node read it and
+this node is still the active one. So a change is stored completely or not at all, and a replaced node stores none.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _NOTHING: dict[str, Any] = {"revision": 0, "overrides": None, "facts": {}, "nonc
 
 
 class EtcdStore:
-    """The store below ``prefix``. ``token`` returns the create_revision of the active key while that is this node's.
+    """The store below ``prefix``. ``token`` returns the create_revision of the active key while this node has it.
 
-    ``refusal`` says why this node keeps no changes now; ``run`` calls a function that takes processor time.
+    ``refusal`` returns why this node stores no changes now; ``run`` calls a function that takes CPU time.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class EtcdStore:
 
     @property
     def writable(self) -> bool:
-        """Whether changes are kept now: on the active node."""
+        """Return whether changes are stored now: on the active node."""
         return self._token() is not None
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class EtcdStore:
         self._etcd.close()
 
     def load(self) -> StoredState:
-        """Return all that counts at a start. Raises StoreError."""
+        """Return the stored state. Raises StoreError."""
         try:
             head_revision, head = self._read_head()
             values = self._run(_decode_overrides, self._get_blob(head["overrides"]))
@@ -81,7 +81,7 @@ class EtcdStore:
         vns: Mapping[VnName, Override],
         facts: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep a change with the overrides that it leaves: all of it, or nothing. Raises StoreError."""
+        """Store a change with the resulting overrides: all of it, or nothing. Raises StoreError."""
         self._check_active()
         new_vlans, new_vns = {**self._vlans, **vlans}, {**self._vns, **vns}
         overrides = self._run(_encode_overrides, new_vlans, new_vns) if vlans or vns else None
@@ -101,21 +101,21 @@ class EtcdStore:
         self._vlans, self._vns = new_vlans, new_vns
 
     def keep_facts(self, facts: Mapping[str, str]) -> None:
-        """Keep facts that are no change of an operator's and have no revision. Raises StoreError."""
+        """Store metadata without a change and a revision. Raises StoreError."""
         self._move_head({**self._head, "facts": {**self._head["facts"], **facts}}, [])
 
     def undo_last(self, change: StoredChange, facts: Mapping[str, str]) -> None:
-        """Undo the last commit, which changed no override; ``facts`` are those before it. Raises StoreError."""
+        """Undo the last commit, which changed no override; ``facts`` is the metadata before it. Raises StoreError."""
         head = {**self._head, "revision": change.revision - 1, "facts": dict(facts)}
         self._move_head(head, [delete(self._change_key(change.revision))])
 
     def history(self, before: int, limit: int) -> list[StoredChange]:
-        """Return changes without their items, newest first, from the one before revision ``before`` on."""
+        """Return changes without their items, newest first, below revision ``before``."""
         end = self._change_key(max(min(before, 10**12 - 1), 0))
         return [_change(one)[0] for one in self._read(get(f"{self._prefix}changes/", before=end, limit=limit))]
 
     def change(self, revision: int) -> StoredChange | None:
-        """Return one change with its items, None if it is not kept."""
+        """Return one change with its items, None if it is not stored."""
         found = self._read(get(self._change_key(revision)))
         if not found:
             return None
@@ -127,7 +127,7 @@ class EtcdStore:
         return replace(change, items=items)
 
     def changes_at(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
-        """Tell whether a change is of this place: VLAN id, switch and port number, None for any."""
+        """Return whether a change concerns this scope: VLAN id, switch and port number, None for any."""
         found = self.change(revision)
         places = () if found is None else ((item.vlan_vid, item.switch, item.port_no) for item in found.items)
         return any(all(want in (None, have) for want, have in zip(scope, one, strict=True)) for one in places)
@@ -135,9 +135,9 @@ class EtcdStore:
     # -- head
 
     def _move_head(self, head: dict[str, Any], operations: list[Operation]) -> None:
-        """Let ``head`` be the head, if it is as this node knows it and this node is active. Raises StoreError.
+        """Replace the head, if it is as this node read it and this node is active. Raises StoreError.
 
-        The answer may be lost after the change was kept: then the nonce tells.
+        The reply may be lost after the change was stored: then the nonce shows it.
         """
         token = self._check_active()
         head = {**head, "nonce": secrets.token_hex(8)}
@@ -164,7 +164,7 @@ class EtcdStore:
         self.head_revision, self._head = now.mod_revision, head
 
     def _check_active(self) -> int:
-        """Return this node's token. Raises StoreError where it has none."""
+        """Return this node's token. Raises StoreError if it is not active."""
         token = self._token()
         if token is None:
             raise StoreError(self._refusal())
@@ -177,7 +177,7 @@ class EtcdStore:
     # -- chunks
 
     def _put_blob(self, kind: str, data: bytes) -> list[Any]:
-        """Keep bytes in chunks; return [their place, how many chunks], as ``head`` names them."""
+        """Store bytes in chunks; return [their location, the number of chunks], as ``head`` names them."""
         place = f"{kind}/{hashlib.sha256(data).hexdigest()[:32]}"
         chunks = [data[at : at + _CHUNK_BYTES] for at in range(0, len(data), _CHUNK_BYTES)]
         for number, chunk in enumerate(chunks):
@@ -204,7 +204,7 @@ class EtcdStore:
 
 
 def _change(one: KeyValue) -> tuple[StoredChange, Any]:
-    """Return a change without its items, and where these are."""
+    """Return a change without its items, and the location of its items."""
     about = json.loads(one.value)
     items = about.pop("items")
     return StoredChange(revision=int(one.key.rpartition("/")[2]), **about), items

@@ -12,7 +12,7 @@ from controller.errors import InvalidValueError
 
 
 class EtcdTokens:
-    """The tokens below ``prefix``. What etcd said last answers ``find``, so that no request waits for etcd."""
+    """The tokens below ``prefix``. ``find`` uses etcd's last reply, so that no request waits for etcd."""
 
     def __init__(self, etcd: EtcdClient, prefix: str) -> None:
         self._etcd, self.place = etcd, f"{prefix}tokens/"
@@ -23,11 +23,11 @@ class EtcdTokens:
         self._etcd.close()
 
     def update(self, found: Iterable[KeyValue]) -> None:
-        """Etcd has these tokens now."""
+        """Store the tokens of etcd's reply."""
         self._known = dict(map(self._token, found))
 
     def create(self, name: str, scope: str) -> str:
-        """Make a token and return it, which no later call does; raise InvalidValueError for a bad or used name."""
+        """Create a token and return it, which no later call does; raise InvalidValueError for a bad or used name."""
         token, known = new_token(name, scope)
         value = {"scope": known.scope, "created_at": known.created_at, "digest": digest_of(token).hex()}
         key = self.place + name
@@ -49,7 +49,7 @@ class EtcdTokens:
         return [self._token(one)[1] for one in found]
 
     def revoke(self, name: str) -> None:
-        """Revoke a token; raise InvalidValueError when there is none."""
+        """Revoke a token; raise InvalidValueError if it does not exist."""
         names = [token.name for token in self.all()]
         if name not in names:
             known = ", ".join(names) or "none"
@@ -60,7 +60,7 @@ class EtcdTokens:
             raise StoreError(f"cluster.etcd: {error}") from error
 
     def find(self, token: str) -> Token | None:
-        """Return what is known of a token, None if it is unknown or was revoked."""
+        """Return the record of a token, None if it is unknown or was revoked."""
         return self._known.get(digest_of(token).hex())
 
     def _token(self, one: KeyValue) -> tuple[str, Token]:

@@ -1,8 +1,8 @@
-"""Gives a node's lease up when its process has died, so that the other node takes over at once.
+"""Helper process that revokes a node's lease when the node's process dies, so that another node takes over at once.
 
-It is a process of its own next to the node, with two files from it. The kernel closes the one, a pipe, when the node
-ends, however it ends. The other, in memory, holds the lease then: to write there waits for nothing and nobody. Where
-the machine dies, or this process too, the lease runs out.
+It runs next to the node, with two file descriptors from it. One is a pipe, which the kernel closes when the node ends
+in any way. The other is a file in memory with the lease id, which the node can write without waiting. If the machine
+dies, or the helper too, the lease expires.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _DIGITS = 20  # of a lease's id, which has 64 bits
 
 
 class LeaseWatchdog:
-    """What happens to the lease of this process when it dies; one for a node, from its start on.
+    """The helper process of this process's lease; one for a node, from its start on.
 
-    ``ca``, ``certificate`` and ``key`` are those of ``Etcd``.
+    ``ca``, ``certificate`` and ``key`` are those of ``EtcdClient``.
     """
 
     def __init__(self, endpoints: tuple[str, ...], ca: str | None, certificate: str | None, key: str | None) -> None:
@@ -42,11 +42,11 @@ class LeaseWatchdog:
         os.close(reading)
 
     def set_lease(self, lease_id: int | None) -> None:
-        """Let this lease be given up when the process dies; none if it is None."""
+        """Set the lease to revoke when the process dies; None: no lease."""
         os.pwrite(self._lease_file, f"{lease_id or 0:0{_DIGITS}}".encode(), 0)
 
     def close(self) -> None:
-        """The node ends by itself, and has given its lease up: nothing is left to do."""
+        """End the helper: the node ends regularly, and has released its lease."""
         self.set_lease(None)
         os.close(self._pipe)
         os.close(self._lease_file)
@@ -55,7 +55,7 @@ class LeaseWatchdog:
 
 
 def main(lease_file: int, endpoints: list[str], ca: str | None, certificate: str | None, key: str | None) -> None:
-    """Wait until the node has ended, then give its lease up."""
+    """Wait until the node has ended, then revoke its lease."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # whoever ends a service tells all its processes
         signal.signal(number, signal.SIG_IGN)
     etcd = EtcdClient(endpoints, ca, certificate, key)

@@ -1,4 +1,4 @@
-"""What ``/metrics`` says of a node of a cluster."""
+"""The metrics of a node of a cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ClusterMetrics(Collector):
         self._node, self._roles = node, roles
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the samples as they are now."""
+        """Yield the present samples."""
         node, active = self._node, self._node.active_generation() is not None
         about = "1 while this node is active: it may change switches or, where these are shared out, takes changes."
         yield GaugeMetricFamily("dets_cluster_active", about, value=float(active))
@@ -39,13 +39,13 @@ class ClusterMetrics(Collector):
 
 
 class SharingMetrics(Collector):
-    """What a node has of switches that are shared out, and what it did not take from others."""
+    """The shard of a node, and what it rejected from other nodes."""
 
     def __init__(self, node: str, exchange: PeerExchange) -> None:
         self._node, self._exchange = node, exchange
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the samples as they are now."""
+        """Yield the present samples."""
         owners = list(self._exchange.owners().values())
         about = "Switches that this node owns."
         yield GaugeMetricFamily("dets_cluster_owned_switches", about, value=owners.count(self._node))
@@ -59,13 +59,13 @@ class SharingMetrics(Collector):
 
 
 class LinksMetrics(Collector):
-    """What passed between one node and its peers, and who was refused."""
+    """The messages between one node and its peers, and rejected connections."""
 
     def __init__(self, links: PeerTransport) -> None:
         self._links = links
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the samples as they are now."""
+        """Yield the present samples."""
         about = "Frames to and from another node: sent, unsent (not taken by the link), received."
         frames = CounterMetricFamily("dets_cluster_messages", about, labels=("peer", "result"))
         octets = CounterMetricFamily(

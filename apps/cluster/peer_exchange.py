@@ -1,8 +1,7 @@
-"""A node that shares switches with others: passes on what nodes tell each other, and who owns what.
+"""Exchange between a sharded node and its peers, in the control loop: messages, and the switches' owners.
 
-Everything here runs in the control loop, before and after an interval, and waits for nobody: what a peer does not take
-is lost, and later frames say it again. Of what peers say of hosts a piece is taken in the loop; where that is not all,
-the rest is taken in its idle time.
+It runs before and after an interval, and never waits: what a peer does not take is lost, and later messages make up for
+it. Of received host updates a batch is applied in the loop; the rest is applied in its idle time.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _ALL = object()
 
 
 class PeerExchange:
-    """What a node's control loop does about the other nodes. ``now_s`` is the clock of the controller.
+    """The control loop's work for the other nodes. ``now_s`` is the clock of the controller.
 
-    ``hellos_key`` is given the key by which hellos are signed, ``ready`` returns the switches under control. ``spawn``
-    lets long work begin, which calls ``yield_control`` between its pieces.
+    ``hellos_key`` receives the key with which probes are signed, ``ready`` returns the switches under control.
+    ``spawn`` starts long work, which calls ``yield_control`` between batches.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class PeerExchange:
         self._nodes: Mapping[str, NodeRecord] = {}
 
     def before_interval(self) -> None:
-        """Hear what has come."""
+        """Process received messages."""
         now_s = self._now_s()
         for name, data in self.links.receive():
             self.sharing.receive(name, data, now_s)
@@ -75,7 +74,7 @@ class PeerExchange:
             self._taking = False
 
     def after_interval(self) -> None:
-        """Say what is due, if this node may speak for its switches, and take what etcd has said of owners."""
+        """Send the messages that are due, if this node owns its switches, and apply the owners from etcd."""
         shared, now_s = self._shared, self._now_s()
         self.sharing.end_interval(self._ready(), now_s)
         messages = self.sharing.drain_messages()
@@ -100,11 +99,11 @@ class PeerExchange:
             LOG.error("a node cannot be talked to: %s", error)
 
     def owners(self) -> dict[str, str | None]:
-        """Return the node that has each switch, by the switch's name; None: nobody has it."""
+        """Return the node that owns each switch, by the switch's name; None: unowned."""
         owners = self._shared.owners
         return {name: owners[dpid].node if dpid in owners else None for name, dpid in self._switches.items()}
 
     def describe(self) -> dict[str, Any]:
-        """Return what ``/v1/health`` says of the other nodes."""
+        """Return the other nodes' part of ``/v1/health``."""
         nodes = {name: one.url for name, one in sorted(self._nodes.items())}
         return {"owners": self.owners(), "nodes": nodes}

@@ -1,18 +1,19 @@
-"""Frames between the nodes of a cluster, over ZeroMQ: bounded queues, and names that are proven.
+"""Messages between the nodes of a cluster, over ZeroMQ: bounded queues, and authenticated names.
 
-Each node listens at one address and connects to every peer, so between two nodes there is a connection each way. Frames
-go out on the one and come in on the other. All of it is encrypted by CURVE with a key pair that a node makes when it
-starts; it publishes the public part where peers read it. A connection is let in if its key is a peer's, and a frame has
-the name that its key is listed under when it is read: so a peer that was removed is a stranger from then on, although
-its connection stands.
+Each node listens at one address and connects to every peer, so two nodes have a connection in each direction. Messages
+are sent on one and received on the other. Connections are encrypted by CURVE with a key pair that a node creates at its
+start; it publishes the public part for its peers. A connection is accepted if its key is a peer's, and a message gets
+the name listed for that key when it is read: so messages of a removed peer are rejected, although its connection
+remains.
 
-libzmq's own thread does what is to be done between calls. Nothing here waits, and Python has no thread more.
+libzmq's own thread works between calls. Nothing here blocks, and Python needs no thread.
 
-- What a peer does not take is not sent: two frames wait for it, and what TCP holds. Frames must not rely on arrival.
-- Strangers that connect: at most MAX_STRANGERS connections, each for HANDSHAKE_S at most, and at most EVENTS of them
-  are looked at in one call. Beyond that the kernel drops what asks for a connection, until a call finds fewer;
-  connections that stand go on. So strangers can keep a peer from connecting: let only nodes reach this port. A listed
-  peer that wants to exhaust memory is not kept from it.
+- Messages that a peer does not take are dropped: two wait for it, besides TCP's buffers. The protocol must not rely on
+  arrival.
+- Unauthenticated connections: at most MAX_UNAUTHENTICATED, each for at most HANDSHAKE_S, and at most EVENTS of them are
+  handled in one call. Beyond that the listener is closed, and the kernel rejects connections, until a call finds fewer;
+  established connections continue. So strangers can keep a peer from connecting: only nodes should reach this port. A
+  listed peer can exhaust memory.
 
 Needs pyzmq: ``pip install dets-controller[cluster]``.
 """
@@ -54,7 +55,7 @@ _Z85_BYTES = 40
 
 @dataclass
 class PeerTraffic:
-    """What has passed between this node and a peer since it was listed: frames, and their octets."""
+    """Messages, and their bytes, between this node and a peer since the peer was listed."""
 
     sent: int = 0
     sent_octets: int = 0
@@ -73,12 +74,12 @@ class _Peer:
 
 
 class PeerTransport:
-    """The connections of one node. ``address`` is where it listens, HOST:PORT.
+    """The connections of one node. ``address`` is its listening address, HOST:PORT.
 
-    ``traffic`` has the counters of each peer, ``strangers`` how often somebody else was refused: ``key`` (connections
-    of keys that are not listed), ``handshake`` (connections that proved no key), ``frame`` (frames of keys that are
-    listed no more), ``flood`` (calls after which the listener was closed for a while). Raises InvalidValueError for an
-    address without an IP address, OSError where nobody can listen there.
+    ``traffic`` has the counters of each peer, ``strangers`` the rejections: ``key`` (connections with unlisted keys),
+    ``handshake`` (connections that proved no key), ``frame`` (messages with keys that are no longer listed), ``flood``
+    (calls after which the listener was closed for a while). Raises InvalidValueError for an address without an IP
+    address, OSError if listening there fails.
     """
 
     def __init__(self, address: str, most_octets: int = MAX_MESSAGE_BYTES) -> None:
@@ -108,10 +109,10 @@ class PeerTransport:
         self._inbox.bind(f"tcp://{address}")
 
     def set_peers(self, peers: Mapping[str, tuple[str, str]]) -> None:
-        """Have these peers: (address, public key) by name. Peers that stay as they are notice nothing.
+        """Set the peers: (address, public key) by name. Unchanged peers are not affected.
 
-        Raises InvalidValueError, and changes nothing, for an address without an IP address, a key that is none, and a
-        key of two peers or of this node.
+        Raises InvalidValueError, and changes nothing, for an address without an IP address, an invalid key, and a key
+        of two peers or of this node.
         """
         names: dict[str, str] = {}
         for name, (address, key) in peers.items():
@@ -132,7 +133,7 @@ class PeerTransport:
         self._names = names
 
     def send(self, peer: str, data: Buffer) -> bool:
-        """Send a frame; return whether it is on its way. It is not if the peer is not listed or takes none."""
+        """Send a message; return whether it was accepted. It is not if the peer is unlisted or takes none."""
         link = self._peers.get(peer)
         if link is None:
             return False
@@ -155,9 +156,9 @@ class PeerTransport:
         return True
 
     def receive(self, max_messages: int = 64) -> list[tuple[str, memoryview]]:
-        """Return at most so many frames that have come, with the name of the peer that has proven to be their sender.
+        """Return at most ``max_messages`` received messages, with the authenticated name of their peer.
 
-        A call ends at the first frame with which it has taken ``most_octets``. Peers get their turns one after another.
+        A call ends at the first message that exceeds ``most_octets``. Peers take turns.
         """
         self._count_connections()
         self._let_in()
@@ -180,7 +181,7 @@ class PeerTransport:
         return frames
 
     def close(self) -> None:
-        """End all connections, and listen no more. Frames that wait are lost."""
+        """Close all connections and the listener. Unsent messages are lost."""
         if not self._context.closed:
             self._inbox.disable_monitor()
             self._context.destroy(linger=0)
@@ -210,7 +211,7 @@ class PeerTransport:
         return made
 
     def _let_in(self) -> None:
-        """Answer what ZeroMQ asks about keys (ZAP, 27/ZAP of its RFCs): EVENTS at most."""
+        """Answer ZeroMQ's authentication requests (ZAP, 27/ZAP of its RFCs): at most EVENTS."""
         for _ in range(EVENTS):
             try:
                 version, request, *_, key = self._zap.recv_multipart(zmq.NOBLOCK)
@@ -223,7 +224,7 @@ class PeerTransport:
             self._zap.send_multipart([version, request, status, b"", text.encode(), b""], zmq.NOBLOCK)
 
     def _count_connections(self) -> None:
-        """Keep count of connections, and close the listener while there are too many."""
+        """Count connections, and close the listener while there are too many."""
         seen = 0
         while seen < EVENTS:
             try:
@@ -249,7 +250,7 @@ class PeerTransport:
 
 
 def _numeric(key: str, address: str) -> tuple[str, int]:
-    """Return host and port; a host's name would have to be looked up, which takes time on ZeroMQ's only thread."""
+    """Return host and port; raise for a host name, whose look-up would block ZeroMQ's only thread."""
     try:
         host, port = parse_address(address)
         ip_address(host)

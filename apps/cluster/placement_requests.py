@@ -1,7 +1,7 @@
-"""What operators ask of nodes that share switches: nodes that take none, and switches that are to be elsewhere.
+"""Operators' requests to the nodes of a sharded cluster: drained nodes, and switches that must move.
 
-All of it is keys in etcd (``etcd_membership``), which nodes follow by themselves (``controller.cluster.placement``).
-A wish is written as a whole, in one transaction that fails if somebody has changed what it was checked against.
+All of them are keys in etcd (``etcd_membership``), which nodes follow on their own (``controller.cluster.placement``).
+A request is written in one transaction that fails if its preconditions have changed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ REQUEST_TTL_S = 5
 
 
 class PlacementRequests:
-    """Asks for a cluster's nodes by name, and for ``switches``, dpids by name. ``prefix`` is that of its keys in etcd.
+    """Makes requests to a cluster's nodes by name, and about ``switches``, dpids by name.
 
-    Everything raises InvalidValueError for what cannot be asked, EtcdError when etcd does not answer, and DetsError
-    when others have changed the cluster meanwhile; nothing is changed then.
+    ``prefix`` is that of its keys in etcd.
+
+    Every method raises InvalidValueError for an invalid request, EtcdError if etcd does not reply, and DetsError if the
+    cluster has changed in between; then nothing is changed.
     """
 
     def __init__(
@@ -43,18 +45,18 @@ class PlacementRequests:
         self._leased: set[str] = set()
 
     def read_state(self) -> ClusterView:
-        """Return what etcd says of nodes and switches now."""
+        """Return the present state of nodes and switches in etcd."""
         found = self._etcd.read(*keys_of(self._prefix))
         self._revision_of = {one.key: one.mod_revision for kind in found for one in kind}
         self._leased = {one.key for kind in found for one in kind if one.lease_id}
         return known_of(found)
 
     def pinned(self) -> dict[str, str]:
-        """Return the node that each pinned switch is pinned to, by the switch's name."""
+        """Return the node of each pinned switch, by the switch's name."""
         return self._pinned(self.read_state())
 
     def drain(self, node: str) -> None:
-        """Let a node hand its switches over and take none."""
+        """Drain a node: it hands its switches over and takes none."""
         known = self.read_state()
         self._check_node(node, known.nodes)
         if node in known.drained:
@@ -73,7 +75,7 @@ class PlacementRequests:
         self._write([f"drained/{node}"], [delete(f"{self._prefix}drained/{node}")])
 
     def move(self, switch: str, node: str) -> bool:
-        """Move a switch, and wait; return whether it is there. If it is not, it stays where it is."""
+        """Move a switch, and wait; return whether it moved. If not, it stays where it is."""
         known, dpid = self.read_state(), self._dpid(switch)
         self._check_able(dpid, switch, node, known)
         pinned = self._pinned(known).get(switch)
@@ -82,14 +84,14 @@ class PlacementRequests:
         return not (self._move({dpid: node}, known) if pinned is None else self._await({dpid: node}))
 
     def pin(self, switch: str, node: str) -> bool:
-        """Keep a switch with a node whenever that can have it, and wait; return whether it is there."""
+        """Pin a switch to a node, and wait; return whether it is there."""
         known, dpid = self.read_state(), self._dpid(switch)
         self._check_able(dpid, switch, node, known)
         self._write([f"drained/{node}", self._want(dpid)], [put(f"{self._prefix}{self._want(dpid)}", node.encode())])
         return not self._await({dpid: node})
 
     def unpin(self, switch: str) -> str:
-        """Let a switch be anywhere again; return where it was pinned to. It stays where it is."""
+        """Unpin a switch; return the node it was pinned to. It stays where it is."""
         pinned, dpid = self.pinned(), self._dpid(switch)
         if switch not in pinned:
             shown = ", ".join(sorted(pinned)) or "none"
@@ -98,14 +100,14 @@ class PlacementRequests:
         return pinned[switch]
 
     def balance(self) -> tuple[int, int]:
-        """Move every switch to the node that is first for it, and wait; return how many are there, of how many."""
+        """Move every switch to its first node, and wait; return how many of how many moved."""
         known = self.read_state()
         first = {dpid: nodes[0] for dpid in known.owners if (nodes := connected_candidates(dpid, known))}
         moves = {dpid: node for dpid, node in first.items() if known.owners[dpid] != node and dpid not in known.wants}
         return len(moves) - len(self._move(moves, known)), len(moves)
 
     def wait_drained(self, node: str) -> list[str]:
-        """Wait until a drained node has no switch that others could take; return the names of those that it keeps."""
+        """Wait until a drained node has no switch that others could take; return the names of switches that stay."""
         left, since_s = -1, self._clock()
         while True:
             known = self.read_state()
@@ -120,7 +122,7 @@ class PlacementRequests:
     # -- how it is written, and waited for
 
     def _move(self, moves: Mapping[int, str], known: ClusterView) -> Collection[int]:
-        """Want these switches at these nodes, and wait; return those that are not there. The wish is withdrawn then."""
+        """Request these moves, and wait; return the switches that did not move, after withdrawing their requests."""
         going = [(dpid, node) for dpid, node in moves.items() if known.owners.get(dpid) != node]
         if not going:
             return []
@@ -148,7 +150,7 @@ class PlacementRequests:
         return missing
 
     def _write(self, unchanged: Collection[str], writing: list[Operation]) -> None:
-        """Write, if these keys are what was read."""
+        """Write, if these keys are as they were read."""
         places = [f"{self._prefix}{key}" for key in unchanged]
         conditions = [modified_at(place, self._revision_of.get(place, 0)) for place in places]
         if not self._etcd.transact(conditions, writing, [])[0]:

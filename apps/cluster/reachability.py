@@ -1,7 +1,7 @@
-"""Which switches a node reaches, as it tells the nodes that it shares them with.
+"""The switches that a node reaches, which it publishes in a sharded cluster.
 
-A connection that stands says little: where packets are lost it stands for minutes. So a switch counts as reached while
-it answers. One that is under control sends its counters in every interval; the others are asked each second.
+An open connection proves little: with packet loss it stays open for minutes. So a switch counts as reachable while it
+replies. A switch under control sends its counters in every interval; the others are probed every second.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ ANSWER_S = 1.0
 
 
 class PolledSwitch(Protocol):
-    """A switch under control, or on its way; ``counted_s`` is when its counters came last, infinite before."""
+    """A switch under control, or in bring-up; ``counted_s`` is when its last counters arrived, infinite before."""
 
     @property
     def counted_s(self) -> float:
-        """Seconds of the clock."""
+        """Return the arrival of its last counters, in seconds of the clock."""
 
 
 class PortNames(Protocol):
-    """The names that edge ports had first, which the next owner of a switch has to know."""
+    """The first names of edge ports, which the next owner of a switch needs."""
 
     def encode(self, dpid: int) -> dict[str, str]:
-        """Return those of a switch by number."""
+        """Return the port names of a switch by number."""
 
     def believe(self, dpid: int, names: Mapping[str, str]) -> None:
-        """Take those that another node knew."""
+        """Import the port names from another node."""
 
 
 class _Asked(NamedTuple):
@@ -54,7 +54,9 @@ class _Asked(NamedTuple):
 
 
 class SwitchReachability:
-    """What ``shared`` asks. ``peers`` are the switches under control or on their way, ``ready`` returns the former.
+    """The reachability that ``EtcdMembership`` uses.
+
+    ``peers`` are the switches under control or in bring-up, ``ready`` returns those under control.
 
     ``now_s`` is the clock of both.
     """
@@ -77,7 +79,7 @@ class SwitchReachability:
         self._asked: dict[int, _Asked] = {}  # by dpid: one question at a time
 
     def round(self) -> None:
-        """Ask the switches that are due. Waits for nothing."""
+        """Probe the switches that are due. Never waits."""
         now_s, before, self._asked = self._now_s(), self._asked, {}
         for dpid in self._roles.reached() - self._peers.keys():
             connection, asked = self._roles.connection(dpid), before.get(dpid)
@@ -89,7 +91,7 @@ class SwitchReachability:
             self._asked[dpid] = asked
 
     def reached(self) -> set[int]:
-        """Return the switches that are connected and answer."""
+        """Return the switches that are connected and reply."""
         now_s = self._now_s()
         waiting = {dpid: one for dpid, one in self._asked.items() if not one.reply.done}
         silent = {dpid for dpid, one in waiting.items() if not one.answered or now_s - one.at_s > ANSWER_S}
@@ -103,14 +105,14 @@ class SwitchReachability:
         return {dpid for dpid, one in owners if dpid in (mine if one.node == self._shared.me else elsewhere)}
 
     def _handover_state(self, dpid: int) -> bytes | None:
-        """Return what is known of a switch, for its next owner: what tests have shown, and the names of its ports."""
+        """Return the state of a switch for its next owner: test results, and the names of its ports."""
         findings, names = encode_probe_results(self._can(dpid)), self._names.encode(dpid)
         if findings is None and not names:
             return None
         return json.dumps({**json.loads(findings or b"{}"), _PORTS: names}).encode()
 
     def _believe(self, dpid: int, data: bytes) -> None:
-        """Take what the last owner knew. Raises InvalidValueError."""
+        """Import the last owner's state of a switch. Raises InvalidValueError."""
         try:
             names = json.loads(data).pop(_PORTS, {})
             self._names.believe(dpid, dict(names))

@@ -1,7 +1,7 @@
-"""The role that this node has at each switch: master where it may change it, slave elsewhere, as the switch confirmed.
+"""This node's role at each switch, as the switch confirmed: master where it may write, otherwise slave.
 
-Every connection of a configured switch comes here first. Until the switch has confirmed this node as its master,
-nothing but role requests and reads goes to it (``controller.cluster.write_gate``); then it is brought up as usual.
+Every connection of a configured switch comes here first. Until the switch has confirmed this node as its master, only
+role requests and reads pass to it (``controller.cluster.write_gate``); then it is brought up as usual.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Request = tuple[ControllerRole, int]
 
 @dataclass
 class _SwitchRole:
-    """The connection of one switch: what was asked for last, and whether it was handed to the controller.
+    """The connection of one switch: the last requested role, and whether the controller has the switch.
 
-    ``asked`` is None again where the same may be asked for once more.
+    ``asked`` is None again if the same role may be requested once more.
     """
 
     connection: SwitchConnection
@@ -40,11 +40,11 @@ class _SwitchRole:
 
 
 class RoleManager:
-    """Asks the switches for this node's role whenever it changes.
+    """Requests this node's role from switches whenever it changes.
 
-    ``control`` takes a switch whose master this node is, ``release`` one whose master it is no more. ``wanted`` returns
-    the role to ask a switch for, None: none now; ``held`` the generation under which this node may change it, None: it
-    may not. ``spawn`` calls a function next to the loop.
+    ``control`` takes a switch after this node became its master, ``release`` gives it up. ``wanted`` returns the role
+    to request from a switch, None: none now; ``held`` the generation under which this node may change it, None: it may
+    not. ``spawn`` calls a function next to the loop.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RoleManager:
         return {dpid for dpid, link in self._links.items() if not link.connection.closed}
 
     def on_connected(self, connection: SwitchConnection) -> None:
-        """A configured switch has connected."""
+        """Handle a new connection of a configured switch."""
         gate = connection.gate
         assert isinstance(gate, WriteGate)
         gate.held = partial(self._held, connection.dpid)
@@ -87,7 +87,7 @@ class RoleManager:
             self._ask_if_due(link)
 
     def on_demoted(self, connection: SwitchConnection) -> None:
-        """The switch refuses this node as a slave: somebody has a newer generation id."""
+        """Handle a switch that rejects this node as a slave: another node has a newer generation id."""
         link = self._links.get(connection.dpid)
         if link is not None and link.connection is connection:
             self.refused += 1
@@ -95,7 +95,7 @@ class RoleManager:
                 self._give_up(link)
 
     def round(self) -> None:
-        """Ask for roles that are due, and give up switches whose gate has closed. Waits for nothing."""
+        """Request roles that are due, and release switches whose gate has closed. Never waits."""
         for link in list(self._links.values()):
             if link.connection.closed:
                 self._on_disconnected(link)
@@ -115,7 +115,7 @@ class RoleManager:
         self._wait(link)
 
     def _wait(self, link: _SwitchRole) -> None:
-        """Take what the switch says while it is not under control: nothing but refusals matters."""
+        """Handle a switch's messages while it is not under control: only role errors matter."""
 
         def report(kind: int, message: bytes) -> bool:
             if kind == MessageType.ERROR:

@@ -1,4 +1,4 @@
-"""The controller's conversation with the databases of switches (OVSDB): their receiving queues.
+"""The controller's connections to the databases of switches (OVSDB), for their receiving queues.
 
-Start with queue_reconciler.py (when queues are seen to), then ovsdb_client.py (one transaction).
+Start with queue_reconciler.py (when queues are reconciled), then ovsdb_client.py (one transaction).
 """

@@ -1,15 +1,15 @@
 """Writes the receiving queues of switches into their Open vSwitch databases (RFC 7047, OVSDB management protocol).
 
-    writer = QueueWriter("unix:/run/openvswitch/db.sock")
+    writer = OvsdbQueueWriter("unix:/run/openvswitch/db.sock")
     problems = writer.apply(dpid, {"s1-eth1": PortQueues(...)})
 
-Each call connects, reads the few tables that matter, writes what differs in one transaction, and closes the
-connection. Only people change limits: a connection kept for years, with its probes, its reconnecting and its copy of
-the database, would buy nothing. Only sockets of the standard library are used: where
-eventlet has patched them, the event loop goes on while they wait.
+Each call connects, reads the few relevant tables, writes the differences in one transaction, and closes the connection.
+Only people change limits: a permanent connection, with probes, reconnects and a copy of the database, would have no
+benefit. Only sockets of the standard library are used: where eventlet has patched them, the event loop goes on while
+they wait.
 
-Choice: no OVSDB library. ovsdbapp holds up the hub for 160 to 260 ms while it writes 48 ports of 20 queues; this, for
-7 to 18 ms (docs/adr/0003-meters-and-queues.md).
+Choice: no OVSDB library. ovsdbapp blocks the hub for 160 to 260 ms while it writes 48 ports of 20 queues; this module,
+for 7 to 18 ms (docs/adr/0003-meters-and-queues.md).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TIMED_OUT = "timed out"
 
 
 class OvsdbError(DetsError):
-    """The database at ``address`` did not do what it was asked; ``reason`` is short. Trying again may help."""
+    """The database at ``address`` did not execute a request; ``reason`` is short. A retry may help."""
 
     def __init__(self, address: str, reason: str) -> None:
         self.address = address
@@ -58,10 +58,10 @@ class OvsdbError(DetsError):
 
 
 class OvsdbQueueWriter:
-    """Writes queues into one database, for any number of its bridges. One call at a time; further ones wait.
+    """Writes queues into one database, for any number of its bridges. One call at a time; further calls wait.
 
-    ``address`` is ``unix:/PATH``, ``tcp:HOST:PORT`` or ``ssl:HOST:PORT`` (else InvalidValueError). ``tls`` holds the
-    certificates for ``ssl:``; without it the server must have one for its host name from the system's authorities.
+    ``address`` is ``unix:/PATH``, ``tcp:HOST:PORT`` or ``ssl:HOST:PORT`` (otherwise InvalidValueError). ``tls`` has the
+    certificates for ``ssl:``; without it the server needs a certificate for its host name from the system's CAs.
     """
 
     def __init__(self, address: str, *, tls: RenewableContext | None = None, timeout_s: float = TIMEOUT_S) -> None:
@@ -74,12 +74,12 @@ class OvsdbQueueWriter:
         """How many transactions have changed rows."""
 
     def apply(self, dpid: int, desired: Mapping[str, PortQueues]) -> list[str]:
-        """Make the queues of a switch those desired, by interface name, in one transaction, and nothing if they are.
+        """Install the desired queues of a switch, by interface name, in one transaction, if they differ.
 
-        The controller's queues on its other ports are removed, and rows that its earlier runs left. Returns the
-        obstacles, port by port (a QoS row of others, no such port): those ports are left alone. Raises OvsdbError when
-        the database cannot be reached, answers too late, refuses, or has no bridge of this dpid (after a restart
-        ovs-vswitchd has yet to write it). Then nothing has changed, except that after "no answer" it may have.
+        The controller's queues on other ports are removed, and so are rows of its earlier runs. Returns the problems,
+        port by port (a foreign QoS row, no such port): those ports are not changed. Raises OvsdbError if the database
+        is unreachable, too slow, rejects the transaction, or has no bridge with this dpid (after a restart ovs-vswitchd
+        has not written it yet). Then nothing has changed, except that after "no answer" it may have.
         """
         with self._lock:
             if self._closed:
@@ -100,15 +100,15 @@ class OvsdbQueueWriter:
         return self.apply(dpid, {})
 
     def close(self) -> None:
-        """Refuse further calls, once the one under way has ended."""
+        """Reject further calls, after the present one has ended."""
         with self._lock:
             self._closed = True
 
 
 def write_queues(session: OvsdbSession, dpid: int, desired: Mapping[str, PortQueues]) -> tuple[list[str], bool]:
-    """Do what ``OvsdbQueueWriter.apply`` says; return the obstacles, and whether rows have changed.
+    """Do the work of ``OvsdbQueueWriter.apply``; return the problems, and whether rows have changed.
 
-    Raises OSError, ProtocolError, InvalidValueError, and what reading rows of another form than OVSDB's raises.
+    Raises OSError, ProtocolError, InvalidValueError, and errors of reading rows with another form than OVSDB's.
     """
     for _ in range(ATTEMPTS):
         answer = session.transact(read_operations())
@@ -128,7 +128,7 @@ def write_queues(session: OvsdbSession, dpid: int, desired: Mapping[str, PortQue
 
 @contextmanager
 def naming(address: str, timeout_s: float) -> Iterator[None]:
-    """Turn whatever goes wrong with a database into an OvsdbError."""
+    """Turn any error of a database into an OvsdbError."""
     try:
         yield
     except TimeoutError as error:
@@ -140,7 +140,7 @@ def naming(address: str, timeout_s: float) -> Iterator[None]:
 
 
 class OvsdbSession:
-    """Transactions on one connection. ``begin`` sets the deadline of those that follow; it comes first."""
+    """Transactions on one connection. Call ``begin`` first: it sets the deadline of those that follow."""
 
     def __init__(self, sock: socket.socket, max_reply_bytes: int = MAX_REPLY_BYTES) -> None:
         self._socket, self.max_reply_bytes = sock, max_reply_bytes
@@ -150,12 +150,12 @@ class OvsdbSession:
         self._last_id = self._others = 0
 
     def begin(self, timeout_s: float) -> None:
-        """Let what follows be done within ``timeout_s``."""
+        """Set the deadline of the following calls to ``timeout_s`` from now."""
         self._deadline_s = time.monotonic() + timeout_s
         self._others = 0
 
     def answer_probes(self) -> None:
-        """Answer what has come while nothing was asked; raise ProtocolError for more than a server has to send."""
+        """Answer messages that arrived without a request; raise ProtocolError for more than a server may send."""
         if not self._fill():
             raise ConnectionResetError("the server closed the connection")
         while (message := self._next()) is not None:
@@ -168,7 +168,7 @@ class OvsdbSession:
         self._request("echo", [])
 
     def transact(self, operations: list[Operation]) -> list[Any]:
-        """Return the results of one transaction (RFC 7047, section 4.1.3), errors of single operations among them.
+        """Return the results of one transaction (RFC 7047, section 4.1.3), including errors of single operations.
 
         Raises OSError and ProtocolError.
         """
@@ -198,7 +198,7 @@ class OvsdbSession:
         self._socket.sendall(json.dumps(message, separators=(",", ":")).encode())
 
     def _receive(self) -> dict[str, Any]:
-        """Return the next message; nothing is decoded before all of it is there."""
+        """Return the next message; it is decoded only when it is complete."""
         while (message := self._next()) is None:
             if len(self._buffer) > self.max_reply_bytes:
                 raise ProtocolError(f"message: is longer than {self.max_reply_bytes} bytes")
@@ -207,7 +207,7 @@ class OvsdbSession:
         return message
 
     def _next(self) -> dict[str, Any] | None:
-        """Return a message that has come whole, None without one."""
+        """Return a complete received message, None without one."""
         end = self._frame.end(self._buffer) if self._buffer else None
         if end is None:
             return None
@@ -220,7 +220,7 @@ class OvsdbSession:
             raise ProtocolError(f"message: is not JSON: {error}") from error
 
     def _fill(self) -> bool:
-        """Read what has come, waiting for something; return whether the connection goes on."""
+        """Read received bytes, waiting for some; return whether the connection remains open."""
         self._limit_time()
         chunk = self._socket.recv(_CHUNK_BYTES)
         self._buffer += chunk
@@ -235,9 +235,9 @@ class OvsdbSession:
 
 
 class _JsonMessage:
-    """Finds the end of a message. JSON-RPC 1.0 frames nothing: it is an object, and ends where its braces do.
+    """Finds the end of a message. JSON-RPC 1.0 has no framing: a message is an object, and ends where its braces do.
 
-    What has been looked at is not looked at again when more comes.
+    Bytes that were scanned once are not scanned again.
     """
 
     def __init__(self) -> None:
@@ -245,9 +245,9 @@ class _JsonMessage:
         self._in_string = False
 
     def end(self, buffer: bytearray) -> int | None:
-        """Return where the message ends that ``buffer`` begins with; None if it does not. ProtocolError for no object.
+        """Return the end of the first message in ``buffer``; None if it is incomplete. ProtocolError for no object.
 
-        Each call gets the buffer of the last one with more at its end.
+        Each call gets the buffer of the last call, with more bytes at its end.
         """
         if not self._depth and buffer.lstrip()[:1] not in (bytearray(), bytearray(b"{")):
             raise ProtocolError("message: expected a JSON object")
@@ -264,7 +264,7 @@ class _JsonMessage:
         return None
 
     def _pass_string(self, buffer: bytearray) -> bool:
-        """Go on behind the string that it is in, if any; return whether that ends."""
+        """Continue after the present string, if any; return whether the string ends in the buffer."""
         if self._in_string and (rest := _IN_STRING.match(buffer, self._at)):
             self._at = rest.end()
             self._in_string = buffer[self._at : self._at + 1] != b'"'
@@ -296,7 +296,7 @@ def _connect(address: str, tls: RenewableContext | None, timeout_s: float) -> so
 
 
 def _let_others_run() -> None:
-    """Between two pieces of work: a switch of 1,000 queues takes some 20 ms each, which the hub should not wait for."""
+    """Yield between two batches: a switch of 1,000 queues takes some 20 ms each, too long for the hub."""
     time.sleep(0)
 
 

@@ -1,7 +1,7 @@
-"""Databases of switches that connect to the controller, as switches behind NAT have to (``ovs-vsctl set-manager``).
+"""Databases of switches that connect to the controller, which switches behind NAT need (``ovs-vsctl set-manager``).
 
-A connection stays for as long as the switch keeps it. A thread of its own (under the hub: a greenlet) answers the
-server's probes and does what is asked. The database shows which switch it is of: by the dpids of its bridges.
+A connection stays as long as the switch keeps it. Its own thread (under the hub: a greenlet) answers the server's
+probes and executes jobs. The dpids of the database's bridges identify the switch.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ LOG = logging.getLogger("dets.queues")
 class OvsdbListener:
     """Listens at ``address`` (``ptcp:PORT:HOST``, or ``pssl:`` with ``tls``); writes queues as OvsdbQueueWriter does.
 
-    ``on_switch`` is called when the database of one of ``dpids`` has connected. Of several that have a bridge of the
-    same dpid the first one counts for as long as it answers. Raises OvsdbError where nobody can listen there.
+    ``on_switch`` is called when the database of one of ``dpids`` has connected. If several have a bridge with the same
+    dpid, the first one counts as long as it replies. Raises OvsdbError if listening there fails.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OvsdbListener:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def apply(self, dpid: int, desired: Mapping[str, PortQueues]) -> list[str]:
-        """Do as ``OvsdbQueueWriter.apply``; OvsdbError too while no database of the switch is connected."""
+        """Do the same as ``OvsdbQueueWriter.apply``; OvsdbError also while no database of the switch is connected."""
         connection = self._of.get(dpid)
         if connection is None:
             raise OvsdbError(self.address, f"no database with a bridge of dpid {dpid:016x} has connected")
@@ -89,7 +89,7 @@ class OvsdbListener:
         return self.apply(dpid, {})
 
     def close(self) -> None:
-        """Listen no more, and end all connections."""
+        """Stop listening, and close all connections."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -126,7 +126,7 @@ class OvsdbListener:
                 del self._of[dpid]
 
     def _identify(self, connection: _Connection) -> bool:
-        """Return whether the database is that of a switch of the configuration, for which it is used from now on."""
+        """Return whether the database belongs to a configured switch, for which it is used from now on."""
         connection.session.begin(self._timeout_s)
         rows = connection.session.transact(_BRIDGES)[0]["rows"]
         found = {int(row["datapath_id"], 16) for row in rows if isinstance(row["datapath_id"], str)} & self.dpids
@@ -145,7 +145,7 @@ class OvsdbListener:
 
 
 class _Job:
-    """Something to do on a connection: ``work`` gets its session."""
+    """A job for a connection: ``work`` gets its session."""
 
     def __init__(self, work: Callable[[OvsdbSession], Any], timeout_s: float) -> None:
         self.work, self.timeout_s = work, timeout_s
@@ -155,7 +155,7 @@ class _Job:
 
 
 class _Connection:
-    """A database that has connected. One thread reads and writes it; others give it jobs."""
+    """A connected database. One thread reads and writes it; other threads give it jobs."""
 
     def __init__(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
         self.address, self.ended = address, False
@@ -172,7 +172,7 @@ class _Connection:
         self.session = OvsdbSession(self._sock, MAX_UNASKED_BYTES)
 
     def serve(self, duration_s: float, timeout_s: float) -> None:
-        """Wait for probes and jobs, and do them; return without any after ``duration_s``."""
+        """Wait for probes and jobs, and process them; return after ``duration_s`` without any."""
         pending = isinstance(self._sock, ssl.SSLSocket) and self._sock.pending()
         ready = [self._sock] if pending else select.select([self._sock, self._woken], [], [], duration_s)[0]
         if self._woken in ready:
@@ -197,7 +197,7 @@ class _Connection:
             job.done.set()
 
     def run(self, work: Callable[[OvsdbSession], Any], timeout_s: float) -> Any:
-        """Return what ``work`` returns, done by the connection's thread; raise what it raises, or OSError."""
+        """Return the result of ``work``, executed by the connection's thread; raise its error, or OSError."""
         job = _Job(work, timeout_s)
         self._jobs.append(job)
         if self.ended:
@@ -219,13 +219,13 @@ class _Connection:
         return True
 
     def end(self) -> None:
-        """Let the connection's thread end it."""
+        """Let the connection's thread end."""
         self.ended = True
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the sockets, which the connection's thread does; who waits for a job gets an error."""
+        """Close the sockets, from the connection's thread; waiting jobs get an error."""
         self.ended = True
         for sock in (self._sock, self._waker, self._woken):
             sock.close()

@@ -1,4 +1,4 @@
-"""Keeps the receiving queues of the switches as the limits want them."""
+"""Keeps the receiving queues of the switches equal to the desired ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAUSE_S = 0.5
 
 
 class OvsdbTls(NamedTuple):
-    """TLS where the controller connects to databases, and where they connect to it."""
+    """TLS for connections to databases, and for connections from databases."""
 
     client: RenewableContext | None = None
     server: RenewableContext | None = None
@@ -39,7 +39,7 @@ WITHOUT_TLS = OvsdbTls()
 
 
 def ovsdb_tls(tls: ClientTls | None) -> OvsdbTls:
-    """Return the TLS that a configuration has for databases; raises InvalidValueError for files of no use."""
+    """Return the TLS contexts for databases; raises InvalidValueError for unusable files."""
     if tls is None:
         return WITHOUT_TLS
     client = renewable_client("ovsdb_tls", tls.ca, tls.certificate, tls.key, check_hostname=False)
@@ -49,7 +49,7 @@ def ovsdb_tls(tls: ClientTls | None) -> OvsdbTls:
 
 
 class QueueReconciler:
-    """Writes queues over OVSDB whenever it is woken, one transaction per switch; what fails is tried again."""
+    """Writes queues over OVSDB whenever it is woken, one transaction per switch; failed ones are retried."""
 
     def __init__(self, shell: SouthboundDriver, tls: OvsdbTls = WITHOUT_TLS) -> None:
         self._shell, self._tls = shell, tls
@@ -63,11 +63,11 @@ class QueueReconciler:
         self.reconciled_s = -math.inf  # what limits and ports wanted then is written
 
     def wake(self) -> None:
-        """Limits or ports have changed: see to the queues soon."""
+        """Schedule a reconciliation soon, because limits or ports have changed."""
         self._wake.set()
 
     def wait(self) -> None:
-        """Return when there is something to see to: when woken, soon after something failed, and now and then.
+        """Return when a reconciliation is due: when woken, soon after a failure, and periodically.
 
         That is PAUSE_S after the last round at the earliest.
         """
@@ -77,7 +77,7 @@ class QueueReconciler:
             hub.sleep(left_s)
 
     def run_round(self) -> None:
-        """Bring the queues of all switches that are connected to what the limits want."""
+        """Reconcile the queues of all connected switches with the limits."""
         self._wake.clear()
         started_s = self._shell.now_s()
         self._close_unused()
@@ -153,7 +153,7 @@ class QueueReconciler:
         self._problems[dpid] = problems
 
     def _writer(self, address: str) -> OvsdbQueueWriter | OvsdbListener:
-        """Return what writes at an address; OvsdbError where nobody can listen at one."""
+        """Return the writer for an address; OvsdbError if listening there fails."""
         writer = self._writers.get(address)
         if writer is None and ovsdb_endpoint(address) is None:
             writer = self._writers[address] = OvsdbQueueWriter(address, tls=self._tls.client)
@@ -166,7 +166,7 @@ class QueueReconciler:
         return writer
 
     def _close_unused(self) -> None:
-        """Let go of addresses that no switch of the configuration has any more."""
+        """Close the writers of addresses that the configuration no longer has."""
         unused = self._writers.keys() - {record.switch.ovsdb for record in self._shell.central.switches.values()}
         for address in unused & self._unused:  # since the last round: queues of switches that leave are removed first
             self._writers.pop(address).close()

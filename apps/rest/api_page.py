@@ -1,4 +1,4 @@
-"""The description of the interface as a page for people, without scripts and without anything from elsewhere."""
+"""The description of the interface as a page for people, without scripts or external resources."""
 
 from __future__ import annotations
 

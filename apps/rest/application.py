@@ -1,7 +1,7 @@
 """The WSGI application of the REST interface: everything around the resources.
 
-Requests run in the controller's own hub: one that has read its body runs to its end without giving way, so it sees one
-state of the controller. Only a change gives way, while it is kept on the disk; changes are made one at a time.
+Requests run in the controller's own hub: after its body is read, a request runs to its end without yielding, so it sees
+one state of the controller. Only a change yields, while it is stored on the disk; changes are made one at a time.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def create_app(
 ) -> DescribedApi:
     """Return the WSGI application of the REST interface to a controller.
 
-    Without ``tokens`` everybody may do everything. At most ``most_streams`` clients follow the state at a time.
-    ``with_page`` serves the live page at ``/ui``.
+    Without ``tokens`` all clients have full access. At most ``most_streams`` clients follow the state at a time.
+    ``with_page`` serves the web UI at ``/ui``.
     """
     app = DescribedApi(
         "dets.rest",
@@ -97,7 +97,7 @@ def get_openapi(query: request_parameters.OpenapiQuery) -> Json:
 
 
 def show_metrics(query: request_parameters.MetricsQuery) -> Response:
-    """Return the metrics, a piece at a time; with ``name[]`` those of these names alone, as client libraries do."""
+    """Return the metrics, in parts; with ``name[]`` only those of these names, as client libraries do."""
     here, names = service(), frozenset(one.encode() for one in query.names)
 
     def pieces() -> Iterator[bytes]:
@@ -109,7 +109,7 @@ def show_metrics(query: request_parameters.MetricsQuery) -> Response:
 
 
 def _samples_of(piece: bytes, names: frozenset[bytes]) -> bytes:
-    """Return the samples of these names, without the lines that describe them."""
+    """Return the samples of these names, without their description lines."""
     return b"".join(
         line for line in piece.splitlines(keepends=True) if re.split(rb"[{ ]", line, maxsplit=1)[0] in names
     )

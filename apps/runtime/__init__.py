@@ -1,5 +1,5 @@
-"""What any service needs: the framework, listeners, TLS, logs, supervision, and whose turn it is in the one thread.
+"""The runtime of the service: the framework, listeners, TLS, logs, supervision, and cooperative scheduling.
 
-Start with launcher.py (how the process starts) and ryu_adapter.py; ``connection`` is one switch's connection.
-Only these two, ``connection`` and sockets/bulk_request.py know Ryu.
+Start with launcher.py (how the process starts) and ryu_adapter.py; ``connection`` is one switch's connection. Only
+these two, ``connection`` and sockets/bulk_request.py use Ryu.
 """

@@ -1,4 +1,4 @@
-"""Whose turn it is in the controller's one thread: what can wait runs while the control loop has nothing to do."""
+"""Cooperative scheduler: runs deferrable work while the control loop is idle."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ MIN_SLEEP_S = 0.0005
 
 
 class CooperativeScheduler:
-    """The time between the rounds of a control loop, for work that comes in pieces.
+    """The idle time of a control loop, for work in slices.
 
-    One piece begins in a pass of the hub, in the order of asking: answers of switches are read between two passes, and
-    do not wait for as many pieces as there are requests (docs/adr/0064). Nobody waits for time to spare for longer than
-    an interval, the pieces before his own included, nor at all where rounds take longer than that.
+    One slice begins in each pass of the hub, in the order of requests: switches' replies are read between two passes,
+    and do not wait for as many slices as there are requests (docs/adr/0064). No caller waits longer than an interval
+    for idle time, including the slices before it, and none waits at all if rounds take longer than that.
 
-    ``clock`` is monotonic, ``sleep`` lets others in the process run; ``idle`` is an event that can be set, cleared and
-    waited for, ``turn`` a semaphore of one that is given in the order in which it was asked for, and ``later`` calls a
-    function in the next pass of the hub.
+    ``clock`` is monotonic, ``sleep`` lets other greenlets run; ``idle`` is an event that can be set, cleared and waited
+    for, ``turn`` a FIFO semaphore of one, and ``later`` calls a function in the next pass of the hub.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class CooperativeScheduler:
 
     @contextmanager
     def control_round(self) -> Iterator[None]:
-        """The control loop is at work inside; its next round is due an interval after the beginning of this one."""
+        """Enclose a round of the control loop; the next one is due an interval after the beginning of this one."""
         began_s = self._clock()
         self._due_s = began_s + self._interval_s
         self._idle.clear()
@@ -53,7 +52,7 @@ class CooperativeScheduler:
 
     @contextmanager
     def io_wait(self) -> Iterator[None]:
-        """The round does nothing but wait inside: others may go on. It ends later by a piece of work."""
+        """Enclose a wait of the round: others may run. It may end one slice later."""
         self._idle.set()
         try:
             yield
@@ -61,16 +60,16 @@ class CooperativeScheduler:
             self._idle.clear()
 
     def sleep(self, seconds: float) -> None:
-        """Let others run for so long, and then until there is time to spare."""
+        """Let others run for ``seconds``, and then until there is idle time."""
         self._sleep(seconds)
         self.wait()
 
     def yield_control(self) -> None:
-        """Let others run between two pieces of work."""
+        """Let others run between two batches."""
         self.sleep(0.0)
 
     def wait(self) -> None:
-        """Let others run until it is the caller's turn and there is time to spare, which may be now."""
+        """Let others run until it is the caller's turn and there is idle time, which may be now."""
         if self._overloaded:
             return
         deadline_s = self._clock() + self._interval_s
@@ -81,7 +80,7 @@ class CooperativeScheduler:
             self._later(self._turn.release)
 
     def _wait_until(self, deadline_s: float) -> None:
-        """Let others run until there is time to spare, or it is so late."""
+        """Let others run until there is idle time, or the deadline."""
         while (left_s := deadline_s - self._clock()) > 0.0:
             due_in_s = self._due_s - self._clock()
             if not self._idle.is_set():

@@ -1,4 +1,4 @@
-"""The configuration that a process starts with: what the launcher has read, the application does not read again."""
+"""The configuration at the start of a process: the launcher reads it, and the application takes it from here."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def preload(path: str) -> Config:
 
 
 def pop(path: str) -> Config:
-    """Return the configuration of a file, read now unless it is kept; it is kept no longer. Raises ConfigError."""
+    """Return the kept configuration of a file, and drop it; read the file if there is none. Raises ConfigError."""
     kept = _known.pop(path, None)
     return load_config(path) if kept is None else kept

@@ -1,4 +1,4 @@
-"""Starts ryu-manager in a way that today's eventlet allows.
+"""Starts ryu-manager with the present eventlet.
 
 ``ryu-manager`` is installed from here instead of from Ryu: Ryu 4.34 imports ``eventlet.wsgi.ALREADY_HANDLED``, which
 newer eventlet no longer has, and dies on SIGTERM without closing its applications.
@@ -16,7 +16,7 @@ from apps.runtime.memory_tuning import disable_heap_trimming, keep_made, making_
 
 
 def _prepare() -> None:
-    """Make the process ready for Ryu; nothing else may have been imported that uses threads or sockets."""
+    """Prepare the process for Ryu, before any import that uses threads or sockets."""
     disable_heap_trimming()
     warnings.filterwarnings("ignore", message="(?s).*[Ee]ventlet is deprecated.*")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
@@ -103,7 +103,7 @@ def manager(arguments: list[str]) -> int:
 
 
 def _missing_application(arguments: list[str], missing: str) -> str | None:
-    """Return the application of which Python does not find the module ``missing``, or a package around it."""
+    """Return the application whose module ``missing``, or a package around it, Python does not find."""
     return next((one for one in arguments if one == missing or one.startswith(f"{missing}.")), None)
 
 
@@ -117,8 +117,8 @@ def ryu_manager() -> int:
 def main(config: str, apps: list[str]) -> int:
     """Entry point of ``dets run``: run the DETS application, and other Ryu applications next to it.
 
-    The process becomes ``python -m apps.runtime.launcher``, because greening must come before any other import. That
-    process also reads the configuration, so that nothing is imported twice.
+    The process becomes ``python -m apps.runtime.launcher``, because monkey patching must precede all other imports.
+    That process also reads the configuration, so that nothing is imported twice.
     """
     application = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "dets.py")
     if sys.version_info < (3, 12):  # Ryu compares versions with distutils, for which setuptools would load itself

@@ -1,7 +1,7 @@
-"""What the log looks like: lines for people or JSON for programs, the framework's own included.
+"""Format of the log: lines for people or JSON for programs, the framework's messages included.
 
-Where lines go is for the framework's command line to say (``--log-file``, ``--use-syslog``); whoever gives it a
-``--log-config-file`` has said what they look like, too.
+The framework's command line sets the destination (``--log-file``, ``--use-syslog``); a ``--log-config-file`` also sets
+the format.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ FORMATS: tuple[LogFormat, ...] = ("console", "json")
 
 
 def set_format(log_format: LogFormat) -> None:
-    """Give all handlers of the root logger this format.
+    """Set this format for all handlers of the root logger.
 
-    Each line has the time in UTC, the level and the logger; what a call passes as ``extra`` are fields in JSON.
+    Each line has the time in UTC, the level and the logger; the ``extra`` of a call becomes fields in JSON.
     """
     for handler in logging.getLogger().handlers:
         on_terminal = isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stderr, sys.stdout)
@@ -33,7 +33,7 @@ def set_format(log_format: LogFormat) -> None:
 
 
 def set_level(level: str) -> None:
-    """Log what is at least of this level: ``debug``, ``info``, ``warning`` or ``error``."""
+    """Log messages of this level and above: ``debug``, ``info``, ``warning`` or ``error``."""
     logging.getLogger().setLevel(level.upper())
 
 
@@ -59,7 +59,7 @@ def _formatter(log_format: LogFormat, *, colors: bool) -> logging.Formatter:
 
 
 def _printable(logger: Any, name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Give what is text escapes for what has no glyph: it may have names by hosts, switches and clients."""
+    """Escape unprintable characters in texts, which may include names from hosts, switches and clients."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = _lines(value)
@@ -73,7 +73,7 @@ def _traceback(to: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
 
 
 def _lines(text: str) -> str:
-    """Return lines of which those after the first are indented, so that none passes for a line of the log."""
+    """Return lines with all but the first indented, so that none looks like a line of the log."""
     return printable(text, keep="\n").replace("\n", "\n    ")
 
 
@@ -84,7 +84,7 @@ MAX_LINES = 10_000  # that wait to be written
 
 
 class EventLines:
-    """Keeps events until somebody lets it write them: a line costs a tenth of a millisecond, a round may have hundreds.
+    """Queues events for the log: a line costs a tenth of a millisecond, and a round may have hundreds.
 
     ``yield_control`` lets others run; ``filled`` is an event of the hub.
     """
@@ -95,7 +95,7 @@ class EventLines:
         self._left_out = 0
 
     def note(self, kind: EventKind, text: str) -> None:
-        """Take an event; it is written with the next ``write``. Of too many the oldest are left out, and counted."""
+        """Queue an event for the next ``write``. If there are too many the oldest are dropped, and counted."""
         self._kept.append((kind, text))
         if len(self._kept) > MAX_LINES:
             self._kept.popleft()
@@ -104,11 +104,11 @@ class EventLines:
             self._filled.set()
 
     def wait(self) -> None:
-        """Wait until there is something to write: a round notes all of its events before anybody else has a turn."""
+        """Wait until there are events; a round queues all of its events before any other greenlet runs."""
         self._filled.wait()
 
     def write(self) -> None:
-        """Write all that was noted, in its order."""
+        """Write all queued events, in order."""
         self._filled.clear()
         if self._left_out:
             LOG.warning("%d events were left out of the log: there were too many", self._left_out)

@@ -1,4 +1,4 @@
-"""How long the rounds of the control loop take, and what they miss: for operators, and for ``dets bench loop``."""
+"""Statistics of the control loop's rounds and missed deadlines: for operators, and for ``dets bench loop``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _ROUNDING = 1e-6
 
 @dataclass(slots=True)
 class Round:
-    """One round: counters are polled, the step is run, and what follows is pushed out to the switches' queues.
+    """One round: counters are polled, the step is run, and the resulting messages are pushed to the switches' queues.
 
-    ``number`` counts rounds from 1. ``timeouts`` is how many switches did not answer in time, ``skipped`` how many
-    rounds were due between the start of the round before and this one's, and never began: whatever held them up, a long
-    round, another task or a process that was stopped. Times are in milliseconds, but for ``started_s``.
+    ``number`` counts rounds from 1. ``timeouts`` is the number of switches that did not reply in time, ``skipped`` the
+    number of due rounds between the start of the previous round and of this one that never began, for any reason: a
+    long round, another task or a stopped process. Times are in milliseconds, except ``started_s``.
     """
 
     number: int
@@ -35,12 +35,12 @@ class Round:
 
     @property
     def total_ms(self) -> float:
-        """The whole round, waiting for the switches' answers included."""
+        """The whole round, including the wait for replies."""
         return self.poll_ms + self.step_ms + self.push_ms
 
 
 class LoopStats:
-    """The last KEPT_ROUNDS rounds of the loop, and what all of them missed."""
+    """The last KEPT_ROUNDS rounds of the loop, and the missed deadlines of all."""
 
     def __init__(self, interval_s: float) -> None:
         self.skipped_rounds = 0
@@ -55,7 +55,7 @@ class LoopStats:
     def record_round(
         self, marks_s: tuple[float, float, float, float], *, pair_count: int, read: int, changed: int, timeouts: int
     ) -> None:
-        """Note a round: when it started, when polled, when decided and when sent, on one clock."""
+        """Record a round: the times of its start, the end of polling, the decision and the sending, on one clock."""
         started_s = marks_s[0]
         self._number += 1
         skipped = self._skipped_before(started_s)
@@ -68,12 +68,12 @@ class LoopStats:
         self._rounds.append(Round(self._number, started_s, *times_ms, pair_count, read, changed, timeouts, skipped))
 
     def overdue_s(self, now_s: float) -> float:
-        """Return for how long a round that begins now has been overdue, 0 if it is due."""
+        """Return how overdue a round is that begins now, 0 if it is on time."""
         last = self.last
         return 0.0 if last is None else max(now_s - last.started_s - self._interval_s, 0.0)
 
     def _skipped_before(self, started_s: float) -> int:
-        """Return how many whole rounds are lost that were not before: lateness adds up, and is not made good."""
+        """Return the number of newly lost whole rounds: delays add up, and are never made up for."""
         last = self.last
         if last is None:
             return 0
@@ -84,7 +84,7 @@ class LoopStats:
         return skipped
 
     def sent_after(self, at_s: float) -> float | None:
-        """Return when the first round that started at ``at_s`` or later had sent what it decided; None: not yet."""
+        """Return when the first round that started at ``at_s`` or later had sent its messages; None: not yet."""
         return next((one.started_s + one.total_ms / 1e3 for one in self._rounds if one.started_s >= at_s), None)
 
     @property
@@ -93,7 +93,7 @@ class LoopStats:
         return self._rounds[-1] if self._rounds else None
 
     def view(self, after: int = 0) -> dict[str, Any]:
-        """Return the figures of the rounds with a higher number than ``after`` that are still kept."""
+        """Return the figures of the kept rounds with a higher number than ``after``."""
         rounds = [one for one in self._rounds if one.number > after]
         return {
             "interval_ms": self._interval_s * 1e3,

@@ -1,4 +1,4 @@
-"""The memory of the process: the heap keeps what it has, and what stays for long is not looked at again and again."""
+"""Memory tuning of the process: the heap keeps freed memory, and the garbage collector skips long-lived objects."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ PAD_BYTES = 16 << 20
 
 
 def disable_heap_trimming() -> bool:
-    """Let freed memory be used again and not go back to the kernel; return whether the C library can do that.
+    """Let freed memory be reused instead of returned to the kernel; return whether the C library supports that.
 
-    By default large columns are mapped and unmapped, and the end of the heap is given back, in every round. Each page
-    is then faulted in again and filled with zeros, which costs more than what is computed in it. Call it before there
-    are threads.
+    By default large columns are mapped and unmapped, and the end of the heap is trimmed, in every round. Each page is
+    then faulted in again and zeroed, which costs more than the computation in it. Call it before there are threads.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -36,10 +35,10 @@ def disable_heap_trimming() -> bool:
 
 
 def trim_heap() -> None:
-    """Return to the kernel what is free within the heap, once something large has been done that is not done again.
+    """Return free heap memory to the kernel, after large work that is not repeated.
 
-    Taking switches over needs several times what stays. Of 100 MB it takes a few milliseconds, and rounds fault in what
-    they use once.
+    Bringing switches up needs several times the memory that remains. It takes a few milliseconds for 100 MB, and rounds
+    fault the pages in that they use once.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # the GNU C library's
     if trim is not None:
@@ -47,27 +46,27 @@ def trim_heap() -> None:
 
 
 def freeze_gc() -> None:
-    """Let the collector of reference cycles pass over all that there is now, which is to stay for long.
+    """Let the garbage collector skip all present objects, which are long-lived.
 
-    With 80,000 flow entries it takes 0.7 s to look through them, and finds nothing. What is not in a cycle is freed as
-    ever; a cycle that breaks off later is not, so this is for when something large was added.
+    With 80,000 flow entries a collection takes 0.7 s, and finds nothing. Objects outside of cycles are freed as usual;
+    a cycle that becomes garbage later is not, so call this after adding many objects.
     """
     gc.collect(1)
     gc.freeze()
 
 
 def freeze_gc_if_large(entries: int) -> None:
-    """As ``freeze_gc`` when a switch has brought ``entries`` flow entries, if they are many."""
+    """Do ``freeze_gc`` after a switch has brought ``entries`` flow entries, if they are many."""
     if entries >= MANY_ENTRIES:
         freeze_gc()
 
 
 @contextmanager
 def making_much() -> Iterator[None]:
-    """Let the collector of reference cycles rest inside, where much is made, and not look at it again and again.
+    """Disable the garbage collector while many objects are created.
 
-    That takes 0.2 s for a configuration of 48,000 VNs, with everybody waiting. What is in no cycle is freed as ever.
-    A collector that rests already goes on resting.
+    Otherwise it takes 0.2 s for a configuration of 48,000 VNs, and blocks all greenlets. Objects outside of cycles are
+    freed as usual. A collector that is disabled already stays disabled.
     """
     if not gc.isenabled():
         yield
@@ -81,13 +80,13 @@ def making_much() -> Iterator[None]:
 
 
 def keep_made(entries: int) -> None:
-    """Let the collector pass over what was made, within ``making_much``, if that is of many entries."""
+    """Let the collector skip the objects created within ``making_much``, if they are many."""
     if entries >= MANY_ENTRIES:
         gc.freeze()
 
 
 def with_gc_freezing(yield_control: Callable[[], None]) -> Callable[[], None]:
-    """Return a ``yield_control`` for long work that brings what stays: that is kept again and again on the way."""
+    """Return a ``yield_control`` for long work with long-lived results, which freezes the collector repeatedly."""
     numbers = count(1)
 
     def breathe_and_keep() -> None:

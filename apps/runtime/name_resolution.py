@@ -1,4 +1,4 @@
-"""Resolution of host names in a thread, so that the event loop goes on while a name server is silent."""
+"""Resolves host names in a thread, so that the event loop goes on while a name server does not reply."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _socket = patcher.original("socket")
 
 
 def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:
-    """Return what ``socket.getaddrinfo`` does; addresses at once, names in a thread. Raises gaierror."""
+    """Return the result of ``socket.getaddrinfo``; addresses at once, names in a thread. Raises gaierror."""
     try:
         return _socket.getaddrinfo(host, port, family, type, proto, flags | socket.AI_NUMERICHOST)
     except socket.gaierror as error:

@@ -1,4 +1,4 @@
-"""Which process listens on a TCP port, from Linux's ``/proc`` (proc(5))."""
+"""Finds the process that listens on a TCP port, from Linux's ``/proc`` (proc(5))."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _CONTROLLER = b"apps.runtime.launcher"
 
 
 def port_holder(host: str, port: int, proc: Path = Path("/proc")) -> str:
-    """Return, in words, who listens on an address that keeps others from ``host:port``.
+    """Return as text who listens on an address that conflicts with ``host:port``.
 
-    That is the process where it may be read, else the user; "another program" where ``/proc`` does not say.
+    It is the process if that can be read, otherwise the user; "another program" if ``/proc`` does not tell.
     """
     found = dict(_listening(host, port, proc / "net"))
     for folder in proc.glob("[0-9]*/fd") if found else ():
@@ -31,7 +31,7 @@ def port_holder(host: str, port: int, proc: Path = Path("/proc")) -> str:
 
 
 def _listening(host: str, port: int, net: Path) -> Iterator[tuple[str, str]]:
-    """Yield the link name and the user of each socket that listens on ``port`` at an address that meets ``host``."""
+    """Yield the link name and the user of each socket that listens on ``port`` at an address that matches ``host``."""
     wanted = ip_address(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
     for table in ("tcp", "tcp6"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A listener that accepts connections for as long as the process runs, in spite of errors that pass."""
+"""A listener that accepts connections as long as the process runs, in spite of transient errors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ log = logging.getLogger("dets.listener")
 
 
 def listening_address(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
-    """Return the family and the address with which a socket listens at ``host``: a name, or an address.
+    """Return the family and the address for a socket that listens at ``host``: a name, or an address.
 
-    The address of a link has its interface (``fe80::1%eth0``). Of a name with both, IPv4 is taken. Raises OSError.
+    A link-local address has its interface (``fe80::1%eth0``). For a name with both families, IPv4 is used. Raises
+    OSError.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
@@ -32,10 +33,10 @@ def listening_address(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
 
 
 class RetryingListener:
-    """A listening socket whose ``accept`` waits and tries again after errors that pass (accept(2)).
+    """A listening socket whose ``accept`` retries after transient errors (accept(2)).
 
-    The libraries' servers end at any such error, and then no client could connect. ``name`` is what is served;
-    ``sleep`` lets others in the process run.
+    The libraries' servers end at any such error, and then no client could connect. ``name`` is the service; ``sleep``
+    lets other greenlets run.
     """
 
     def __init__(self, listening: Any, name: str, sleep: Callable[[float], None]) -> None:

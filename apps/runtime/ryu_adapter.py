@@ -1,8 +1,8 @@
-"""The seam to the controller framework, which is Ryu 4.34 (docs/adr/0001): its applications, hub, listener and options.
+"""The adapter to the framework, Ryu 4.34 (docs/adr/0001): its applications, hub, listener and options.
 
-Everything else sees a base class for the application, a hub to spawn and sleep with, and ``SwitchConnection``, which
-sends bytes and collects replies. The other modules that know Ryu are those of one connection
-(``connection``) and sockets/bulk_request.py.
+All other modules use a base class for the application, a hub to spawn and sleep with, and ``SwitchConnection``, which
+sends bytes and collects replies. The other modules that use Ryu are those of one connection (``connection``) and
+sockets/bulk_request.py.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ _RawSocket = eventlet.patcher.original("socket").socket
 
 
 class AppBase(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
-    """An application that is notified of every switch once its handshake is done."""
+    """An application that is notified of every switch that completed its handshake."""
 
     def switch_connected(self, connection: SwitchConnection) -> None:
-        """A switch has connected."""
+        """Handle a newly connected switch."""
         raise NotImplementedError
 
     @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
@@ -86,13 +86,13 @@ class AppBase(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
 
 
 def configured_file() -> str | None:
-    """Return the configuration file that the command line names, if it does."""
+    """Return the configuration file on the command line, if any."""
     name: str | None = getattr(cfg.CONF, "dets_config", None)
     return name
 
 
 def set_log(log_format: LogFormat, level: str) -> None:
-    """Log in this format from this level on, as far as the framework's own command line does not say otherwise."""
+    """Set the log's format and level, unless the framework's command line sets them."""
     conf = cfg.CONF
     if conf.log_config_file is None:
         set_format(log_format)
@@ -101,7 +101,7 @@ def set_log(log_format: LogFormat, level: str) -> None:
 
 
 def on_hangup(work: Callable[[], None]) -> None:
-    """Do ``work``, in a greenlet of its own, whenever the process gets SIGHUP."""
+    """Do ``work``, in its own greenlet, whenever the process gets SIGHUP."""
     signal.signal(signal.SIGHUP, lambda _number, _frame: eventlet.spawn_n(work))
 
 
@@ -112,12 +112,12 @@ def listen_on(
     reserved_files: int = 0,
     wait: Callable[[], None] = lambda: None,
 ) -> None:
-    """Make the framework listen for switches there, over TLS if there is a context for it; the log says where.
+    """Let the framework listen for switches at this address, with TLS if there is a context, and log it.
 
-    ``wait`` returns when it is the caller's turn for a step of a TLS handshake.
-    Options on Ryu's own command line take precedence. Connections of switches leave ``reserved_files`` of the process's
-    file descriptors to others, or half of them if there are so few. Raises InvalidValueError when nobody can listen
-    there: the framework itself would go on, and be deaf.
+    ``wait`` returns when it is the caller's turn for a step of a TLS handshake. Options on Ryu's own command line take
+    precedence. Switch connections leave ``reserved_files`` file descriptors of the process unused, or half of them if
+    there are too few. Raises InvalidValueError if listening there fails: the framework itself would go on without a
+    listener.
     """
     key = "openflow.listen"
     for name, value in (("ofp_listen_host", host), ("ofp_tcp_listen_port", port)):
@@ -139,7 +139,7 @@ def listen_on(
 
 
 def _raise_file_limit() -> int:
-    """Let the process have as many file descriptors as it may; return how many that is, MAX_FILES at most."""
+    """Raise the limit of file descriptors as far as possible; return it, at most MAX_FILES."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft < most:
@@ -148,7 +148,7 @@ def _raise_file_limit() -> int:
 
 
 def other_wsgi_apps() -> tuple[str, list[str]] | None:
-    """Return where other Ryu applications serve HTTP, without authentication, and their names; None if none does."""
+    """Return the address at which other Ryu applications serve HTTP without authentication, and their names."""
     served = [
         name for name, app in app_manager.AppManager.get_instance().applications.items() if "wsgi" in app._CONTEXTS
     ]
@@ -156,10 +156,10 @@ def other_wsgi_apps() -> tuple[str, list[str]] | None:
 
 
 class _Server(hub.StreamServer):  # type: ignore[misc]
-    """Takes switches for as long as the process lives: Ryu's own ends for good when a connection cannot be taken.
+    """Accepts switches as long as the process lives: Ryu's own server ends when accepting a connection fails.
 
-    Connections are taken no faster than CONNECTIONS_PER_S, and who may stay is said by ``limits``. With ``tls``
-    they are TLS; Ryu's own server uses its certificates up on the first.
+    Connections are accepted no faster than CONNECTIONS_PER_S, and ``limits`` decides which stay. With ``tls`` they use
+    TLS; Ryu's own server supports certificates for its first connection only.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
         self._limits, self._tls, self._wait = limits, tls, wait
 
     def serve_forever(self) -> None:
-        """Take connections."""
+        """Accept connections."""
         while True:
             plain, address = self.server.accept()
             visit = _IncomingConnection(plain, address)
@@ -222,7 +222,7 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
 
 
 class _IncomingConnection:
-    """A connection from the moment it is taken: its socket, and what serves it once it does."""
+    """A connection from the moment it is accepted: its socket, and later the object that serves it."""
 
     def __init__(self, plain: Any, address: Any) -> None:
         self.plain, self.address = plain, address
@@ -230,7 +230,7 @@ class _IncomingConnection:
         self.ended = False
 
     def cut_off(self, reason: EvictionReason) -> None:
-        """End the visit."""
+        """Close the connection."""
         self.ended = True
         if self.datapath is not None:
             self.datapath.evict(reason)
@@ -245,7 +245,7 @@ class _IncomingConnection:
 
 
 def check_free(key: str, host: str, port: int) -> None:
-    """Raise InvalidValueError, naming ``key``, and who has the port, when a TCP endpoint cannot be listened on."""
+    """Raise InvalidValueError, naming ``key`` and the holder of the port, if a TCP endpoint cannot be listened on."""
     try:
         family, address = listening_address(host, port)
         with socket.socket(family, socket.SOCK_STREAM) as probe:

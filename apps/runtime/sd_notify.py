@@ -1,4 +1,7 @@
-"""Tells a service manager how the controller is, by systemd's protocol (sd_notify(3)); without one it says nothing."""
+"""Reports the controller's state to a service manager, by systemd's protocol (sd_notify(3)).
+
+Without one it does nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ WATCHDOG_INTERVAL_S = 1.0
 
 
 class ServiceManager:
-    """The service manager that started this process, if one did."""
+    """The service manager that started this process, if any."""
 
     def __init__(self) -> None:
         # Children, such as a shell that somebody starts from here, are not the service.
@@ -21,19 +24,19 @@ class ServiceManager:
         self._fed_s = 0.0
 
     def ready(self) -> None:
-        """Everything is served, from the start or after a reload."""
+        """Report that the service is ready, after the start or a reload."""
         self._notify("READY=1")
 
     def reloading(self) -> None:
-        """A new configuration is being put in force."""
+        """Report that a new configuration is being applied."""
         self._notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The end has begun."""
+        """Report that the service is stopping."""
         self._notify("STOPPING=1")
 
     def ping_watchdog(self, now_s: float) -> None:
-        """The control loop has come round at ``now_s``; it is said once in WATCHDOG_INTERVAL_S."""
+        """Report a round of the control loop at ``now_s``, once in WATCHDOG_INTERVAL_S."""
         if now_s - self._fed_s >= WATCHDOG_INTERVAL_S:
             self._fed_s = now_s
             self._notify("WATCHDOG=1")

@@ -1,4 +1,4 @@
-"""Keeps the application's loops going whatever happens in them, and knows how they are."""
+"""Keeps the application's loops running in spite of errors, and records their state."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ HANG_TIMEOUT_S = 60.0
 
 @dataclass
 class LoopState:
-    """One loop: how often it failed, why it failed last, and whether its last round did.
+    """One loop: the number of its failures, the last error, and whether its last round failed.
 
-    ``due_s`` is when it should have come round, on the supervisor's clock; None while it waits for something to do.
+    ``due_s`` is when it should have run again, on the supervisor's clock; None while it waits for work.
     """
 
     failures: int = 0
@@ -27,7 +27,7 @@ class LoopState:
 
 
 class Supervisor:
-    """Runs loops in greenlets of their own. An exception ends a round, never a loop; failures are counted.
+    """Runs loops in their own greenlets. An exception ends a round, never a loop; failures are counted.
 
     ``clock`` is monotonic; ``spawn`` starts a greenlet and returns it, ``sleep`` lets others run, ``kill`` ends one.
     """
@@ -80,7 +80,7 @@ class Supervisor:
         self._greenlets.clear()
 
     def faults(self) -> dict[str, str]:
-        """Return what is wrong with which loop, by name: the last round failed, or it hangs."""
+        """Return the faults of loops by name: the last round failed, or the loop hangs."""
         now_s = self._clock()
         said = {name: state.last_error or "" for name, state in self.loops.items() if state.failing}
         for name, state in self.loops.items():

@@ -1,4 +1,4 @@
-"""TLS: the files that the configuration names, made into a context for a listening socket, or for a client."""
+"""TLS: contexts for listening sockets and clients, from the files that the configuration names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ MAX_FILE_BYTES = 4 << 20  # the authorities of a whole system have some 200 kB
 
 
 def server_context(key: str, tls: Tls) -> ssl.SSLContext:
-    """Return a context that shows ``tls``' certificate and, if it names a CA, asks clients for one of that CA.
+    """Return a context with the certificate of ``tls`` that, if a CA is named, requires clients' certificates.
 
-    ``key`` is the section of the configuration that names them, for the InvalidValueError that unusable files raise.
+    ``key`` is the section of the configuration that names the files, for the InvalidValueError that unusable files
+    raise.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -32,7 +33,7 @@ def server_context(key: str, tls: Tls) -> ssl.SSLContext:
 def client_context(
     key: str, ca: str | None, certificate: str | None, private_key: str | None, *, check_hostname: bool = True
 ) -> ssl.SSLContext:
-    """Return a context that asks servers for a certificate of ``ca`` (None: of the system's), and shows one, if any.
+    """Return a context that requires servers' certificates signed by ``ca`` (None: the system's), with its own, if any.
 
     Raises InvalidValueError as ``server_context`` does.
     """
@@ -62,7 +63,7 @@ def _trust(context: ssl.SSLContext, key: str, ca: str) -> None:
 
 
 class RenewableContext:
-    """A context whose files may be replaced: connections that begin after a renewal use the new ones.
+    """A context with files that may be replaced: connections after a renewal use the new ones.
 
     ``key`` is the section of the configuration that names the files, ``make`` reads them.
     """
@@ -73,9 +74,9 @@ class RenewableContext:
         self.current = make()
 
     def prepare(self) -> Callable[[], None] | None:
-        """Return what lets new connections use the files as they are now, None where no file has changed.
+        """Return a function that applies the present files to new connections, None if no file has changed.
 
-        Raises InvalidValueError, naming the file, for files that cannot be used.
+        Raises InvalidValueError, naming the file, for unusable files.
         """
         digests = _read(self.key, self._files)
         return None if digests == self._digests else partial(self._renew, digests, self._make())
@@ -102,10 +103,10 @@ def renewable_client(
 
 
 class TlsConnection:
-    """A TLS connection whose end looks like that of a plain one.
+    """A TLS connection that ends like a plain one.
 
-    Readers of plain sockets take ssl.SSLError for a time-out and try again for ever; and what is read after
-    ``shutdown`` is no longer deciphered.
+    Readers of plain sockets mistake ssl.SSLError for a timeout and retry for ever; and bytes read after ``shutdown``
+    would no longer be decrypted.
     """
 
     def __init__(self, connection: ssl.SSLSocket) -> None:
@@ -116,7 +117,7 @@ class TlsConnection:
         return getattr(self._connection, name)
 
     def recv(self, size: int) -> bytes:
-        """Return what has come, ``b""`` after the end; TimeoutError as a plain socket."""
+        """Return received bytes, ``b""`` after the end; TimeoutError as a plain socket."""
         try:
             data = b"" if self._ended else self._connection.recv(size)
         except (ssl.SSLError, ValueError):
@@ -124,17 +125,17 @@ class TlsConnection:
         return b"" if self._ended else data
 
     def sendall(self, data: bytes) -> None:
-        """Send all; a TLS record takes 16 KiB at most, and the rest is not copied for each."""
+        """Send all bytes, without copying the rest for each TLS record of at most 16 KiB."""
         self._connection.sendall(memoryview(data))
 
     def shutdown(self, how: int) -> None:
-        """End the connection in the given direction, for reading in any case."""
+        """End the connection in the given direction, and for reading in any case."""
         self._ended = True
         self._connection.shutdown(how)
 
 
 class _EncryptedKeyError(Exception):
-    """The key is protected by a password, and nobody is there to give it."""
+    """The key is protected by a password, which is not available."""
 
 
 def _refuse_password() -> str:
@@ -146,7 +147,7 @@ def _server_files(tls: Tls) -> dict[str, str | None]:
 
 
 def _read(key: str, files: Mapping[str, str | None]) -> list[bytes]:
-    """Return the SHA-256 of each file; raise InvalidValueError for one that cannot be read, or is too long."""
+    """Return the SHA-256 of each file; raise InvalidValueError for an unreadable or too long file."""
     digests = []
     for name, path in files.items():
         if path is None:

@@ -1,7 +1,7 @@
-"""TLS handshakes of who connects, a step at a time.
+"""TLS handshakes of clients, one step at a time.
 
-A step computes for a millisecond, or several with an RSA key. Peers that all go on at the same moment would have all of
-theirs done in one pass of the hub, and the control loop would wait for that.
+A step computes for a millisecond, or several with an RSA key. If many clients continued at the same moment, all their
+steps would run in one pass of the hub, and delay the control loop.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from eventlet import hubs
 def do_handshake(connection: Any, timeout_s: float, wait: Callable[[], None]) -> None:
     """Do the server's part of the handshake of ``connection``, an SSLSocket of the hub.
 
-    ``wait`` returns when it is the caller's turn for a step. Raises OSError (ssl.SSLError among them) when the
-    handshake fails, or when nothing comes for ``timeout_s``.
+    ``wait`` returns when it is the caller's turn for a step. Raises OSError (including ssl.SSLError) if the handshake
+    fails, or if nothing arrives for ``timeout_s``.
     """
     connection.setblocking(False)
     what = "read"
@@ -29,7 +29,7 @@ def do_handshake(connection: Any, timeout_s: float, wait: Callable[[], None]) ->
 
 
 def _step(connection: Any) -> str:
-    """Go on with a handshake as far as that goes; return what is to be waited for, "" at its end."""
+    """Continue a handshake as far as possible; return the event to wait for, "" at its end."""
     try:
         connection.do_handshake()
     except ssl.SSLWantReadError:

@@ -1,4 +1,4 @@
-"""What operators set while the controller runs: checked, stored, then put in force.
+"""Overrides: values that operators set while the controller runs; checked, stored, then applied.
 
 Start with settings.py; store.py is the SQLite store.
 """

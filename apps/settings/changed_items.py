@@ -1,4 +1,4 @@
-"""What a change changes, value by value, and what tells one configuration file's values from another's."""
+"""The items of a change, value by value, and the digest of a configuration file's values."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def changed_items(
     values: EffectiveSettings,
     rest_after: Callable[[int], None],
 ) -> list[Item]:
-    """Return every value that a change of these VLANs and VNs changes, as it was ``before`` and will be in force.
+    """Return every value that a change of these VLANs and VNs changes, with its old and new effective value.
 
-    ``rest_after`` is called with how many have been made so far.
+    ``rest_after`` is called with the number of items so far.
     """
     items = []
     config, vns_before = before
@@ -46,7 +46,7 @@ def changed_items(
 
 
 def digest_of(file: FileValues) -> str:
-    """Return what is the same for files with the same values."""
+    """Return a digest that is equal for files with the same values."""
     digest = hashlib.sha256(repr(sorted(file.config.vlans.items())).encode())
     digest.update(repr(file.names).encode())
     for name in VN_FIELDS:

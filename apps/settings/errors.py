@@ -1,4 +1,4 @@
-"""The error of the store, apart from SQLite: what answers requests names it, and needs no database."""
+"""The error of the store, apart from SQLite: REST uses it, and needs no database."""
 
 from __future__ import annotations
 

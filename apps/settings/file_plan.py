@@ -1,4 +1,4 @@
-"""Another configuration file under the overrides that there are, before it is in force."""
+"""A plan for another configuration file under the present overrides, before it is effective."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class PlanOwner(Protocol):
     """The settings that have prepared a plan."""
 
     def commit_plan(self, plan: FilePlan) -> None:
-        """Let the plan's values be those in force."""
+        """Make the plan's values effective."""
 
     def undo_plan(self, plan: FilePlan) -> None:
-        """Take out of the store what was kept for the plan. Raises StoreError."""
+        """Remove the plan from the store. Raises StoreError."""
 
 
 @dataclass(frozen=True)
 class FilePlan:
-    """Another configuration file under the overrides: kept in the store, and not in force.
+    """Another configuration file under the overrides: stored, but not effective.
 
-    Whoever prepared it puts ``values`` in force and calls ``commit``, or leaves all as it was and calls ``undo``.
-    ``release`` lets other changes be made again.
+    The caller applies ``values`` and calls ``commit``, or changes nothing and calls ``undo``. ``release`` permits other
+    changes again.
     """
 
     owner: PlanOwner
@@ -37,12 +37,12 @@ class FilePlan:
     release: Callable[[], None]
 
     def commit(self) -> None:
-        """Let ``values`` be those in force. Waits for nothing."""
+        """Make ``values`` effective. Never waits."""
         self.owner.commit_plan(self)
         self.release()
 
     def undo(self) -> None:
-        """Take out of the store what was kept. Raises StoreError; the revision then counts as used."""
+        """Remove the plan from the store. Raises StoreError; the revision then counts as used."""
         try:
             self.owner.undo_plan(self)
         finally:

@@ -1,4 +1,4 @@
-"""What a store holds over a configuration file, whether or not a controller runs on it: for ``dets check``."""
+"""Overrides in a store over a configuration file, with or without a running controller: for ``dets check``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from controller.limits.overrides import FileValues, Overrides
 
 
 def override_counts(config: Config) -> tuple[int, dict[str, str]]:
-    """Return how many VLANs and VNs are overridden in the store, and the reason for each override that is inactive.
+    """Return the number of overridden VLANs and VNs in the store, and the reason for each inactive override.
 
-    Reads the store that the configuration names, if there is one; raises StoreError when that cannot be read. Of a
-    cluster's, which is in etcd, nothing is said.
+    Reads the store that the configuration names, if it exists; raises StoreError if it cannot be read. A cluster's
+    store in etcd is not read.
     """
     path = config.rest.store
     if config.cluster is not None or not Path(path).is_file():

@@ -1,4 +1,4 @@
-"""What operators set while the controller runs: checked, kept, then put in force, one change at a time."""
+"""Overrides: checked, stored, then applied, one change at a time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BATCH_SIZE = 500
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks for a change, and from where."""
+    """The author of a change, and the address."""
 
     who: str
     address: str
@@ -51,7 +51,7 @@ SYSTEM = Caller("controller", "")
 
 @dataclass(frozen=True)
 class ChangeOutcome:
-    """What a change did, or would do: its revision, the values in force, and how many values it changed."""
+    """The result of a change or a dry run: its revision, the effective values, and the number of changed values."""
 
     revision: int
     values: EffectiveSettings
@@ -92,9 +92,9 @@ class Settings:
         self._apply_stored()
 
     def sync_from_store(self) -> bool:
-        """Put in force what the store holds by now; return False, with nothing done, while a change is being made.
+        """Apply the present contents of the store; return False, without effect, while a change is being made.
 
-        For a store that others change too. Raises StoreError.
+        For a store that other nodes change too. Raises StoreError.
         """
         if not self._lock.acquire(blocking=False):
             return False
@@ -115,14 +115,14 @@ class Settings:
         plan.commit()
 
     def close(self) -> None:
-        """Close the store once the change at hand is kept. Later changes are refused."""
+        """Close the store after the present change is stored. Later changes are rejected."""
         with self._lock:
             self.store.close()
 
     # -- reading
 
     def vn_revision(self, row: int) -> int:
-        """Return the revision of the last change to what a VN has, its VLAN's limits and weight included."""
+        """Return the revision of the last change to a VN's values, including its VLAN's limits and weight."""
         of_vlan = self.overrides.vlans.get(int(self.file.vns.vlan_vid[row]), Override({}, 0))
         # A weight has no revision of its own: where the VLAN's was set, each change of the VLAN counts.
         inherited = of_vlan.revision if "weight" in of_vlan.values else of_vlan.limits_revision
@@ -139,27 +139,27 @@ class Settings:
         return max(override.revision if override is not None else 0, self._file_revision)
 
     def history(self, before: int, limit: int) -> list[StoredChange]:
-        """Return changes without their items, newest first, from the one before revision ``before`` on."""
+        """Return changes without their items, newest first, below revision ``before``."""
         return list(self._run(self.store.history, before, limit))
 
     def change_of(self, revision: int) -> StoredChange | None:
-        """Return a change with its items, None if it is not kept."""
+        """Return a change with its items, None if it is not stored."""
         found: StoredChange | None = self._run(self.store.change, revision)
         return found
 
     def change_concerns(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
-        """Tell whether a change is of this place: VLAN id, switch and port number, None for any."""
+        """Return whether a change concerns this scope: VLAN id, switch and port number, None for any."""
         return bool(self._run(self.store.changes_at, revision, scope))
 
     # -- names of ports, which no operator sets
 
     def port_names(self) -> dict[tuple[str, int], str]:
-        """Return the names of edge ports, by switch and number, that were kept."""
+        """Return the stored names of edge ports, by switch and number."""
         kept = ([*key.split(" "), name] for key, name in self._facts.items() if key.startswith(f"{_PORT} "))
         return {(switch, int(port_no)): name for _, switch, port_no, name in kept}
 
     def keep_port_names(self, names: Mapping[tuple[str, int], str]) -> None:
-        """Keep names of edge ports. Raises StoreError."""
+        """Store names of edge ports. Raises StoreError."""
         facts = {f"{_PORT} {switch} {port_no}": name for (switch, port_no), name in names.items()}
         with self._lock:
             self._keep(self.store.keep_facts, facts)
@@ -176,9 +176,9 @@ class Settings:
         expect: Callable[[], None],
         dry_run: bool,
     ) -> ChangeOutcome:
-        """Give VNs of the configuration other limits, ceilings and weights: all, or none.
+        """Set limits, ceilings and weights of VNs of the configuration: all, or none.
 
-        Raises UnfitError when ports or links cannot carry them, StoreError when they cannot be kept.
+        Raises UnfitError if ports or links cannot carry them, StoreError if they cannot be stored.
         """
 
         def propose(revision: int) -> _Proposal:
@@ -197,7 +197,7 @@ class Settings:
     def change_vlan(
         self, vlan_vid: int, values: Mapping[str, Any], caller: Caller, *, expect: Callable[[], None], dry_run: bool
     ) -> ChangeOutcome:
-        """Give a VLAN of the configuration other values, which must be acceptable. Raises as ``change_vns`` does."""
+        """Set values of a VLAN of the configuration, which must be valid. Raises as ``change_vns`` does."""
 
         def propose(revision: int) -> _Proposal:
             if vlan_vid not in self.file.config.vlans:
@@ -237,7 +237,7 @@ class Settings:
         expect: Callable[[], None],
         dry_run: bool,
     ) -> ChangeOutcome:
-        """Let these be all the overrides there are; those that do not fit are inactive. Raises StoreError."""
+        """Replace all overrides; those that do not fit are inactive. Raises StoreError."""
 
         def propose(revision: int) -> _Proposal:
             new_vlans = {vid: Override({}, revision, revision) for vid, _ in self.overrides.vlan_overrides()}
@@ -248,9 +248,9 @@ class Settings:
         return self._change(propose, caller, expect, dry_run, may_be_inactive=True)
 
     def undo(self, change: StoredChange, caller: Caller, *, expect: Callable[[], None], dry_run: bool) -> ChangeOutcome:
-        """Let what a change changed be as before it, as a new change. Raises as ``change_vns`` does, naming each value.
+        """Undo a change by a new change. Raises as ``change_vns`` does, naming each value.
 
-        A value that the change did not leave as it is now is refused, and so is all of it.
+        If a value was changed again since, the whole undo is rejected.
         """
 
         def propose(revision: int) -> _Proposal:
@@ -263,7 +263,7 @@ class Settings:
             raise InvalidValueError(key, error.value, error.reason) from error
 
     def prepare(self, config: Config) -> FilePlan:
-        """Lay the overrides over another configuration file, and keep that in the store; put nothing in force yet.
+        """Resolve the overrides over another configuration file, and store the plan; apply nothing yet.
 
         Other changes wait until the plan is committed or undone. Raises StoreError, with nothing changed.
         """
@@ -276,7 +276,7 @@ class Settings:
             raise
 
     def _laid_over(self, config: Config) -> tuple[Overrides, EffectiveSettings, str]:
-        """Return the overrides over another file, what is in force then, and what tells the file from others."""
+        """Return the overrides over another file, the resulting effective settings, and the file's digest."""
         overrides = Overrides.build(FileValues(config), self.overrides.vlans, dict(self.overrides.vn_overrides()))
         return overrides, resolve(overrides, AdmittedLimits(config).core_overload), digest_of(overrides.file)
 
@@ -291,7 +291,7 @@ class Settings:
         *,
         may_be_inactive: bool = False,
     ) -> ChangeOutcome:
-        """Check a change, keep it, put it in force, in that order: what was answered is kept, and what is kept fits."""
+        """Check a change, store it, apply it, in this order: an acknowledged change is stored, and it fits."""
         with self._lock:
             expect()
             revision = self.revision + 1
@@ -323,7 +323,7 @@ class Settings:
         return overrides
 
     def _apply(self, values: EffectiveSettings) -> None:
-        """Note values that are in force now, and which overrides have become inactive."""
+        """Record the effective values, and events for overrides that have become inactive."""
         known, now_s = self.values, self._clock()
         self.values = values
         named = [(f"VLAN {vid}", why, known.inactive_vlans.get(vid)) for vid, why in values.inactive_vlans.items()]
@@ -333,7 +333,7 @@ class Settings:
                 self.central.note(EventKind.OVERRIDE_INACTIVE, f"override of {name} is not in force: {reason}", now_s)
 
     def _keep(self, function: Callable[..., None], *arguments: object) -> None:
-        """Let the store keep something; the first refusal for a reason is an event. Raises StoreError."""
+        """Call a function of the store; the first failure for a reason causes an event. Raises StoreError."""
         try:
             self._run(function, *arguments)
         except StoreError as error:
@@ -350,9 +350,9 @@ class Settings:
     def _plan(
         self, overrides: Overrides, values: EffectiveSettings, digest: str, release: Callable[[], None] = lambda: None
     ) -> FilePlan:
-        """Keep a revision for the file under ``overrides`` if its values are not those that are known.
+        """Store a revision for the file under ``overrides`` if its values differ from the known ones.
 
-        Where the store keeps nothing, the node that does so takes note of the file.
+        If this node cannot write the store, the node that can records the file.
         """
         known = self._facts.get(_FILE) == digest and self._facts.get(_FILE_REVISION, "").isdecimal()
         if known or not self.store.writable:
@@ -364,7 +364,7 @@ class Settings:
         return FilePlan(self, overrides, values, change, facts, release)
 
     def commit_plan(self, plan: FilePlan) -> None:
-        """Let the plan's values be those in force; they are put in force before."""
+        """Make the plan's values effective; they have been applied before."""
         self.file, self.overrides, self._facts = plan.overrides.file, plan.overrides, plan.facts
         self._file_revision = int(plan.facts.get(_FILE_REVISION, 0))
         if plan.change is not None:
@@ -372,7 +372,7 @@ class Settings:
         self._apply(plan.values)
 
     def undo_plan(self, plan: FilePlan) -> None:
-        """Take out of the store what was kept for the plan. Raises StoreError; its revision then counts as used."""
+        """Remove the plan from the store. Raises StoreError; its revision then counts as used."""
         if plan.change is None:
             return
         try:

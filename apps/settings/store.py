@@ -1,8 +1,8 @@
-"""The store of what operators set at run time: overrides, who changed what and when, and tokens (SQLite).
+"""The store of overrides, the history of changes, and tokens (SQLite).
 
-A commit that has returned survives ``kill -9`` and a power cut (docs/adr/0045-store.md). It is refused when the file is
-not the one that was opened, or is damaged. The calls block while the disk works: the
-application makes them from a thread, one change at a time, so there is no lock against threads in here.
+A commit that has returned survives ``kill -9`` and a power cut (docs/adr/0045-store.md). It is rejected if the file is
+not the one that was opened, or is damaged. The calls block while the disk works: the application makes them from a
+thread, one change at a time, so there is no lock against threads in here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _VN_COLUMNS = f"vlan_vid, switch, port_no, {', '.join(VN_FIELDS)}, revision"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One value that a change changed: of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
+    """One changed value: of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
 
     vlan_vid: int
     switch: str | None
@@ -60,7 +60,7 @@ class StoredChange:
 
 @dataclass(frozen=True)
 class StoredState:
-    """What the store holds: the last revision, all overrides (removed ones without values), and facts by name."""
+    """The contents of the store: the last revision, all overrides (removed ones without values), and metadata."""
 
     revision: int
     vlans: dict[int, Override]
@@ -69,27 +69,27 @@ class StoredState:
 
 
 def read_state(path: str) -> StoredState:
-    """Return what the store at ``path`` holds, whether or not a controller runs on it. Raises StoreError."""
+    """Return the contents of the store at ``path``, with or without a running controller. Raises StoreError."""
     with translating_errors(path), contextlib.closing(connect(path)) as db:
         check_whole(db, path)
         return _standing(db, path)
 
 
 class SettingsStore(Protocol):
-    """What ``Settings`` asks of a store: SQLite's below, or etcd's (``apps.cluster.etcd_store``).
+    """The store's interface for ``Settings``: SQLite's below, or etcd's (``apps.cluster.etcd_store``).
 
-    ``writable`` is whether changes are kept now; a store of which another node keeps the changes only loads.
+    ``writable``: this process can store changes now; otherwise another node stores them, and this one only loads.
     """
 
     @property
     def writable(self) -> bool:
-        """Whether changes are kept now."""
+        """Return whether changes can be stored now."""
 
     def close(self) -> None:
-        """Release what the store holds."""
+        """Release the store's resources."""
 
     def load(self) -> StoredState:
-        """Return all that counts at a start."""
+        """Return the stored state."""
 
     def commit(
         self,
@@ -98,10 +98,10 @@ class SettingsStore(Protocol):
         vns: Mapping[VnName, Override],
         facts: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep a change: all of it, or nothing."""
+        """Store a change: all of it, or nothing."""
 
     def keep_facts(self, facts: Mapping[str, str]) -> None:
-        """Keep facts that are no change of an operator's and have no revision."""
+        """Store metadata without a change and a revision."""
 
     def undo_last(self, change: StoredChange, facts: Mapping[str, str]) -> None:
         """Undo the last commit, which changed no override."""
@@ -110,16 +110,16 @@ class SettingsStore(Protocol):
         """Return changes without their items, newest first."""
 
     def change(self, revision: int) -> StoredChange | None:
-        """Return one change with its items, None if it is not kept."""
+        """Return one change with its items, None if it is not stored."""
 
     def changes_at(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
-        """Tell whether a change is of this place."""
+        """Return whether a change concerns this scope."""
 
 
 class Store:
     """The store at a path, or in memory (``:memory:``), for the one controller that changes it.
 
-    Raises StoreError when another controller has it, and when it cannot be opened, is damaged, is not a store, or was
+    Raises StoreError if another controller has it, and if it cannot be opened, is damaged, is not a store, or was
     written by another version.
     """
 
@@ -141,11 +141,11 @@ class Store:
             self._close: Callable[[], None] = undo.pop_all().close
 
     def close(self) -> None:
-        """Close the files, and let other controllers have the store."""
+        """Close the files, and release the store for other controllers."""
         self._close()
 
     def load(self) -> StoredState:
-        """Return all that counts at a start."""
+        """Return the stored state."""
         with translating_errors(self.path):
             return _standing(self._reader, self.path)
 
@@ -156,7 +156,7 @@ class Store:
         vns: Mapping[VnName, Override],
         facts: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep a change with the overrides that it leaves: all of it, on the disk when this returns, or nothing."""
+        """Store a change with the resulting overrides: all of it, on the disk when this returns, or nothing."""
         items = zlib.compress(json.dumps([_packed(item) for item in change.items], ensure_ascii=False).encode(), 1)
         about = (change.revision, change.at, change.who, change.address, change.action, change.changed, items)
         with self._changing() as db:
@@ -174,12 +174,12 @@ class Store:
         self._revision = change.revision
 
     def keep_facts(self, facts: Mapping[str, str]) -> None:
-        """Keep facts that are no change of an operator's and have no revision. Raises StoreError."""
+        """Store metadata without a change and a revision. Raises StoreError."""
         with self._changing() as db:
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
     def undo_last(self, change: StoredChange, facts: Mapping[str, str]) -> None:
-        """Undo the last commit, which changed no override; ``facts`` are those before it. Raises StoreError."""
+        """Undo the last commit, which changed no override; ``facts`` is the metadata before it. Raises StoreError."""
         with self._changing() as db:
             db.execute("DELETE FROM changes WHERE revision = ?", (change.revision,))
             db.execute("DELETE FROM facts")
@@ -188,7 +188,7 @@ class Store:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction on the file that was opened, as this controller left it."""
+        """Run a transaction, after checking that the file is the opened one and unchanged by others."""
         with translating_errors(self.path):
             if self._guard is not None:
                 self._guard.check(self._revision)
@@ -198,7 +198,7 @@ class Store:
                 self._guard.check_same()
 
     def history(self, before: int, limit: int) -> list[StoredChange]:
-        """Return changes without their items, newest first, from the one before revision ``before`` on."""
+        """Return changes without their items, newest first, below revision ``before``."""
         with translating_errors(self.path):
             rows = self._reader.execute(
                 "SELECT revision, at, who, address, action, changed FROM changes WHERE revision < ? "
@@ -208,13 +208,13 @@ class Store:
         return [StoredChange(*row) for row in rows]
 
     def changes_at(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
-        """Tell whether a change is of this place: VLAN id, switch and port number, None for any."""
+        """Return whether a change concerns this scope: VLAN id, switch and port number, None for any."""
         found = self.change(revision)
         places = () if found is None else ((item.vlan_vid, item.switch, item.port_no) for item in found.items)
         return any(all(want in (None, have) for want, have in zip(scope, one, strict=True)) for one in places)
 
     def change(self, revision: int) -> StoredChange | None:
-        """Return one change with its items, None if it is not kept."""
+        """Return one change with its items, None if it is not stored."""
         with translating_errors(self.path):
             row = self._reader.execute("SELECT * FROM changes WHERE revision = ?", (revision,)).fetchone()
         if row is None:

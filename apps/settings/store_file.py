@@ -1,7 +1,7 @@
-"""The file of the store: SQLite, made when it is not there, readable by its owner alone. Knows nothing of numpy.
+"""The file of the store: SQLite, created if missing, readable by its owner only. It does not import numpy.
 
-Nothing here opens the file itself but SQLite: closing a descriptor of it would release the POSIX locks that SQLite
-holds on it, and the next process to close the store would then remove the log that this one still writes to.
+Only SQLite opens the file: closing another descriptor of it would release the POSIX locks that SQLite holds on it, and
+the next process to close the store would then remove the log that this one still writes to.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _VITAL_TABLES = ("vlan_overrides", "vn_overrides", "tokens", "facts")
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Return a connection to the store at ``path``, which is made, readable by its owner alone, if there is none.
+    """Return a connection to the store at ``path``, which is created, readable by its owner only, if missing.
 
     Raises sqlite3.Error and OSError, StoreError if the file is empty, no store or that of another version.
     """
@@ -73,13 +73,13 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def _open(path: str) -> sqlite3.Connection:
-    """Open a database that exists; SQLite would make one otherwise."""
+    """Open an existing database; by default SQLite would create a missing one."""
     name = path if path == MEMORY else f"{pathlib.Path(path).absolute().as_uri()}?mode=rw"
     return sqlite3.connect(name, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, uri=True)
 
 
 def _make(path: str) -> None:
-    """Make an empty store: whole, or not at all. If another process was quicker, its store stays."""
+    """Create an empty store: completely, or not at all. If another process was faster, its store stays."""
     new = f"{path}-new-{os.getpid()}"
     os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
     try:
@@ -105,19 +105,19 @@ def _fill(db: sqlite3.Connection) -> None:
 
 
 def damage_error(path: str, what: str) -> StoreError:
-    """Return the error of a store whose file is not what a controller has left."""
+    """Return the error for a store whose file differs from what a controller has left."""
     return StoreError(f"store.file: {path!r} {what}: restore a copy, or move it away to start without overrides")
 
 
 def check_whole(db: sqlite3.Connection, path: str) -> None:
-    """Raise StoreError if anything in the file is damaged. Reads all of it."""
+    """Raise StoreError if any part of the file is damaged. Reads all of it."""
     _check_pages(db, path, "quick_check(1)")
 
 
 class StoreGuard:
-    """Finds out whether the file of a store that is open is still the one that was opened, and sound.
+    """Checks that the file of an open store is still the opened one, and undamaged.
 
-    SQLite would go on writing to a file that was removed, and reads pages that it knows from its memory.
+    SQLite would go on writing to a removed file, and reads cached pages from memory.
     """
 
     def __init__(self, path: str) -> None:
@@ -131,7 +131,10 @@ class StoreGuard:
             raise self._lost("was removed or replaced")
 
     def check(self, revision: int) -> None:
-        """Raise StoreError unless the file is sound, and its last change is ``revision``. For before each commit."""
+        """Raise StoreError unless the file is undamaged, and its last change is ``revision``.
+
+        Call it before each commit.
+        """
         self.check_same()
         if os.path.getsize(self._path) == 0:  # SQLite would take it for a new database, and remove the log
             raise self._lost("was emptied")
@@ -157,7 +160,7 @@ def _check_pages(db: sqlite3.Connection, path: str, check: str) -> None:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return what stays the same about a file for as long as it is the same file, None if there is none."""
+    """Return an identity that stays while it is the same file, None if it does not exist."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -167,7 +170,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Commit what is done within, or nothing."""
+    """Run a transaction: commit everything within, or nothing."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield db
@@ -180,7 +183,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 @contextlib.contextmanager
 def translating_errors(path: str) -> Iterator[None]:
-    """Turn what the disk or SQLite refuses into a StoreError that names the store."""
+    """Turn errors of the disk or SQLite into a StoreError that names the store."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:

@@ -16,9 +16,9 @@ class StoreLock:
     """The lock of the store at ``path``, held until ``close``; raises StoreError, naming the holder, if another has it.
 
     The lock is flock(2) on a file next to the store, which names the holder. The kernel releases the lock when its
-    holder ends, however that happens, so no lock outlives its process. The file stays: to remove it would let two
-    processes lock two files of the same name. It is not the store itself: closing a descriptor of that would release
-    the locks that SQLite holds on it (POSIX locks belong to the process).
+    holder ends, however that happens, so no lock outlives its process. The file is never removed: otherwise two
+    processes could lock two files of the same name. It is not the store itself: closing a descriptor of the store would
+    release the locks that SQLite holds on it (POSIX locks belong to the process).
     """
 
     def __init__(self, path: str) -> None:

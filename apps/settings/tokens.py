@@ -1,4 +1,4 @@
-"""Bearer tokens of the REST interface: made and revoked on the controller's machine, kept as hashes in the store.
+"""Bearer tokens of the REST interface: created and revoked on the controller's machine, stored as hashes.
 
 Tokens need no lock of the store: ``dets token`` works while a controller runs.
 """
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token, but not the token. ``created_at`` is RFC 3339, UTC."""
+    """The record of a token, without the token itself. ``created_at`` is RFC 3339, UTC."""
 
     name: str
     scope: str
@@ -30,7 +30,7 @@ class Token:
 
 
 class Tokens:
-    """The tokens in the store at a path. Raises StoreError when it cannot be opened or written."""
+    """The tokens in the store at a path. Raises StoreError if it cannot be opened or written."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -44,7 +44,7 @@ class Tokens:
         self._db.close()
 
     def create(self, name: str, scope: str) -> str:
-        """Make a token and return it, which no later call does; raise InvalidValueError for a bad or used name."""
+        """Create a token and return it, which no later call does; raise InvalidValueError for a bad or used name."""
         token, known = new_token(name, scope)
         row = (name, scope, digest_of(token), known.created_at)
         with translating_errors(self._path):
@@ -61,7 +61,7 @@ class Tokens:
         return [Token(*row) for row in rows]
 
     def revoke(self, name: str) -> None:
-        """Revoke a token, also for a controller that runs; raise InvalidValueError when there is none."""
+        """Revoke a token, also for a running controller; raise InvalidValueError if it does not exist."""
         with translating_errors(self._path):
             found = self._db.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount
         if not found:
@@ -69,10 +69,10 @@ class Tokens:
             raise InvalidValueError("name", name, f"is not the name of a token; there are: {names}")
 
     def find(self, token: str) -> Token | None:
-        """Return what is known of a token, None if it is unknown or was revoked. Raises StoreError.
+        """Return the record of a token, None if it is unknown or was revoked. Raises StoreError.
 
-        The tokens are read again only when another connection has changed the store. They are looked up by their hash:
-        the time that takes says nothing about a token, which has 256 random bits.
+        The tokens are read again only if another connection has changed the store. They are looked up by hash, so the
+        look-up time reveals nothing about a token, which has 256 random bits.
         """
         with translating_errors(self._path):
             (version,) = self._db.execute("PRAGMA data_version").fetchone()
@@ -84,7 +84,7 @@ class Tokens:
 
 
 def new_token(name: str, scope: str) -> tuple[str, Token]:
-    """Return a new token and what is known of it; raise InvalidValueError for a bad name or scope."""
+    """Return a new token and its record; raise InvalidValueError for a bad name or scope."""
     if _NAME.fullmatch(name) is None:
         raise InvalidValueError("name", name, "must be 1 to 63 letters, digits, '_', '-', '.' or '@'")
     if scope not in SCOPES:
@@ -94,5 +94,5 @@ def new_token(name: str, scope: str) -> tuple[str, Token]:
 
 
 def digest_of(token: str) -> bytes:
-    """Return what is kept of a token."""
+    """Return the stored hash of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

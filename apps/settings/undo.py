@@ -1,4 +1,4 @@
-"""What undoes a change: the values that were in force before it, as overrides over what is set now."""
+"""Undo of a change: the previous effective values, as overrides over the present ones."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ _PAIRED = (("algorithm", "parameters"), ("shadow", "shadow_parameters"))
 
 
 def undo_key(target: int | VnName, field: str) -> str:
-    """Return what names a value in errors, such as ``vns.10/s1/3.receive_limit_bps`` or ``vlans.10.weight``."""
+    """Return the key of a value in errors, such as ``vns.10/s1/3.receive_limit_bps`` or ``vlans.10.weight``."""
     return f"vlans.{target}.{field}" if isinstance(target, int) else f"vns.{'/'.join(map(str, target))}.{field}"
 
 
 def undoing_overrides(
     change: StoredChange, overrides: Overrides, values: EffectiveSettings, revision: int
 ) -> tuple[dict[int, Override], dict[VnName, Override]]:
-    """Return the overrides of VLANs and of VNs, made at ``revision``, under which what ``change`` changed is as before.
+    """Return the overrides of VLANs and of VNs, made at ``revision``, that restore the values before ``change``.
 
-    ``values`` are in force now. Where a value would be the same without an override, there is none. Raises
-    InvalidValueError for a change of the file, and for a value that the change did not leave as it is now or that is
-    not acceptable any more.
+    ``values`` are effective now. A value that would be the same without an override gets none. Raises InvalidValueError
+    for a change of the file, and for a value that was changed again since or is no longer valid.
     """
     if not change.items:
         reason = "has changed no value; what the configuration file changed is undone there, and reloaded"
@@ -52,7 +51,7 @@ def _place(item: Item) -> int | VnName:
 
 
 def _still(item: Item, target: int | VnName, overrides: Overrides, values: EffectiveSettings, changed_by: int) -> bool:
-    """Tell whether a value is what the change left; it need not be undone where it is what it was before."""
+    """Return whether a value is as the change left it; False also if it already equals the previous one."""
     file, key = overrides.file, undo_key(target, item.field)
     if isinstance(target, int):
         if target not in file.config.vlans:
@@ -93,7 +92,7 @@ def _vlan_override(
 def _vn_overrides(
     vns: dict[VnName, dict[str, Any]], overrides: Overrides, values: EffectiveSettings, revision: int
 ) -> dict[VnName, Override]:
-    """Return the overrides of VNs; ``overrides`` have those of their VLANs."""
+    """Return the overrides of VNs; ``overrides`` include those of their VLANs."""
     file, vlans = overrides.file, overrides.effective_vlans()
     rows = np.array([file.row_of[name] for name in vns], dtype=np.int64)
     off = np.zeros(len(file.vns), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Control frames of hosts' agents: in by packet-in, out by packet-out, one write a switch."""
+"""Control frames of hosts' agents: received by packet-in, sent by packet-out, one write per switch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class AgentFrames:
         self._peers = peers
 
     def on_packet_in(self, dpid: int, packet: PacketIn) -> bool:
-        """An edge switch sent a control frame up; return whether it was looked at."""
+        """Process a packet-in with a control frame; return whether it was processed."""
         return self._peers.central.on_control_frame(dpid, packet.in_port, packet.data, self._peers.clock())
 
     def send_due(self) -> None:
-        """Send what agents are to be told; what is for a switch that has gone is lost, and said again."""
+        """Send the frames that are due to agents; frames for a disconnected switch are lost, and repeated later."""
         by_switch: dict[int, list[tuple[int, bytes]]] = {}
         for port, octets in self._peers.central.drain_agent_frames():
             by_switch.setdefault(port.dpid, []).append((port.port_no, octets))

@@ -1,6 +1,6 @@
-"""What switches report of themselves: frames, entries that are gone, ports, refusals.
+"""Asynchronous messages of switches: packet-in, flow-removed, port-status, error.
 
-A report belongs to the connection that carried it, whatever dpid that says it has.
+A message belongs to the connection that carried it, whatever dpid is in it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ LOG = logging.getLogger("dets.southbound")
 
 
 class AsyncMessageHandler:
-    """Acts upon what switches report.
+    """Processes asynchronous messages.
 
-    ``push_soon`` sends what is due before long; ``on_ports`` is called with a dpid when a switch's ports have changed,
-    ``on_slave`` when a switch says that another controller is its master.
+    ``push_soon`` schedules the sending of due messages; ``on_ports`` is called with a dpid when a switch's ports have
+    changed, ``on_slave`` when a switch reports another controller as its master.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class AsyncMessageHandler:
         }
 
     def handle(self, peer: ConnectedSwitch, kind: int, message: bytes) -> bool:
-        """Handle one message of a type that there is a handler for; return whether it was acted upon.
+        """Process one message of a type with a handler; return whether it was processed.
 
-        A frame is not that is beyond what its port or its VN may have reported.
+        A packet-in above the rate of its port or its VN is not.
         """
         if not self._peers.is_current(peer):
             return False
@@ -79,13 +79,13 @@ class AsyncMessageHandler:
         return True
 
     def replay_port_status(self, peer: ConnectedSwitch) -> None:
-        """A switch has been brought up: look at what its ports did meanwhile."""
+        """Process the port-status messages that arrived while a switch was brought up."""
         early, peer.early = peer.early, {}
         for status in early.values():
             self._port_changed(peer, status)
 
     def _packet_in(self, peer: ConnectedSwitch, packet: PacketIn) -> bool:
-        """A packet-in; ignored before it is known what the switch holds, for its entries may say more than a frame."""
+        """Process a packet-in; ignored before the switch's tables are known, which may say more than a frame."""
         central, dpid = self._peers.central, peer.connection.dpid
         if peer.probe is not None and peer.probe.on_packet_in(packet):
             return True
@@ -128,9 +128,9 @@ class AsyncMessageHandler:
         self._push_soon()
 
     def _error(self, peer: ConnectedSwitch, error: ErrorMessage) -> None:
-        """A switch refused something: say so, and compare its tables with what they should hold.
+        """Process an error reply: record an event, and schedule an audit of the switch's tables.
 
-        Both no more than once in REPEAT_S for the same reason.
+        Each at most once in REPEAT_S for the same reason.
         """
         if peer.connection.fail(error.xid, SwitchReplyError(error.text)):
             return

@@ -1,4 +1,4 @@
-"""Audits: the tables of switches are compared with what they should hold, and what is the controller's is mended."""
+"""Audits: compare the installed tables of switches with the desired ones, and repair the controller's part."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from controller.openflow.multipart import encode_flow_stats_request, encode_mete
 
 
 class Audits:
-    """Audits all switches now and then, and one that refused something soon.
+    """Audits all switches periodically, and a switch soon after an error reply.
 
-    ``push`` sends what is due; ``yield_control`` lets others run.
+    ``push`` sends due messages; ``yield_control`` lets other greenlets run.
     """
 
     def __init__(self, peers: ConnectedSwitches, push: Callable[[], None], yield_control: Callable[[], None]) -> None:
@@ -30,7 +30,7 @@ class Audits:
         self._unaudited_s: dict[int, float] = {}  # by dpid, since when switches are there that were never compared
 
     def run_all(self) -> None:
-        """Audit every switch that is due; once some have been compared as a whole, give back what that took."""
+        """Audit every switch that is due; after full comparisons, trim the heap."""
         due = self.due()
         whole = not all(peer.cleaned_up for peer in due)
         for peer in due:
@@ -40,7 +40,7 @@ class Audits:
             trim_heap()
 
     def run_requested(self) -> None:
-        """Audit the switches that have refused something, each no more than once in REPEAT_S."""
+        """Audit the switches with error replies, each at most once in REPEAT_S."""
         for peer in self._ready():
             now_s = self._peers.clock()
             if peer.audit_wanted and now_s - peer.early_audit_s >= REPEAT_S:
@@ -48,9 +48,9 @@ class Audits:
                 self._run(peer)
 
     def due(self) -> list[ConnectedSwitch]:
-        """Return the switches to audit now: those that are ready and, while others are awaited, did not just come.
+        """Return the switches to audit now: those that are ready and, while others are awaited, did not just connect.
 
-        A switch that comes again and again does not put its audit off: it counts since when it has not been audited.
+        A switch that reconnects again and again does not delay its audit: the time since its last audit counts.
         """
         ready, fabric, now_s = self._ready(), self._peers.central.fabric, self._peers.clock()
         if not fabric.awaits_switches(now_s):

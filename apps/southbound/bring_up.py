@@ -1,4 +1,4 @@
-"""Finds out what a switch that has connected is, can do and holds."""
+"""Reads the identity, the capabilities and the tables of a switch that has connected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO_METERS = MeterFeatures(0, 0, MeterFlags(0), 0, 0)
 
 @dataclass(frozen=True)
 class InstalledState:
-    """A switch's tables: the controller's flow entries and how many others, meters of one drop band, and all ids.
+    """A switch's tables: the controller's flow entries, the number of others, one-band meters, and all meter ids.
 
     ``meters`` are METER_CONFIG.
     """
@@ -55,12 +55,12 @@ class InstalledState:
 def read_switch(
     peers: ConnectedSwitches, peer: ConnectedSwitch, edge_ports: EdgePorts, yield_control: Callable[[], None]
 ) -> InstalledState:
-    """Ask a switch for its ports, abilities and tables; note them in ``peer`` and its record, and say what is missing.
+    """Request a switch's ports, capabilities and tables; store them in ``peer`` and its record, and record faults.
 
-    What joins an edge port to a VLAN that is not its own is deleted at once: its number may have been another port's.
-    A switch may refuse to speak of meters (then it has none), of its role, its tables and what it is. Raises
-    ProtocolError when it refuses anything else, does not answer in time, or answers what cannot be read.
-    ``yield_control`` lets others in the process run.
+    Flow entries that connect an edge port to a foreign VLAN are deleted at once: the number may have been another
+    port's. A switch may reject requests about meters (then it has none), its role, its tables and its description.
+    Raises ProtocolError for any other error reply, a late reply, or a malformed one. ``yield_control`` lets other
+    greenlets run.
     """
     asked = [
         peer.connection.ask(encode)
@@ -104,7 +104,7 @@ def read_switch(
 
 
 def note_port(peer: ConnectedSwitch, status: PortStatus) -> None:
-    """Note what a port-status says."""
+    """Store the port of a port-status message."""
     if status.reason == ofp.PortReason.DELETE:
         peer.ports.pop(status.port.port_no, None)
     else:
@@ -112,9 +112,9 @@ def note_port(peer: ConnectedSwitch, status: PortStatus) -> None:
 
 
 def _delete_misplaced(peers: ConnectedSwitches, peer: ConnectedSwitch, own: FlowTable, foreign_vids: set[int]) -> None:
-    """Delete what joins edge ports to VLANs that are not theirs, on the switch and in ``own``, before all else.
+    """Delete flow entries that connect edge ports to foreign VLANs, on the switch and in ``own``, before anything else.
 
-    ``foreign_vids`` are the numbers of links that are other ports now.
+    ``foreign_vids`` are the numbers of former links that are other ports now.
     """
     dpid = peer.connection.dpid
     central, numbers = peers.central, peers.central.network.numbers

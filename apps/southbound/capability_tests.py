@@ -1,4 +1,4 @@
-"""Tests what switches can do: their meters when they connect, their queues while they run.
+"""Tests of switches' capabilities: their meters when they connect, their queues while they run.
 
 The tests themselves are pure: ``controller.capability.meter_probe``.
 """
@@ -28,9 +28,9 @@ CHECK_INTERVAL_S = 0.005
 
 
 def test_meters(peers: ConnectedSwitches, peer: ConnectedSwitch, standing: set[int]) -> None:
-    """Test a switch's meters, of which ``standing`` are in use; note in its capabilities what that showed.
+    """Test a switch's meters, given the ids ``standing`` in use; store the results in its capabilities.
 
-    Raises ProtocolError when the switch goes silent meanwhile.
+    Raises ProtocolError if the switch stops replying.
     """
     record = peers.central.switches[peer.connection.dpid]
     most = min(record.meter_ids.last, record.capabilities.features.max_meter if record.capabilities.features else 0)
@@ -57,7 +57,10 @@ def test_meters(peers: ConnectedSwitches, peer: ConnectedSwitch, standing: set[i
 
 
 def _find_bounds(peers: ConnectedSwitches, peer: ConnectedSwitch, meter_id: int) -> None:
-    """Find out what a switch takes of a meter, as far as the configuration may need it; note it in its capabilities."""
+    """Find the bounds of a switch's meters, as far as the configuration may need them.
+
+    Store them in its capabilities.
+    """
     dpid, vns = peer.connection.dpid, peers.central.vns
     most_bps = vns.send_max_bps[vns.dpid == dpid]
     if not len(most_bps):
@@ -82,7 +85,7 @@ def _find_bounds(peers: ConnectedSwitches, peer: ConnectedSwitch, meter_id: int)
 def _try_all(
     peers: ConnectedSwitches, peer: ConnectedSwitch, test: bound_search.BoundTest, tried: list[bound_search.Setting]
 ) -> list[bound_search.Answer]:
-    """Try settings of the test's meter one after the other; return what became of each."""
+    """Try settings of the test's meter one after the other; return the result of each."""
     # To ask for a meter that is not there is an error.
     asks = partial(encode_meter_config_request, meter_id=ofp.METER_ALL if test.stands is None else test.meter_id)
     sent = []
@@ -109,7 +112,7 @@ def _await_frames(peers: ConnectedSwitches, test: meter_probe.MeterProbe) -> Non
 
 
 def _meter_stats(peers: ConnectedSwitches, peer: ConnectedSwitch, meter_id: int) -> bytes | None:
-    """Return the body of the meter-stats reply, None where the switch refuses to tell."""
+    """Return the body of the meter-stats reply, None for an error reply."""
     reply = peer.connection.ask(lambda xid: encode_meter_stats_request(xid, meter_id))
     try:
         return peers.answer(reply)
@@ -118,7 +121,7 @@ def _meter_stats(peers: ConnectedSwitches, peer: ConnectedSwitch, meter_id: int)
 
 
 def run_queue_tests(peers: ConnectedSwitches) -> None:
-    """Send test frames into queues not tested yet, and report what has changed of what can be enforced."""
+    """Send test frames into untested queues, and record changes of what can be enforced."""
     for dpid, peer in peers.ready().items():
         record = peers.central.switches[dpid]
         record.capabilities.passive = peer.meters.ability

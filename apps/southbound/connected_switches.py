@@ -1,4 +1,4 @@
-"""What the shell knows of connected switches: what they said of themselves, what they were asked, what is wrong."""
+"""The southbound driver's view of connected switches: their replies, pending requests, and faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ POLL_TIMEOUT_S = 1.0
 
 
 class SwitchState(StrEnum):
-    """How far a switch of the configuration is."""
+    """The state of a configured switch."""
 
     DISCONNECTED = "disconnected"
     STANDBY = "standby"  # connected; the other node of the cluster is to control it
@@ -50,7 +50,7 @@ class SwitchState(StrEnum):
 
 
 class Poll(NamedTuple):
-    """What a switch was asked for at ``asked_s`` and has not answered yet, or not all. None: not asked this time."""
+    """The pending requests to a switch, sent at ``asked_s``. None: not requested this time."""
 
     asked_s: float
     meters: Reply
@@ -60,11 +60,11 @@ class Poll(NamedTuple):
 
 @dataclass(eq=False)
 class ConnectedSwitch:
-    """One connected switch: what it said of itself, and its latest counters.
+    """One connected switch: its replies, and its latest counters.
 
-    ``counting`` is there only when its meters do not count, and then turns flow-stats into what they would say.
-    ``early`` is the last port-status of each port that came while it was brought up. ``complaints`` is when each of its
-    refusals was reported last. ``known_flows`` makes reading its flow entries again quick.
+    ``counting`` exists only if its meters do not count, and then derives meter-stats from flow-stats. ``early`` is the
+    last port-status of each port that arrived during bring-up. ``complaints`` has the time at which each of its errors
+    was reported last. ``known_flows`` makes the next reading of its flow entries fast.
     """
 
     connection: SwitchConnection
@@ -102,7 +102,7 @@ class ConnectedSwitch:
     early_audit_s: float = -math.inf  # when it was last audited because of a refusal
 
     def faults(self, now_s: float) -> list[str]:
-        """Return what is wrong with the switch, though it is ready."""
+        """Return the faults of a switch that is ready."""
         if self.state != SwitchState.READY:
             return []
         told = []
@@ -113,33 +113,33 @@ class ConnectedSwitch:
         return told
 
     def refuses_meters(self, now_s: float) -> bool:
-        """Return whether it has refused a meter lately: an audit sends again what was refused."""
+        """Return whether the switch rejected a meter recently: an audit then sends it again."""
         return now_s - self.meters_refused_s < AUDIT_INTERVAL_S + REPEAT_S
 
     def extend_timeouts(self, seconds: float) -> None:
-        """Forgive a silence of so long: nobody listened."""
+        """Extend timeouts by the time in which the controller did not read its sockets."""
         self.unfinished = [(at_s + seconds, reply) for at_s, reply in self.unfinished]
         self.counted_s += seconds
         self.asked_s += seconds
 
     def await_barrier(self, reply: Reply, now_s: float) -> None:
-        """Note that it was asked for a barrier just now."""
+        """Record that a barrier was requested just now."""
         self.asked_s = now_s
         self.unfinished.append((now_s, reply))
 
     def meters_set_s(self) -> float | None:
-        """Return when it said that the meters that an interval modified last were set; None while it has not."""
+        """Return when the switch confirmed the meters that an interval modified last; None before that."""
         if self.meters_set is None:
             return self.confirmed_s
         return self.meters_set.received_s if self.meters_set.done else None
 
     def count_by_flows(self, wanted: bool) -> None:
-        """Read rates from flow-stats, or not."""
+        """Read rates from flow-stats, or from meter-stats."""
         self.counting = FlowStatsMeters(self.meters.settings) if wanted else None
 
 
 def check_size(what: str, octets: int, most_bytes: int = MAX_QUEUED_BYTES) -> None:
-    """Raise ProtocolError when a reply of so many octets is longer than ``most_bytes``: none of an honest switch is."""
+    """Raise ProtocolError for a reply longer than ``most_bytes``, which no correct switch sends."""
     if octets > most_bytes:
         raise ProtocolError(f"reply of {what}: {octets} bytes, expected {most_bytes} at most")
 
@@ -165,7 +165,7 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
         ] = []  # who confirms by the bulk request what was sent when, and if meters
 
     def send_all(self, batches: list[Batch]) -> None:
-        """Send each switch its messages, and await that it confirms them."""
+        """Send each switch its messages, and await its barrier replies."""
         if not batches:
             return
         self.collect_confirmations()
@@ -185,7 +185,7 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
         BULK_BARRIER.start(filenos, xids)
 
     def collect_confirmations(self) -> None:
-        """Note who has confirmed what was sent last; of the others it is awaited as any reply from now on."""
+        """Record the switches that have confirmed the last messages; the other confirmations become normal replies."""
         if not self._called:
             return
         called, self._called = self._called, []
@@ -201,29 +201,29 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
                     peer.meters_set, peer.confirmed_s = None, at_s
 
     def is_current(self, peer: ConnectedSwitch) -> bool:
-        """Whether the switch is still there, and has not connected again: whoever waited for it must ask."""
+        """Return whether the switch is still connected by this connection; callers must check it after a wait."""
         return self.get(peer.connection.dpid) is peer and not peer.connection.closed
 
     def current(self, peers: Iterable[ConnectedSwitch]) -> list[ConnectedSwitch]:
-        """Return those of these switches that it ``holds``."""
+        """Return those of these switches that ``is_current``."""
         return [peer for peer in peers if self.is_current(peer)]
 
     def ready(self) -> dict[int, ConnectedSwitch]:
-        """Return those that are under control."""
+        """Return the switches under control."""
         is_ready = SwitchState.READY
         return {dpid: peer for dpid, peer in self.items() if peer.state is is_ready}
 
     def report_fault(self, dpid: int, text: str) -> None:
-        """Note that something is wrong with a switch of the configuration."""
+        """Record a fault of a configured switch."""
         name = self.central.switches[dpid].switch.name
         self.central.note(EventKind.SWITCH_ERROR, f"switch {name} ({dpid:016x}) {text}", self.clock(), dpid=dpid)
 
     def answer(self, reply: Reply) -> bytes:
-        """Wait for an answer; raises ProtocolError when it stays away or is bad (``await_reply``)."""
+        """Wait for a reply; raises ProtocolError if it is missing or malformed (``await_reply``)."""
         return await_reply(reply, self.clock)
 
     def answer_or_refusal(self, reply: Reply) -> bytes | None:
-        """Wait for an answer; None when the switch refuses to give one. Else as ``answer``."""
+        """Wait for a reply; None for an error reply. Otherwise as ``answer``."""
         try:
             return self.answer(reply)
         except SwitchReplyError:

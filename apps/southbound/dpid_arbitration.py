@@ -1,4 +1,4 @@
-"""Whose a dpid is when two connections claim it (docs/adr/0077)."""
+"""Arbitration between two connections that present the same dpid (docs/adr/0077)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LIVENESS_TIMEOUT_S = 0.4
 class DpidArbiter:
     """Grants each dpid to one connection at a time.
 
-    1. A dpid that nobody has is granted.
-    2. Of one that somebody has, the owner is asked for a barrier. If it answers in time, it stays the owner.
-    3. If it does not, or its connection ends meanwhile, the dpid is the newcomer's.
+    1. A free dpid is granted.
+    2. If a dpid has an owner, the owner gets a barrier request. If it replies in time, it stays the owner.
+    3. If it does not, or its connection ends first, the new connection gets the dpid.
 
-    Whoever loses is cut off. While one newcomer waits, further ones for the same dpid lose. ``owner`` returns the
-    connection that a dpid has.
+    The loser is evicted. While one new connection waits, further ones for the same dpid are evicted. ``owner`` returns
+    the present connection of a dpid.
     """
 
     def __init__(self, peers: ConnectedSwitches, owner: Callable[[int], SwitchConnection | None]) -> None:
@@ -33,7 +33,7 @@ class DpidArbiter:
         self._sparing = LogRateLimiter(peers.clock)
 
     def admit(self, newcomer: SwitchConnection) -> bool:
-        """Return whether the newcomer may have its dpid; else it is cut off. Waits for CLAIM_PATIENCE_S at most."""
+        """Return whether the new connection gets its dpid; otherwise evict it. Waits at most LIVENESS_TIMEOUT_S."""
         dpid = newcomer.dpid
         owner = self._owner(dpid)
         if owner is None and dpid not in self._waiting:  # 1
@@ -54,7 +54,10 @@ class DpidArbiter:
         return not stays  # 3
 
     def _is_alive(self, owner: SwitchConnection) -> bool:
-        """Return whether the owner confirms a barrier in time, less time in which the process stood still."""
+        """Return whether the owner replies to a barrier in time.
+
+        Time in which the process was stopped does not count.
+        """
         clock = self._peers.clock
         reply = owner.barrier()
         with suppress(ProtocolError):

@@ -1,4 +1,4 @@
-"""Edge ports by what switches say of them: which is which, and the names that they had first."""
+"""Identity of edge ports by the switches' reports, and their first names."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PortName = tuple[str, int]
 
 
 class EdgePorts:
-    """Says of each switch's edge ports whether they are those that are meant.
+    """Checks whether each switch's edge ports are the intended ones.
 
-    ``names`` are those that ports had first, or have had by the configuration's word since. ``changed`` are names that
-    nobody has kept yet.
+    ``names`` are the first names of ports, or those that the configuration has set since. ``changed`` are names that
+    are not stored yet.
     """
 
     def __init__(self, peers: ConnectedSwitches) -> None:
@@ -28,29 +28,29 @@ class EdgePorts:
         self._touched: dict[ConnectedSwitch, None] = {}
 
     def restore(self, names: Mapping[PortName, str]) -> None:
-        """Take what was kept. What is not kept yet counts as well."""
+        """Restore the stored names. Names that are not stored yet stay."""
         self.names |= {**names, **self.changed}
 
     def encode(self, dpid: int) -> dict[str, str]:
-        """Return the names of a switch's edge ports by number, for another node to ``believe``."""
+        """Return the names of a switch's edge ports by number, for another node's ``believe``."""
         switch = self._peers.central.switches[dpid].switch
         found = {str(port_no): self.names.get((switch.name, port_no)) for port_no in switch.ports}
         return {port_no: name for port_no, name in found.items() if name is not None}
 
     def believe(self, dpid: int, names: Mapping[str, str]) -> None:
-        """Take the names that another node knew, who had the switch before."""
+        """Import the names from the switch's previous owner."""
         switch = self._peers.central.switches[dpid].switch
         for port_no in switch.ports:
             if isinstance(name := names.get(str(port_no)), str):
                 self.names[switch.name, port_no] = name
 
     def drain_changed(self) -> dict[PortName, str]:
-        """Return the names that are to be kept."""
+        """Return the names to store, and clear them."""
         changed, self.changed = self.changed, {}
         return changed
 
     def note_links(self) -> None:
-        """Note the names of ports that lead to other switches: their numbers may be hosts' when a switch comes back."""
+        """Record the names of ports to other switches: their numbers may be hosts' ports when the switch returns."""
         central = self._peers.central
         for dpid, peer in self._peers.ready().items():
             name = central.switches[dpid].switch.name
@@ -59,7 +59,7 @@ class EdgePorts:
                     self.names[name, port_no] = self.changed[name, port_no] = peer.ports[port_no].name
 
     def others(self, peer: ConnectedSwitch) -> set[int]:
-        """Return the numbers of a switch that had other names when they were links, and are no edge ports."""
+        """Return the numbers of former links with changed names that are no edge ports."""
         central, dpid = self._peers.central, peer.connection.dpid
         known = {
             port_no: name
@@ -74,21 +74,21 @@ class EdgePorts:
         }
 
     def touch(self, peer: ConnectedSwitch) -> None:
-        """A port of a switch has changed: its edge ports are judged before anything is sent (``judge_touched``).
+        """Record that a port of a switch has changed; ``judge_touched`` checks its edge ports before the next push.
 
-        A switch may say so of thousands of ports at once, and each judgement looks at all.
+        A switch may report thousands of ports at once, and each check reads all of them.
         """
         self._touched[peer] = None
 
     def judge_touched(self) -> None:
-        """Look at the edge ports of the switches whose ports have changed."""
+        """Check the edge ports of the switches with changed ports."""
         touched, self._touched = self._touched, {}
         for peer in touched:
             if self._peers.is_current(peer) and peer.connection.dpid in self._peers.central.switches:
                 self.judge(peer)
 
     def judge(self, peer: ConnectedSwitch) -> None:
-        """Look at the edge ports of a switch that is in the configuration: its ports, or the configuration, changed."""
+        """Check the edge ports of a configured switch after its ports, or the configuration, changed."""
         central, dpid = self._peers.central, peer.connection.dpid
         switch = central.switches[dpid].switch
         known = {port_no: name for port_no in switch.ports if (name := self.names.get((switch.name, port_no)))}

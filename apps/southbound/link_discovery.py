@@ -1,4 +1,4 @@
-"""Hellos: LLDP frames by which switches find out which of their ports lead to each other."""
+"""Link discovery: LLDP probes from which links between switches are found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BATCH_SIZE = 50
 
 
 class LinkDiscovery:
-    """Says hello out of ports that may lead to other switches, and hears what arrives there.
+    """Sends probes out of ports that may lead to other switches, and processes those that arrive.
 
     Probes are signed with ``key``, which this process or all nodes of a sharded cluster have. ``yield_control`` lets
     other greenlets run.
@@ -28,7 +28,7 @@ class LinkDiscovery:
         self.key = secrets.token_bytes(32)
 
     def send_all(self) -> None:
-        """Send a hello out of every port of every switch that may lead to another switch."""
+        """Send a probe out of every port of every switch that may lead to another switch."""
         said = 0
         for dpid, peer in list(self._peers.items()):  # switches and ports come and go meanwhile
             network = self._peers.central.network
@@ -39,12 +39,12 @@ class LinkDiscovery:
                     self._yield_control()
 
     def resend_overdue(self, now_s: float) -> None:
-        """Send a hello out of ports whose last hellos did not arrive; call it every interval."""
+        """Send a probe out of ports whose last probes did not arrive; call it every interval."""
         for port in self._peers.central.network.topology.overdue_probes(now_s):
             self.send_probe(*port)
 
     def send_probe(self, dpid: int, port_no: int) -> None:
-        """Send a hello out of a port, if the switch has it, it is up, and it leads to no host."""
+        """Send a probe out of a port, if the switch has it, it is up, and it leads to no host."""
         peer = self._peers.get(dpid)
         port = peer.ports.get(port_no) if peer is not None else None
         if peer is None or port is None or not port.up or not 1 <= port_no <= ofp.PORT_MAX:
@@ -56,7 +56,7 @@ class LinkDiscovery:
         peer.connection.send(lambda xid: encode_packet_out(xid, ofp.PORT_CONTROLLER, action, frame), 1)
 
     def on_packet_in(self, dpid: int, packet: PacketIn) -> None:
-        """A frame arrived where hellos do; a neighbour's own LLDP and forgeries are ignored."""
+        """Process a frame in the probes' table; a neighbour's own LLDP and forgeries are ignored."""
         info = lldp.parse(packet.data)
         if info is None or not lldp.is_authentic(info, self.key):
             return

@@ -1,4 +1,4 @@
-"""Reads the switches' counters, once in an interval."""
+"""Polls the switches' counters, once in an interval."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ EARLY_SHARE = 0.25  # of the time that answers have
 
 
 class PolledCounters(NamedTuple):
-    """What the switches told in time, by dpid: METER_STATS, when they came, and when meters were set as last told.
+    """The counters that switches sent in time, by dpid: METER_STATS, their arrival, and the last confirmation.
 
-    ``unanswered`` is how many switches were late.
+    ``unanswered`` is the number of late switches.
     """
 
     meters: MeterStatsBatch
@@ -65,12 +65,12 @@ Answer = tuple[ConnectedSwitch, Poll]
 def poll(
     peers: ConnectedSwitches, started_s: float, deadline_s: float, waiting: Callable[[], AbstractContextManager[None]]
 ) -> PolledCounters:
-    """Ask the switches that are ready for their counters, and wait for them until ``deadline_s``.
+    """Request the counters of the ready switches, and wait for them until ``deadline_s``.
 
-    Most have answered after a part of that time. While the rest is waited for, inside ``waiting``, others may work.
+    Most reply after a part of that time. During the wait for the rest, inside ``waiting``, other work may run.
 
-    Ports and queues go to the deliveries of the central controller. A switch that is late is not asked again, or it
-    would only fall further behind: its answer serves the next round. Nor do the others wait for it once more.
+    Ports and queues go to the delivered rates of the central controller. A late switch gets no further request, or it
+    would fall further behind: its late reply serves the next round, and no later round waits for it again.
     """
     ready = peers.ready()
     called = _ask_all(peers, ready.values(), started_s)
@@ -121,7 +121,7 @@ def poll(
 
 
 def _note_times(counters: PolledCounters, times_s: Iterable[tuple[ConnectedSwitch, float]]) -> None:
-    """Note when each switch's counters came, if they could be read, and when its meters were set as last told."""
+    """Record when each switch's counters arrived, if readable, and when its last meter-mods were confirmed."""
     listed = counters.meters.bounds
     for peer, at_s in times_s:
         dpid = peer.connection.dpid
@@ -134,10 +134,10 @@ def _note_times(counters: PolledCounters, times_s: Iterable[tuple[ConnectedSwitc
 def _read_port_queue_polls(
     peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], started_s: float, counted: Container[int]
 ) -> None:
-    """Read the ports and queues that switches were asked for behind their meters in an earlier round.
+    """Read the port and queue counters that switches were asked for after their meters in an earlier round.
 
-    ``counted`` (dpid) are those whose meters have been read now, after the ports: what these had received by then has
-    come to the meters, too. The others are read later.
+    ``counted`` (dpid) are switches with meter counters of this round, which are newer: traffic in the port counters is
+    also in those of the meters. The others are read later.
     """
     for_long_s = peers.clock() - POLL_TIMEOUT_S
     over = [(peer, look) for peer in ready if (look := peer.port_queue_poll) is not None and look.asked_s < started_s]
@@ -164,10 +164,10 @@ def _report_fault(peers: ConnectedSwitches, peer: ConnectedSwitch, error: Protoc
 
 
 def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: float) -> list[ConnectedSwitch]:
-    """Ask switches that do not owe an answer; return those that are asked for their meters by a bulk request.
+    """Request counters from switches without a pending reply; return those with a bulk request for their meters.
 
-    Those are asked for ports and queues behind it, since answers to a bulk request come with nothing before them, and
-    they are read in the next round. Where somebody decides by them they come before the meters, in this one.
+    Their ports and queues are requested after it, since replies to a bulk request must come first, and are read in the
+    next round. If a policy uses them, they are requested before the meters, for this round.
     """
     switches, always = peers.central.switches, peers.central.reads_ports_or_queues
     asked = [peer for peer in ready if peer.poll is None]
@@ -205,9 +205,9 @@ def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: 
 
 
 def looked_before_s(looked_s: Iterable[float], now_s: float) -> float:
-    """Return before when those were looked at last whose ports and queues are looked at now.
+    """Return the time limit: switches whose ports and queues were last polled before it are polled now.
 
-    ``looked_s`` is when each switch was looked at last. One that is due takes others along, TOGETHER in all.
+    ``looked_s`` is the time of each switch's last poll. A switch that is due takes others along, TOGETHER in all.
     """
     due_s = now_s - PORT_QUEUE_INTERVAL_S
     soon = sorted([one_s for one_s in looked_s if one_s <= now_s - MAX_EARLY_S])
@@ -217,7 +217,10 @@ def looked_before_s(looked_s: Iterable[float], now_s: float) -> float:
 
 
 def _collect_replies(called: list[ConnectedSwitch], now_s: float) -> dict[ConnectedSwitch, tuple[int, float]]:
-    """Return who has told its meters to the bulk request, its number there and when; the others are awaited still."""
+    """Return the switches that replied to the bulk request, their number there and the time.
+
+    The others become normal replies.
+    """
     told = {}
     for number, (peer, at_s) in enumerate(zip(called, BULK_METER_STATS.at_s.tolist(), strict=True)):
         if not math.isnan(at_s):
@@ -249,7 +252,7 @@ def _read_meters(
     replied: dict[ConnectedSwitch, tuple[int, float]],
     answered: list[Answer],
 ) -> MeterStatsBatch:
-    """Return the counters of the switches' meters: those of the bulk request, and those that came in replies."""
+    """Return the counters of the switches' meters: from the bulk request, and from normal replies."""
     if not answered and len(replied) == len(called) and not [peer for peer in called if peer.stale_meter_ids]:
         dpids = [peer.connection.dpid for peer in called]
         return MeterStatsBatch(dpids, BULK_METER_STATS.stats, BULK_METER_STATS.ends, BULK_METER_STATS.meter_id)
@@ -260,7 +263,7 @@ def _read_meters(
 
 
 def _read_replies(peers: ConnectedSwitches, answered: list[Answer]) -> dict[int, NDArray[np.void]]:
-    """Return the counters of the switches' meters by dpid, each decoded by itself."""
+    """Return the counters of the switches' meters by dpid, each decoded separately."""
     stats: dict[int, NDArray[np.void]] = {}
     for peer, asked in answered:
         octets = _octets(asked)
@@ -284,7 +287,7 @@ def _most_octets(peers: ConnectedSwitches, peer: ConnectedSwitch) -> int:
 
 
 def _watch_meters(peers: ConnectedSwitches, reports: MeterStatsBatch) -> None:
-    """Compare what meters count with what they are set to, where it is they that count."""
+    """Compare the meters' counts with their settings, at switches whose meters count."""
     fabric = peers.central.fabric
     switches = fabric.switches
     watched = {
@@ -309,10 +312,10 @@ def _meter_stats(peer: ConnectedSwitch, reply: Reply) -> NDArray[np.void]:
 
 
 def _drop_stale(peer: ConnectedSwitch, meters: NDArray[np.void]) -> NDArray[np.void]:
-    """Return the counters, without those of meters that were set while the switch was asked.
+    """Return the counters, without those of meters that were modified after the request.
 
-    It has answered before it set them, maybe long after that was sent, so that they are counts from before the setting
-    that would be taken for counts since then.
+    The switch replied before it executed the modify, maybe long after that was sent, so that old counts would be taken
+    for counts since the modify.
     """
     return (
         meters[~np.isin(meters["meter_id"], np.concatenate(peer.stale_meter_ids))] if peer.stale_meter_ids else meters

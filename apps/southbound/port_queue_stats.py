@@ -1,4 +1,4 @@
-"""Reads what switches have answered of their ports and queues, and passes it on."""
+"""Reads the switches' replies about ports and queues, and passes them on."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ def read_ports_and_queues(
     received_s: Mapping[int, float],
     report_fault: ReportFault,
 ) -> None:
-    """Pass on the counters that have come. They count as of this round where the meters came with them (``received_s``
-    of their dpid), else they are nobody's.
+    """Pass on the received counters.
 
-    ``report_fault`` is called for a switch of which they cannot be read: its queues are not where its ports are not.
+    They belong to this round if the meters arrived with them (``received_s`` of their dpid); otherwise they are not
+    used by policies.
+
+    ``report_fault`` is called for a switch with unreadable counters; its queues are not read without its ports.
     """
     looked = [(peer, asked) for peer, asked in looked if asked.ports is not None]
     if not looked:
@@ -53,7 +55,7 @@ def read_ports_and_queues(
 
 
 def _name_ports(peers: ConnectedSwitches, dpid: int, stats: NDArray[np.void]) -> None:
-    """Let counters be of the ports that the configuration calls by their names, not of their numbers."""
+    """Rename counters from the switch's numbers to the ports that the configuration names."""
     numbers = peers.central.network.numbers
     if numbers.bound(dpid):
         stats["port_no"] = numbers.ports(dpid, stats["port_no"].astype(np.int64))
@@ -62,7 +64,7 @@ def _name_ports(peers: ConnectedSwitches, dpid: int, stats: NDArray[np.void]) ->
 def _bodies(
     what: str, asked: Sequence[tuple[ConnectedSwitch, Reply | None]], report_fault: ReportFault
 ) -> tuple[list[_Body], set[int]]:
-    """Return the answers that have come, and of which switches (dpid) they are refusals or too long."""
+    """Return the received replies, and the dpids of error replies and of replies that are too long."""
     found: list[_Body] = []
     refused: set[int] = set()
     for peer, reply in asked:
@@ -79,9 +81,9 @@ def _bodies(
 def _decoded(
     bodies: Sequence[_Body], decode: _Decode, report_fault: ReportFault
 ) -> tuple[list[tuple[ConnectedSwitch, NDArray[np.void]]], set[int]]:
-    """Return the counters in each body, and of which switches (dpid) they cannot be read.
+    """Return the counters in each body, and the dpids of unreadable ones.
 
-    All bodies are decoded as one. If one of them is malformed, each is by itself.
+    All bodies are decoded together; if one is malformed, each is decoded separately.
     """
     whole = b"".join([body for _, body in bodies])
     try:

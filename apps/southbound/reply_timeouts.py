@@ -1,4 +1,4 @@
-"""How long an answer of a switch is waited for."""
+"""Timeouts of switches' replies."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ STALL_TOLERANCE_S = 0.2  # a wait that ends so much later than asked
 
 
 class PendingReply(Protocol):
-    """An answer on its way; ``heard_s`` is when the last part of it so far came."""
+    """A pending reply; ``heard_s`` is when its last part so far arrived."""
 
     heard_s: float
 
     def wait(self, timeout_s: float) -> bytes | None:
-        """Return the answer, or None when it has not come in time."""
+        """Return the reply, or None if it is incomplete in time."""
 
 
 def await_reply(reply: PendingReply, clock: Callable[[], float]) -> bytes:
-    """Wait for an answer; raises ProtocolError when nothing of it comes for ANSWER_TIMEOUT_S, or when it is bad.
+    """Wait for a reply; raises ProtocolError if none of it arrives for ANSWER_TIMEOUT_S, or if it is malformed.
 
-    A long one comes in parts, for LONGEST_ANSWER_S at most. A wait that ended late did so because the process was busy,
-    and heard nothing then.
+    A long one arrives in parts, for at most MAX_REPLY_S. A wait that ended late did so because the process was
+    busy, and did not read the socket; it is extended.
     """
     since_s = last_s = clock()
     last_s += MAX_REPLY_S

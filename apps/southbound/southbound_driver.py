@@ -1,7 +1,7 @@
-"""The shell around the core: switches come and go, the interval runs, what follows is sent.
+"""The southbound driver: switches connect and disconnect, the interval runs, messages are sent.
 
-All conversation with switches is in this package; nothing of the interval waits for a switch but the poll, which waits
-for a part of the interval (docs/adr/0077).
+All OpenFlow communication is in this package; the interval waits for switches only while polling, for a part of the
+interval (docs/adr/0077).
 """
 
 from __future__ import annotations
@@ -61,24 +61,24 @@ STALL_S = 0.5
 
 
 class Roles(Protocol):
-    """In a cluster, where switches wait until this node is their master (``apps.cluster.role_manager``)."""
+    """The role manager of a cluster: switches wait until this node is their master (``apps.cluster.role_manager``)."""
 
     def connection(self, dpid: int) -> SwitchConnection | None:
         """Return the connection of a switch, under control or not."""
 
     def on_connected(self, connection: SwitchConnection) -> None:
-        """A configured switch has connected."""
+        """Handle a new connection of a configured switch."""
 
     def on_demoted(self, connection: SwitchConnection) -> None:
-        """A switch says that another controller is its master."""
+        """Handle a switch that reports another controller as its master."""
 
 
 class SouthboundDriver:
     """Drives a central controller with the switches of one framework.
 
     ``clock`` is monotonic; ``on_ports`` is called with a dpid when a switch's ports are known or have changed;
-    ``yield_control`` lets others run, and returns when the interval has time to spare; inside ``waiting`` it has.
-    With ``roles`` switches are left to these, which call ``control`` and ``release``.
+    ``yield_control`` lets others run, and returns when there is idle time; inside ``waiting`` there is. With ``roles``,
+    the role manager gets the connections first, and calls ``control`` and ``release``.
     """
 
     def __init__(
@@ -114,16 +114,16 @@ class SouthboundDriver:
         self._sparing = LogRateLimiter(clock)
 
     def now_s(self) -> float:
-        """Return the time on the shell's clock."""
+        """Return the time of the driver's clock."""
         return self._clock()
 
     def is_ready(self, dpid: int) -> bool:
-        """Whether a switch is under control."""
+        """Return whether a switch is under control."""
         peer = self.peers.get(dpid)
         return peer is not None and peer.state == SwitchState.READY
 
     def health(self) -> dict[str, Any]:
-        """Return the state of every switch by name, what is wrong with those that are ready, and if all is well."""
+        """Return the state of every switch by name, the faults of ready ones, and whether all is well."""
         states = {
             record.switch.name: str(self.peers[dpid].state if dpid in self.peers else self._absent(dpid))
             for dpid, record in self.central.switches.items()
@@ -147,7 +147,7 @@ class SouthboundDriver:
         return SwitchState.STANDBY if self._owner(dpid) is not None else SwitchState.DISCONNECTED
 
     def _owner(self, dpid: int) -> SwitchConnection | None:
-        """Return the connection that a switch has."""
+        """Return the connection of a switch."""
         if self.roles is not None:
             return self.roles.connection(dpid)
         peer = self.peers.get(dpid)
@@ -156,7 +156,7 @@ class SouthboundDriver:
     # -- switches come and go
 
     def connected(self, connection: SwitchConnection) -> None:
-        """A switch has connected: learn what it is and holds, then bring its tables to the desired state."""
+        """Bring up a newly connected switch: read its state, then bring its tables to the desired state."""
         dpid = connection.dpid
         self.strangers.add(connection)
         connection.on_close = partial(self.strangers.discard, connection)
@@ -173,7 +173,7 @@ class SouthboundDriver:
                 self.roles.on_connected(connection)
 
     def release(self, connection: SwitchConnection) -> None:
-        """A switch has another master now: leave it as it is."""
+        """Release a switch that has another master now, without changing it."""
         dpid = connection.dpid
         peer = self.peers.get(dpid)
         if peer is None or peer.connection is not connection:
@@ -186,7 +186,7 @@ class SouthboundDriver:
             self.central.on_switch_released(dpid, self._clock())
 
     def start_over(self, config: Config, values: EffectiveSettings) -> None:
-        """Forget what was known of the fabric: another controller has changed it since."""
+        """Discard the state of the fabric: another controller has changed it since."""
         for peer in list(self.peers.values()):
             self.disconnected(peer)
         self.central.reset(config, values, random.getrandbits(32))
@@ -233,7 +233,7 @@ class SouthboundDriver:
         return ConnectedSwitch(connection, meters, queues, InstalledFlows())
 
     def disconnected(self, peer: ConnectedSwitch) -> None:
-        """A switch's connection has gone (unless the switch has a newer one by now)."""
+        """Handle the end of a switch's connection (unless the switch has a newer one by now)."""
         dpid = peer.connection.dpid
         if self.peers.get(dpid) is not peer:
             return
@@ -269,7 +269,7 @@ class SouthboundDriver:
     def _take_over(
         self, dpid: int, peer: ConnectedSwitch, holds: InstalledState, yield_control: Callable[[], None]
     ) -> bool:
-        """Take over what a switch holds; return whether it is still there."""
+        """Adopt a switch's tables; return whether it is still connected."""
         with self.standing_still:
             if not self.peers.is_current(peer):
                 return False
@@ -285,7 +285,7 @@ class SouthboundDriver:
     # -- the interval
 
     def run_interval(self) -> None:
-        """Read the counters, run one control step, send what it decides."""
+        """Read the counters, run one control step, send its messages."""
         started_s = self._clock()
         self._extend_timeouts(self.times.overdue_s(started_s))
         counters = poll(self.peers, started_s, started_s + self._config.interval_s * 0.8, self._waiting)
@@ -306,7 +306,7 @@ class SouthboundDriver:
         self._check_barriers(now_s)
 
     def _extend_timeouts(self, stalled_s: float) -> None:
-        """The process stood still for so long: that nothing was heard says nothing of switches and links."""
+        """Extend timeouts after the process was stopped: missing messages prove nothing then."""
         if stalled_s > STALL_S:
             self.peers.collect_confirmations()
             self.central.extend_timeouts(stalled_s)
@@ -316,7 +316,7 @@ class SouthboundDriver:
     # -- sending
 
     def push_soon(self) -> None:
-        """Send what is due once the reports that are here already have been handled."""
+        """Send due messages once the asynchronous messages that are already here have been processed."""
         if not self._push_due:
             self._push_due = True
             hub.spawn(self._push_now)
@@ -326,7 +326,7 @@ class SouthboundDriver:
         self.push()
 
     def push(self) -> None:
-        """Send what is due: one batch and one barrier per switch."""
+        """Send due messages: one batch and one barrier per switch."""
         self.edge_ports.judge_touched()
         updates = self.central.drain_updates()
         if updates:
@@ -350,7 +350,7 @@ class SouthboundDriver:
         self.peers.send_all(to_send)
 
     def _ask_host(self, question: HostProbe) -> None:
-        """Let a switch handle a frame as if it had come in by one of its ports (OpenFlow 1.3.5, section 7.3.7)."""
+        """Let a switch handle a frame as if it had arrived at one of its ports (OpenFlow 1.3.5, section 7.3.7)."""
         peer = self.peers.get(question.port.dpid)
         if peer is not None and question.port not in self.central.network.fenced:
             actions, number = (Output(ofp.PORT_TABLE),), self.central.network.numbers.number(question.port)
@@ -369,13 +369,13 @@ class SouthboundDriver:
                 peer.await_barrier(peer.connection.barrier(), self._clock())
 
     def finalize_meters(self) -> None:
-        """Leave the switches with meters at the exact rates of their limits, and wait until it is done."""
+        """Set the switches' meters to the exact rates of their limits, and wait for the confirmations."""
         self.central.finalize(self._clock())
         self.push()
         self._await_all([peer.connection.barrier() for peer in list(self.peers.values())])
 
     def sync_switches(self) -> None:
-        """The configuration is another: look at the ports that it names, and at none that it does not."""
+        """Follow a changed configuration: check the ports that it names."""
         for dpid, peer in self.peers.items():
             if dpid in self.central.switches:
                 fresh = self._new_peer(peer.connection)
@@ -384,7 +384,10 @@ class SouthboundDriver:
                     self.edge_ports.judge(peer)
 
     def reconnect(self, peer: ConnectedSwitch, meters: list[int] | None) -> None:
-        """Let a switch connect again; with ``meters``, first remove those and the controller's entries from it."""
+        """Close a switch's connection, so that it reconnects.
+
+        With ``meters``, first remove these and the controller's flow entries.
+        """
         if meters is not None:
             self._await_all([self._remove_own_state(peer, meters)])
         peer.connection.close()
@@ -397,7 +400,7 @@ class SouthboundDriver:
         return peer.connection.barrier()
 
     def remove_all(self) -> None:
-        """Remove everything of the controller's from the switches, and wait until it is done."""
+        """Remove everything of the controller's from the switches, and wait for the confirmations."""
         peers = list(self.peers.items())
         tables = self.central.reconciler.tables
         self._await_all([self._remove_own_state(peer, sorted(tables(dpid).meters)) for dpid, peer in peers])

@@ -1,6 +1,6 @@
-"""The live page: static files from a fixed table, which decide nothing and use ``/v1`` like everybody else.
+"""The web UI: static files from a fixed table, which decide nothing and use ``/v1`` like every other client.
 
-``api.js`` asks the controller, ``live_state.js`` follows it, and ``views`` show what they hear.
+``api.js`` sends requests to the controller, ``live_state.js`` follows it, and ``views`` show the data.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _File:
 
 
 def paths() -> list[str]:
-    """Return the paths of the page and of all that it loads."""
+    """Return the paths of the page and of its files."""
     return ["/ui", *(f"/ui/{name}" for name in _NAMES)]
 
 
@@ -75,12 +75,12 @@ def _read(path: Path) -> _File:
 
 
 def show_ui(query: NoQuery) -> Response:
-    """Show the live page; it is static, and asks /v1 for all that it shows."""
+    """Show the web UI; it is static, and gets all its data from /v1."""
     return show_page()
 
 
 def add_to(app: Any) -> None:
-    """Let an application serve the page; its files are read now, and never again."""
+    """Let an application serve the page; its files are read once, now."""
     _files()
     app.get("/ui", summary="The live page.", responses={200: RESPONSE, **ANY})(show_ui)
     for path in paths()[1:]:

@@ -1,5 +1,6 @@
-"""The controller's view of the agents on hosts: which edge port has which, what they report, what they are told.
+"""The controller's side of the agents on hosts: which port has an agent, what it reports, which frames it gets.
 
-It is pure: frames go in and out as bytes (``control_frames``), time is an argument. Start at ``agent_manager``, then
-``agent_port``, ``agent_counters``, ``addressable_pairs`` (which pairs they are told of) and ``agent_outbox``.
+The package is pure: frames go in and out as bytes (``control_frames``), time is an argument. Start at
+``agent_manager``, then ``agent_port``, ``agent_counters``, ``addressable_pairs`` (the pairs that frames can name) and
+``agent_outbox``.
 """

@@ -11,18 +11,18 @@ from controller.agents.control_frames import NO_RATE, ReportFlag
 from controller.columns import BoolArray, FloatArray, IntArray, reindex
 from controller.metering.counters import MeterReadings
 
-# Between two reports of an entry: what lies further apart says nothing of the time between.
+# Maximum time between two reports of a pair; over a longer time they give no rate.
 MAX_GAP_S = 2.0
 BYTES_PER_KBPS_S = 125.0
 
 
 @dataclass
 class AgentCounters:
-    """The last reports of all entries; columns of shape (entries,).
+    """The last report of each pair; columns of shape (entries,).
 
     ``octets_in`` and ``octets_dropped`` are rates times the agent's own clock, so that they count as a meter does;
-    ``duration_s`` is that clock's time since the first report. ``limit_kbps`` is what the agent has in force.
-    ``heard_s`` is when it reported last, -inf for an entry that it does not know.
+    ``duration_s`` is the time of that clock since the first report. ``limit_kbps`` is the rate that the agent applies.
+    ``received_s`` is the time of the last report, -inf for a pair without one.
     """
 
     octets_in: FloatArray
@@ -37,7 +37,7 @@ class AgentCounters:
 
     @classmethod
     def initial(cls, entries: int) -> AgentCounters:
-        """Return the columns of entries that nobody reports."""
+        """Return the columns of pairs without reports."""
         return cls(
             np.zeros(entries),
             np.zeros(entries),
@@ -58,9 +58,11 @@ class AgentCounters:
         )
 
     def update(self, rows: IntArray, entries: npt.NDArray[np.void], clock_s: FloatArray, now_s: float) -> None:
-        """Take reports of these rows, each once, in the order in which they were said; ``clock_s`` is the agents'.
+        """Store the reports of these rows, each once, in the order in which they were sent.
 
-        A report without a rate, and the first one, only begin a count.
+        ``clock_s`` are the agents' clocks.
+
+        A report without a rate, and the first report of a pair, only begin a count.
         """
         elapsed_s = clock_s - self.clock_s[rows]
         flags = entries["flags"].astype(np.int64)
@@ -78,7 +80,10 @@ class AgentCounters:
         self.fresh[rows] |= counts
 
     def override_readings(self, readings: MeterReadings, shaped: BoolArray) -> None:
-        """Put what was reported of the ``shaped`` entries in the place of what meters say; what is old is unknown."""
+        """Replace the meter readings of the ``shaped`` pairs by what agents reported.
+
+        A reading is unknown where the report is old.
+        """
         rows = np.flatnonzero(shaped)
         readings.byte_in_count[rows] = self.octets_in[rows]
         readings.dropped_byte_count[rows] = self.octets_dropped[rows]

@@ -2,11 +2,11 @@
 
 In every interval:
 
-1) Reports that came are written to the rows of the entries that they are about. A report is taken for entries whose
-   sender is at the port that it came in by, and for no other.
-2) An entry is *shaped* once its agent reports the rate that it was told. Its rates then come from reports; its meter,
-   if it has one, is a backstop.
-3) After the step each pair's agent is told what to keep (``controller.agents.agent_outbox``).
+1) Received reports are written to the rows of the pairs that they name. A report counts only for pairs that send from
+   the port at which it was received.
+2) A pair is *shaped* once its agent reports the rate that it was sent. The rates of the pair then come from reports;
+   the meter of the pair, if any, is a backstop.
+3) After the step each agent is sent the rates of its pairs (``controller.agents.agent_outbox``).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from controller.forwarding.pairs import Pair
 from controller.metering.counters import MeterReadings, Readings, columns_of
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 
-# Frames of a port in an interval: so many times what an agent says that speaks in the shortest frames.
+# Allowed frames of a port per interval, as a multiple of what an agent sends in frames of the shortest kind.
 FRAMES_FACTOR = 4
-# Reports of one entry in an interval, and reports of what no entry has: what is beyond is not looked at.
+# Maximum reports of one pair, and of unknown pairs, in an interval; further ones are ignored.
 MAX_REPORTS, MAX_UNKNOWN = 3, 256
-# An agent that has not reported a pair for so long is told of it again.
+# Intervals without a report after which a pair is sent to its agent again.
 STALE_INTERVALS = 2.5
 
 
 class AgentManager(NoAgents):
-    """All agents of a fabric that has some. ``epoch`` is random at the controller's start."""
+    """All agents of a fabric that has agents. ``epoch`` is random at the controller's start."""
 
     def __init__(self, fabric: FabricState, epoch: int) -> None:
         super().__init__(fabric, epoch)
@@ -64,12 +64,12 @@ class AgentManager(NoAgents):
         self._own_heard_s = np.full(len(fabric.vns), -math.inf)
         self._meant_kbps = np.full(len(self._entries), -1, dtype=np.int64)
         self._addressable: AddressablePairs | None = None
-        self._addressable_for: int | None = None  # so many changes of hosts were seen
+        self._addressable_for: int | None = None  # the count of host changes at that time
         self._unknown: dict[tuple[int, bytes, bytes], None] = {}
         self._stepped_s: float | None = None
 
     def _ports_of_vns(self) -> IntArray:
-        """Return the number of the port with an agent that each VN is behind, shape (vns,); -1 for none."""
+        """Return for each VN, shape (vns,), the number of the agent port that the VN is behind; -1 for none."""
         vns = self._fabric.vns
         found = np.full(len(vns), -1, dtype=np.int64)
         for number, (port, agent) in enumerate(self.ports.items()):
@@ -84,7 +84,7 @@ class AgentManager(NoAgents):
         return None if number < 0 else self._agents[number]
 
     def inherit(self, before: NoAgents) -> None:
-        """Know of the agents at the same ports what ``before`` knew."""
+        """Take over the state of the agents at ports that ``before`` had as well."""
         super().inherit(before)
         self._speech.epoch = self.epoch
         known_ports = before.ports if isinstance(before, AgentManager) else {}
@@ -107,7 +107,7 @@ class AgentManager(NoAgents):
         return None if agent is None else agent.seen(-math.inf if self._stepped_s is None else self._stepped_s)
 
     def shaping(self) -> list[Shaping]:
-        """Return who shapes each entry."""
+        """Return who shapes each pair: an agent or a meter."""
         self._follow_entries()
         metered = self._fabric.state.entries.meter_id > 0
         return [
@@ -116,22 +116,22 @@ class AgentManager(NoAgents):
         ]
 
     def is_covered(self, sender: int) -> bool:
-        """Whether the agent of a VN (row) is there, so that a pair of it can do without a meter."""
+        """Return whether the agent of a VN (row) is present, so that a pair of the VN can do without a meter."""
         agent = self._agent_of(sender)
         return agent is not None and agent.present
 
     def is_sole_shaper(self, sender: int) -> bool:
-        """Whether a new pair of a VN (row) takes no meter: its agent is there and trusted."""
+        """Return whether a new pair of a VN (row) gets no meter, because the VN's agent is present and trusted."""
         agent = self._agent_of(sender)
         return agent is not None and agent.present and agent.mode == "trust"
 
     def counts(self) -> dict[str, int]:
-        """Return how many agents are in each state."""
+        """Return the number of agents in each state."""
         found = Counter(agent.state for agent in self.ports.values())
         return {str(state): found[state] for state in AgentState}
 
     def refused(self) -> Counter[str]:
-        """Return how many frames were refused, by cause."""
+        """Return the number of rejected frames by cause."""
         found = Counter(dict.fromkeys(REFUSED_CAUSES, 0))
         for refused in (super().refused(), *(agent.refused for agent in self.ports.values())):
             found.update(refused)
@@ -140,9 +140,9 @@ class AgentManager(NoAgents):
     # -- frames
 
     def receive_frame(self, port: PortId, octets: bytes, now_s: float) -> bool:
-        """Take a frame that came in by an edge port; it never raises, whatever the octets.
+        """Process a frame that was received at an edge port; never raises, whatever the bytes.
 
-        Return whether it was looked at: what is beyond a port's budget is not.
+        Return whether the frame was processed: frames beyond the port's allowance are not.
         """
         agent = self.ports.get(port)
         if agent is None:
@@ -172,13 +172,13 @@ class AgentManager(NoAgents):
         return True
 
     def drain_frames(self) -> list[AgentFrame]:
-        """Return the frames to send since the last call."""
+        """Return the frames to send, and clear them."""
         return self._speech.drain()
 
     # -- the interval
 
     def meter_changes(self) -> tuple[list[Pair], list[Pair]]:
-        """Return the pairs whose meters are of no use any more, and those without one that need one again."""
+        """Return the pairs that no longer need their meters, and the pairs without a meter that need one again."""
         entries = self._fabric.state.entries
         self._follow_entries()
         trusted, present = self._by_vn(lambda agent: agent.mode == "trust"), self._by_vn(lambda agent: agent.present)
@@ -188,7 +188,7 @@ class AgentManager(NoAgents):
         return self._pairs(free), self._pairs(bare)
 
     def before_step(self, readings: Readings, now_s: float) -> tuple[Readings, BoolArray | None]:
-        """Put reports in the place of readings; return these, and which entries agents shape."""
+        """Replace readings by reports; return the readings, and the mask of the pairs that agents shape."""
         columns = columns_of(readings)
         self._follow_entries()
         self._check_floods(now_s)
@@ -200,7 +200,7 @@ class AgentManager(NoAgents):
         return columns, self._shaped
 
     def after_step(self, limit_bps: FloatArray, now_s: float) -> None:
-        """Say what follows from the limits in force, shape (entries,)."""
+        """Send agents the rates that follow from the effective limits, shape (entries,)."""
         self._meant_kbps = np.rint(whole_rates(limit_bps) / RATE_STEP_BPS).astype(np.int64)
         told = self._addressable_pairs()
         self._refill(told)
@@ -229,13 +229,14 @@ class AgentManager(NoAgents):
     # -- inside
 
     def _by_vn(self, is_so: Callable[[AgentPort], bool]) -> BoolArray:
-        """Return for each VN (row) whether it is behind an agent that is so."""
-        answers = np.array([*map(is_so, self._agents), False], dtype=np.bool_)  # the last one for VNs without
+        """Return the mask of the VNs (rows) whose agent meets the condition."""
+        # The last entry is for VNs without an agent.
+        answers = np.array([*map(is_so, self._agents), False], dtype=np.bool_)
         found: BoolArray = answers[self._number_of_vn]
         return found
 
     def _refill(self, pairs_of_agents: AddressablePairs) -> None:
-        """Let each port say as much in the next interval as its VNs and pairs call for."""
+        """Set how many frames each port may send in the next interval, by the number of its VNs and pairs."""
         pairs = np.bincount(self._number_of_vn[pairs_of_agents.sender], minlength=len(self._agents))
         for agent, count in zip(self._agents, pairs.tolist(), strict=True):
             agent.most_frames = FRAMES_FACTOR * (count + len(agent.port.vlan_vids) + 1)
@@ -245,7 +246,7 @@ class AgentManager(NoAgents):
         return self._fabric.port_name(port)
 
     def _follow_entries(self) -> None:
-        """Let all columns follow the pair table, which is sorted by (receiver, sender)."""
+        """Reindex all columns to the pair table, which is sorted by (receiver, sender)."""
         now, before = self._fabric.state.entries, self._entries
         if now is before and len(self._shaped) == len(now):
             return
@@ -258,7 +259,7 @@ class AgentManager(NoAgents):
         self._entries = now
 
     def _addressable_pairs(self) -> AddressablePairs:
-        """Return the pairs that agents are told of, which change with the entries and with the hosts."""
+        """Return the pairs that frames to agents can name; they change with the pair table and the known hosts."""
         entries, vns, network = self._fabric.state.entries, self._fabric.vns, self._fabric.network
         if (
             self._addressable is None
@@ -273,9 +274,9 @@ class AgentManager(NoAgents):
         return self._addressable
 
     def _check_floods(self, now_s: float) -> None:
-        """Let switches drop what ports say that flood, before all others' frames wait behind it.
+        """Let switches drop the frames of ports that send too many, before frames of other ports are delayed.
 
-        A switch without meters sends up all that comes, and one queue and one connection carry it for all ports.
+        A switch without meters sends all such frames up, and all its ports share one queue and one connection.
         """
         before_s = now_s if self._stepped_s is None else self._stepped_s
         elapsed_intervals = max(now_s - before_s, 0.0) / self._fabric.config.interval_s
@@ -288,7 +289,7 @@ class AgentManager(NoAgents):
                 self._mistrust(port, agent, "floods control frames", now_s)
 
     def _mistrust(self, port: PortId, agent: AgentPort, why: str, now_s: float) -> None:
-        """Do without an agent, and let its switch drop what it says."""
+        """Stop using an agent, and let its switch drop the agent's frames."""
         agent.state, agent.mistrusted_s, agent.excess = AgentState.MISTRUSTED, now_s, 0.0
         self._fabric.network.allow_agent_frames(port, False)
         text = f"{self._name(port)}: its host's agent {why}; it is not listened to for {MISTRUST_S:g} s"
@@ -306,7 +307,10 @@ class AgentManager(NoAgents):
                 self._fabric.note(EventKind.AGENT_LOST, text, now_s)
 
     def _apply_reports(self, now_s: float) -> None:
-        """Write what has come to the rows that it is about; what no entry has is noted, to be deactivated."""
+        """Write received reports to the rows of the pairs that they name.
+
+        Pairs that no longer exist are queued to be deactivated.
+        """
         heard, self._heard = self._heard, []
         if not heard:
             return
@@ -330,7 +334,7 @@ class AgentManager(NoAgents):
             left = left[~np.isin(left, once)]
 
     def _decide_shaped(self, now_s: float) -> None:
-        """Say whose agents hold them: from the report of the rate that they were told, while their agent is there."""
+        """Determine which pairs agents shape: those for which a present agent reports the rate that it was sent."""
         reports, entries = self._reports, self._fabric.state.entries
         present = self._by_vn(lambda agent: agent.present)
         alive = now_s - reports.received_s <= TIMEOUT_INTERVALS * self._fabric.config.interval_s
@@ -342,7 +346,7 @@ class AgentManager(NoAgents):
         self._shaped = shaped
 
     def _verify(self, readings: MeterReadings, now_s: float) -> None:
-        """Compare what meters count with what agents report, where they are not trusted."""
+        """Compare what meters count with what agents report, at ports where agents are not trusted."""
         entries, interval_s = self._fabric.state.entries, self._fabric.config.interval_s
         elapsed_s = interval_s if self._stepped_s is None else max(now_s - self._stepped_s, 0.0)
         self._stepped_s = now_s

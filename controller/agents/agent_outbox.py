@@ -1,8 +1,8 @@
-"""What agents are told: frames of DETS's messages, by what each reports of the rates that it was told.
+"""Frames to agents: DETS's messages, chosen by what each agent reports of the rates that it was sent.
 
-Each pair is told Initialize and Set Rate while its agent does not report it, Set Rate where the agent reports another
-rate, else Keep Alive; Deactivate for what the agent reports and no entry has. So what is lost is said again, without
-either end keeping account of it.
+A pair that its agent does not report gets Initialize and Set Rate; a pair reported with another rate gets Set Rate; any
+other pair gets Keep Alive. A reported pair that does not exist gets Deactivate. So a lost frame is repeated, although
+neither end keeps a record of sent frames.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from controller.fabric.vn_table import VnTable
 
 
 class AgentRates(NamedTuple):
-    """The rates that agents are to keep, and those that they report; columns of shape (pairs,).
+    """The rates that agents must apply, and those that they report; columns of shape (pairs,).
 
-    ``sender`` is a row of the VN table. A VN's own limit is that of a pair both of whose ends have the sender's
-    address. ``heard`` says of which there is a late report.
+    ``sender`` is a row of the VN table. A VN's own limit is written as a pair with the sender's address at both ends.
+    ``heard`` is the mask of the pairs with a recent report.
     """
 
     sender: IntArray
@@ -49,7 +49,7 @@ class AgentRates(NamedTuple):
 
 
 class AgentOutbox:
-    """Frames for the agents at ``ports``, until they are taken. ``epoch`` is the controller's."""
+    """Frames for the agents at ``ports``, until they are drained. ``epoch`` is the controller's."""
 
     def __init__(self, config: Config, vns: VnTable, ports: dict[PortId, AgentPort], epoch: int) -> None:
         self.epoch = epoch
@@ -57,12 +57,12 @@ class AgentOutbox:
         self._frames: list[AgentFrame] = []
 
     def drain(self) -> list[AgentFrame]:
-        """Return the frames since the last call."""
+        """Return the queued frames, and clear them."""
         taken, self._frames = self._frames, []
         return taken
 
     def send_rates(self, own: AgentRates, pairs: AgentRates, now_s: float) -> None:
-        """Say the ``own`` limits of VNs, and those of their ``pairs`` behind each, as far as they are not reported."""
+        """Queue the VNs' ``own`` limits and, after each, the rates of its ``pairs``, if agents do not report them."""
         columns = [np.concatenate(both) for both in zip(own, pairs, strict=True)]
         order = np.argsort(columns[0], kind="stable")
         sender, sender_mac, receiver_mac, meant, reported, heard = (column[order] for column in columns)
@@ -84,7 +84,7 @@ class AgentOutbox:
                 self._send(int(sender[rows[start]]), opcode, entries[start:end], now_s)
 
     def deactivate(self, pairs: Iterable[tuple[int, bytes, bytes]], now_s: float) -> None:
-        """Let agents forget pairs: the sender (a row of the VN table) and the addresses of both ends."""
+        """Queue Deactivate for pairs: the sender (a row of the VN table) and the addresses of both ends."""
         by_sender: dict[int, list[tuple[bytes, bytes]]] = {}
         for sender, *ends in pairs:
             by_sender.setdefault(sender, []).append((ends[0], ends[1]))
@@ -116,7 +116,7 @@ class AgentOutbox:
         return self._ports.get(PortId(dpid, port_no))
 
     def _send(self, sender: int, opcode: Opcode, entries: NDArray[np.void], now_s: float) -> None:
-        """Speak to the agent of a VN (row)."""
+        """Queue frames to the agent of a VN (row)."""
         agent = self._agent_of(sender)
         assert agent is not None, "only VNs behind agents are spoken to"
         vid, dpid, port_no = self._vns.key(sender)

@@ -1,11 +1,11 @@
-"""Which edge port has which agent, and how far it is trusted.
+"""The agent at an edge port: its state, and whether it is trusted.
 
 | state | means |
 |---|---|
-| ABSENT | nothing was heard, or not for LOST_INTERVALS |
-| HELLO | it has said Hello, and reports nothing yet |
-| TRUSTED | it reports, and shapes what it has been asked to |
-| MISTRUSTED | meters count what it denies (``verification``), or floods; for MISTRUST_S its switch drops its frames |
+| ABSENT | no frame was received, or none for TIMEOUT_INTERVALS |
+| HELLO | the agent sent Hello, and no report yet |
+| TRUSTED | the agent reports, and applies the rates that it is sent |
+| MISTRUSTED | meters count more than it reports, or it sends too many frames: dropped for MISTRUST_S |
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from controller.fabric.config_model import AgentMode, EdgePort
 
 TIMEOUT_INTERVALS = KEEP_ALIVE_INTERVALS
 MISTRUST_S = 300.0
-# So many frames more than it may say, over what it may say in the same time: an honest agent says a quarter of that.
+# Frames above the allowance, in excess of the allowance for the same time: a correct agent sends a quarter of it.
 FLOOD_FRAMES = 500
 REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED = "order", "vlan", "budget", "mistrusted"
-"""Causes to refuse a frame besides those of the codec."""
+"""Causes of rejected frames besides those of the codec."""
 REFUSED_CAUSES = (*map(str, FrameRejectCause), REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED, NO_AGENT)
 
 
 @dataclass
 class AgentPort:
-    """The agent behind one edge port, as far as it has been heard; ``refused`` counts frames by cause.
+    """The agent behind one edge port, by the frames received from it; ``refused`` counts rejected frames by cause.
 
-    ``excess`` is by how many frames it has said more than twice what it may (``floods``).
+    ``excess`` is the number of frames above twice the allowance (``exceeds_allowance``).
     """
 
     port: EdgePort
@@ -43,10 +43,10 @@ class AgentPort:
     features: int = 0
     epoch: int | None = None
     last_seen_s: float = -math.inf
-    mistrusted_s: float | None = None  # since when its switch drops what it says
+    mistrusted_s: float | None = None  # since when its switch drops its frames
     answer_hello: bool = False
     most_frames: int = 16  # in an interval
-    allowance: int = 16  # what is left of them; below zero: how many have come beyond
+    allowance: int = 16  # the rest of them; below zero: the number of frames above
     excess: float = 0.0
     refused: Counter[str] = field(default_factory=Counter)
     sequence: dict[int, int] = field(default_factory=dict)
@@ -54,27 +54,27 @@ class AgentPort:
 
     @property
     def mode(self) -> AgentMode:
-        """What the configuration says of it."""
+        """Return the mode that the configuration sets for the agent."""
         return self.port.agent
 
     @property
     def present(self) -> bool:
-        """Whether it is there and is believed."""
+        """Return whether the agent is present and trusted."""
         return self.state in (AgentState.HELLO, AgentState.TRUSTED)
 
     @property
     def long_frames(self) -> bool:
-        """Whether it takes frames of more than 44 octets of parameters."""
+        """Return whether the agent accepts frames with more than 44 bytes of parameters."""
         return bool(self.features & Feature.LONG_FRAMES)
 
     def seen(self, now_s: float) -> AgentSeen:
-        """Return the agent as it is shown."""
+        """Return the agent as REST shows it."""
         features = [feature.name.lower().replace("_", "-") for feature in Feature if self.features & feature]
         silent_s = math.nan if math.isinf(self.last_seen_s) else now_s - self.last_seen_s
         return AgentSeen(self.mode, self.state, features, silent_s, dict(self.refused))
 
     def accepts(self, frame: ControlFrame, now_s: float) -> int | None:
-        """Return the VLAN that a frame is about if it is news to listen to, None after counting why not."""
+        """Return the VLAN that a new frame is about; None, after counting the cause, for a frame that is rejected."""
         tag = frame.speaker.vlan_vid
         vid = self.port.untagged_vid if tag is None else tag
         if vid is None or vid not in self.port.vlan_vids or self.port.tag_of(vid) != tag:
@@ -91,14 +91,15 @@ class AgentPort:
         return vid
 
     def exceeds_allowance(self, elapsed_intervals: float) -> bool:
-        """Whether far more frames come than it may say, those of an interval that is over included.
+        """Return whether the agent sent far more frames than it may, the frames of the last interval included.
 
-        What came is compared with the time in which it came: a controller that has stood still finds many at once.
+        Frames are compared with the time in which they arrived, because a controller that was stopped receives many at
+        once.
         """
         beyond = max(-self.allowance, 0)
         self.excess = max(self.excess + beyond - self.most_frames * elapsed_intervals, 0.0)
         return self.excess > FLOOD_FRAMES
 
     def count_rejected(self, cause: FrameRejectCause | str) -> None:
-        """Count a frame that is not listened to."""
+        """Count a rejected frame."""
         self.refused[str(cause)] += 1

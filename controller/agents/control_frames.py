@@ -3,19 +3,19 @@
 | octet | field | octets | meaning |
 |---|---|---|---|
 | 0 | destination | 6 | the addressed VN's MAC address, unicast |
-| 6 | source | 6 | the speaking VN's MAC address, or the controller's |
-| 12 | 802.1Q tag | 4 | the VN's VLAN, PCP 7; left out at access ports, where the port's VLAN is meant |
+| 6 | source | 6 | the sending VN's MAC address, or the controller's |
+| 12 | 802.1Q tag | 4 | the VN's VLAN, PCP 7; omitted at access ports; the port's VLAN applies |
 | 16 | EtherType | 2 | 0x8808 (MAC control, IEEE 802.3 clause 31), or 0x88b5 (local experiments) |
 | 18 | opcode | 2 | ``Opcode`` |
 | 20 | version | 1 | 1 |
 | 21 | count | 1 | entries that follow, 1 to 255 |
-| 22 | sequence | 2 | plus 1 for each frame of a speaker; wraps |
-| 24 | clock_ms | 4 | the speaker's own clock; wraps |
-| 28 | epoch | 4 | random at the speaker's start; a new one voids what it said before |
+| 22 | sequence | 2 | plus 1 for each frame of a sender; wraps |
+| 24 | clock_ms | 4 | the sender's own clock; wraps |
+| 28 | epoch | 4 | random at the sender's start; a new one voids all earlier frames |
 | 32 | entries | .. | one layout per opcode, then zeros up to 44 octets of parameters |
 
-Offsets are those of a tagged frame; all numbers are big-endian. Rates are whole kb/s at layer 2, NO_RATE where there is
-none. What follows the opcode are its *parameters*.
+Offsets are those of a tagged frame; all numbers are big-endian. Rates are whole kb/s at layer 2, NO_RATE for no limit.
+The bytes after the opcode are its *parameters*.
 
 Choice: the paper says "other free opcodes" than PAUSE. 0x0001 to 0x0006 and 0x0101 are taken by IEEE 802.3, 0xFFFE is
 for registered organizations. 0xDE01 to 0xDE06 are unregistered.
@@ -41,7 +41,7 @@ from controller.openflow.ethernet import CONTROL_ETH_TYPES, ETH_TYPE_MAC_CONTROL
 CONTROLLER_MAC = 0x02DE_7500_0001
 VERSION = 1
 PRIORITY_CODE_POINT = 7
-# Octets of parameters: a MAC control frame has exactly 44; longer ones need both ends' consent (LONG_FRAMES).
+# Bytes of parameters: a MAC control frame has exactly 44; longer ones need both ends' consent (LONG_FRAMES).
 SHORT_PARAMETER_BYTES = 44
 LONG_PARAMETER_BYTES = 1498
 MAX_COUNT = 255
@@ -57,7 +57,7 @@ _SEQUENCES = 2**16
 
 
 class Opcode(IntEnum):
-    """What a frame says. The first five are the paper's messages (section II-A)."""
+    """The message in a frame. The first five are the paper's messages (section II-A)."""
 
     TRAFFIC_REPORT = 0xDE01
     INITIALIZE = 0xDE02
@@ -106,11 +106,11 @@ LAYOUTS: dict[Opcode, np.dtype[np.void]] = {
         [("features", ">u4"), ("interval_ms", ">u2"), ("most_classes", ">u2"), ("link_rate_kbps", ">u4")]
     ),
 }
-"""The layout of an entry by opcode; MAC addresses are six octets each."""
+"""The layout of a record by opcode; MAC addresses are six bytes each."""
 
 
 class FrameRejectCause(StrEnum):
-    """Why a frame is refused; each is counted."""
+    """Why a frame is rejected; each cause is counted."""
 
     NOT_CONTROL = "not-control"
     SHORT = "short"
@@ -124,7 +124,7 @@ class FrameRejectCause(StrEnum):
 
 
 class FrameRejection(NamedTuple):
-    """A frame that says nothing: the cause, and one line with what was found and what was expected."""
+    """A rejected frame: the cause, and one line with the value found and the value expected."""
 
     cause: FrameRejectCause
     detail: str
@@ -132,7 +132,7 @@ class FrameRejection(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FrameAddress:
-    """Who speaks to whom: MAC addresses of 48 bits, the VLAN of the tag (None: untagged), and the speaker's epoch."""
+    """Source and destination: MAC addresses (48 bits), the VLAN of the tag (None: untagged), the sender's epoch."""
 
     destination: int
     source: int
@@ -143,7 +143,7 @@ class FrameAddress:
 
 @dataclass(frozen=True, slots=True)
 class ControlFrame:
-    """One frame as read; ``entries`` are records of ``LAYOUTS[opcode]``."""
+    """One decoded frame; ``entries`` are records of ``LAYOUTS[opcode]``."""
 
     speaker: FrameAddress
     opcode: Opcode
@@ -153,7 +153,7 @@ class ControlFrame:
 
 
 def capacity(opcode: Opcode, octets: int = SHORT_PARAMETER_BYTES) -> int:
-    """Return how many entries a frame with so many octets of parameters holds; of Hello only one is ever said."""
+    """Return how many records a frame with this many bytes of parameters holds; a Hello holds one."""
     most = 1 if opcode is Opcode.HELLO else MAX_COUNT
     return min((octets - _HEAD.size) // LAYOUTS[opcode].itemsize, most)
 
@@ -178,10 +178,11 @@ def encode(
     clock_ms: int,
     longest_octets: int = SHORT_PARAMETER_BYTES,
 ) -> list[bytes]:
-    """Return the frames that say ``entries``, as many in each as ``longest_octets`` hold.
+    """Return frames with the records ``entries``; a frame has at most ``longest_octets`` bytes of parameters.
 
-    ``sequence`` is that of the first frame; each next one has one more, modulo 2^16. No entries, no frames.
-    Raises InvalidValueError for entries of another layout, a Set Rate of 0, and values that do not fit their field.
+    ``sequence`` is that of the first frame; each next one has one more, modulo 2^16. Without records there are no
+    frames. Raises InvalidValueError for entries of another layout, a Set Rate of 0, and values that do not fit their
+    field.
     """
     if entries.dtype != LAYOUTS[opcode]:
         raise InvalidValueError("entries", entries.dtype, f"must be records of {opcode.name}: {LAYOUTS[opcode]}")
@@ -219,7 +220,7 @@ def _header(speaker: FrameAddress) -> bytes:
 
 
 def decode(frame: Buffer) -> ControlFrame | FrameRejection:
-    """Return what a frame says, or why it says nothing; it never raises, whatever the octets."""
+    """Return the decoded frame, or why it is rejected; never raises, whatever the bytes."""
     view = memoryview(frame)
     if len(view) < _ADDRESSES.size:
         return FrameRejection(FrameRejectCause.SHORT, f"{len(view)} octets, expected at least {_ADDRESSES.size}")
@@ -274,13 +275,13 @@ def _is_group(address: int) -> bool:
 
 @dataclass(slots=True)
 class SequenceWindow:
-    """Which frames of one speaker are news: those ahead of the last one, within an epoch; a new epoch starts again."""
+    """The sequence numbers of one sender: a frame is new if its number is ahead in its epoch, or the epoch is new."""
 
     epoch: int | None = None
     sequence: int = 0
 
     def accept(self, frame: ControlFrame) -> bool:
-        """Return whether ``frame`` is ahead of all before it, and remember it if so."""
+        """Return whether ``frame`` is ahead of all earlier frames; if so, store its number."""
         same = frame.speaker.epoch == self.epoch
         ahead = (frame.sequence - self.sequence) % _SEQUENCES
         if same and not 0 < ahead < SEQUENCE_WINDOW:

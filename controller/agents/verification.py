@@ -1,4 +1,4 @@
-"""Whether agents keep their word: what the backstop meters count against what was granted and what was reported."""
+"""Checks agents: compares what backstop meters count with what was granted and what was reported."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from controller.columns import BoolArray, FloatArray, IntArray, reindex
 
 WINDOW_INTERVALS = 20
 TOLERANCE = 0.05
-# Meters and agents are not read in the same instant, so that an interval more or less is seen; and frames are whole.
+# Tolerance: meters and agents are not read at the same time, up to an interval apart, and frames are whole.
 SLACK_INTERVALS = 1
 SLACK_BYTES = 3 * 1522
 
 
 @dataclass
 class Verification:
-    """Sums over the window that is going on, in octets and seconds; columns of shape (entries,).
+    """Sums over the current window, in bytes and seconds; columns of shape (entries,).
 
-    ``metered`` is what came to the meter, in ``metered_s`` of the meter's own time; ``last`` and ``last_s`` are its
-    counter and its clock, NaN where they are not known. ``reported`` and ``granted`` are of ``told_s``.
+    ``metered`` is what arrived at the meter, in ``metered_s`` of the meter's own time; ``last`` and ``last_s`` are the
+    meter's counter and clock, NaN where unknown. ``reported`` and ``granted`` cover ``told_s``.
     """
 
     metered: FloatArray
@@ -34,7 +34,7 @@ class Verification:
 
     @classmethod
     def initial(cls, entries: int) -> Verification:
-        """Return the state in which nothing has been compared."""
+        """Return the state before the first comparison."""
         metered, metered_s, reported, granted, told_s = np.zeros((5, entries))
         last, last_s = np.full((2, entries), np.nan)
         return cls(metered, metered_s, reported, granted, told_s, last, last_s, np.zeros(entries, dtype=np.int64))
@@ -55,12 +55,12 @@ class Verification:
         limit_bps: FloatArray,
         interval_s: float,
     ) -> BoolArray:
-        """Add an interval; return the entries whose window is full and whose agent lied, shape (entries,).
+        """Add an interval; return the mask of pairs with a full window and a false report, shape (entries,).
 
         A window begins and ends with a reading of the meter: ``byte_in_count``, which begins at zero again when a meter
-        is modified, and ``duration_s``, its clock. Both are NaN where it was not read. A busy switch answers late and
-        by fits and starts, so a reading is compared by the time that the meter itself says has passed.
-        ``reported_octets`` is what was reported since the last call.
+        is modified, and ``duration_s``, its clock. Both are NaN where the meter was not read. A busy switch replies
+        late and at irregular times, so the window lasts as long as the meter's own clock shows. ``reported_octets`` is
+        what was reported since the last call.
         """
         came, passed_s = byte_in_count - self.last, duration_s - self.last_s
         came, passed_s = np.where(came < 0.0, byte_in_count, came), np.where(passed_s < 0.0, duration_s, passed_s)

@@ -1,6 +1,6 @@
-"""The mathematics of sharing, arrays in, arrays out: fair fills of groups, max-min, and what binds a rate.
+"""The mathematics of sharing, arrays in, arrays out: fair filling of segments, max-min, and the binding constraints.
 
-Start with interface.py, then segments.py, which the algorithms of controller/dets share out by.
+Start with interface.py, then segments.py, which the algorithms of controller/dets use.
 """
 
 from controller.allocation.interface import AllocationInput, BoolArray, FloatArray, IntArray, State

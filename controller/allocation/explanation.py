@@ -1,8 +1,8 @@
-"""Why an entry was granted what it was: the bounds that hold it, and what it would get without them.
+"""Why a pair was granted its rate: the constraints that bind it, and the rate without them.
 
-A bound holds an entry if the entry's grant rises when that bound alone is raised by a little. So the algorithm runs
-again on what it decided on: with each bound raised in turn, and then with those that hold the entry lifted. Where no
-bound alone makes a difference, as with two equal ones, the fewest that do so together are named. Formulas for each
+A constraint binds a pair if the pair's grant rises when that constraint alone is raised a little. So the algorithm runs
+again on its own input: with each constraint raised in turn, and then with the binding constraints lifted. Where no
+constraint binds alone, as with two equal ones, the smallest set that binds together is named. Formulas for each
 algorithm were wrong at ceilings and behind a sender's own limit, and RAA-FP has none.
 """
 
@@ -19,7 +19,7 @@ from controller.allocation.network_max_min import Constraints, NetworkGrants, al
 from controller.errors import InvalidValueError
 from controller.units import format_rate
 
-# A bound is raised by this factor to see whether the grant rises.
+# A bound is raised by this factor to test whether the grant rises.
 RAISED = 1.001
 # A grant this close to another one, as a part of it, is the same grant.
 _AT = 1e-9
@@ -27,7 +27,7 @@ _AT = 1e-9
 LIFTED_BPS = 1e15
 
 DEMAND = "what it demands"
-# Who wants little may have more than that all the same (see controller.policy.max_min).
+# A sender with a low demand may get more than its demand (see controller.policy.max_min).
 STANDING = "an equal share of the guarantee, which is more than it demands"
 NOTHING_TO_SEND = "having nothing to send"
 SEND_LIMIT = "its own send limit"
@@ -38,25 +38,25 @@ NO_OTHER = "no other limit"
 
 Bounds = tuple[int, ...]
 RateWith = Callable[[Sequence[int], bool], float]
-"""An entry's grant with some bounds raised by RAISED, or (true) lifted; and all others as they are."""
+"""Returns a pair's grant with some bounds raised by RAISED, or (true) lifted; all others unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What binds one entry's grant. Rates in bits per second."""
+    """The constraint that binds one pair's grant. Rates in bits per second."""
 
     entry: int
     grant_bps: float
     constraint: str
-    """the binding constraints in words, joined by "and" where there are several"""
+    """the binding constraints as text, joined by "and" if there are several"""
     rank: int
-    """1 if no other sharer is granted more, 2 if one is, and so on; 0 when nobody shares the constraint"""
+    """1 if no other sharer is granted more, 2 if one is, and so on; 0 if the constraint is not shared"""
     sharers: int
-    """how many entries with a grant share the constraint, of several the one with the most"""
+    """the number of pairs with a grant that share the constraint; of several constraints, the largest number"""
     lifted_bps: float
-    """the grant if what binds it were lifted, all else equal; less where others that share a limit profit more"""
+    """the grant if the binding constraint were lifted, all else equal; less if others that share a limit profit more"""
     next_constraint: str
-    """what would bind it then"""
+    """what would bind it in that case"""
 
     def __str__(self) -> str:
         share = f", share {self.rank} of {self.sharers}" if self.sharers else ""
@@ -65,7 +65,10 @@ class Explanation:
 
 
 def binding_constraints(candidates: Sequence[int], rate_bps: float, rate_with: RateWith) -> Bounds:
-    """Return which bounds hold a rate: each that alone lets it rise, else the fewest that do so together, else none."""
+    """Return the constraints that bind a rate: each that alone lets it rise.
+
+    Otherwise the smallest set that does so together; or none.
+    """
 
     def rises(bounds: Sequence[int]) -> bool:
         return rate_with(bounds, False) > rate_bps * (1 + _AT)
@@ -74,7 +77,7 @@ def binding_constraints(candidates: Sequence[int], rate_bps: float, rate_with: R
     if alone or not rises(candidates):
         return alone
     together = list(candidates)
-    while True:  # one that could not be left out may be left out once another one has gone
+    while True:  # a bound that could not be omitted may be omitted after another one
         fewer = ([other for other in together if other != bound] for bound in together)
         rest = next((bounds for bounds in fewer if rises(bounds)), None)
         if rest is None:
@@ -87,8 +90,11 @@ def binding_constraints(candidates: Sequence[int], rate_bps: float, rate_with: R
 
 @dataclass(frozen=True, slots=True)
 class _NetworkProblem:
-    """What ``max-min`` solved. Its bounds: BY_DEMAND, a constraint's row (its limit), and for a ceiling above the limit
-    the row plus the number of constraints. ``apart`` (constraints,) says which ceilings are above their limits."""
+    """The problem that ``max-min`` solved.
+
+    A bound is BY_DEMAND, the row of a constraint (its limit), or, for a ceiling above the limit, the row plus the
+    number of constraints. ``apart`` (constraints,) is the mask of the ceilings above their limits.
+    """
 
     paths: FlowPaths
     constraints: Constraints
@@ -118,7 +124,10 @@ class _NetworkProblem:
         return float(allocate_network(self.paths, self.constraints, self.demand_bps, self.weight)[0][entry])
 
     def binding(self, entry: int) -> tuple[float, Bounds]:
-        """Return the entry's rate and what binds it: of the bounds on its way only those that are used up can."""
+        """Return the pair's rate and the bounds that bind it.
+
+        Only exhausted constraints on the pair's path can bind.
+        """
         rate_bps, within_bps, _ = allocate_network(self.paths, self.constraints, self.demand_bps, self.weight)
         rows = self.paths.constraint[self.paths.offsets[entry] : self.paths.offsets[entry + 1]]
         guaranteed_bps, ceiling_bps = self.constraints.guaranteed_bps[rows], self.constraints.ceiling_bps[rows]
@@ -141,9 +150,10 @@ class _NetworkProblem:
 def constraint_name(
     constraints: Constraints, vn_name: Callable[[int], str], link_name: Callable[[int], str], bound: int
 ) -> str:
-    """Return a bound of ``max-min`` in words, given names of VNs and links by row.
+    """Return the text of a bound of ``max-min``, with names of VNs and links by row.
 
-    A bound is BY_DEMAND, a row of the constraints, or for the ceiling of one a row plus their number.
+    A bound is BY_DEMAND, the row of a constraint, or, for the constraint's ceiling, that row plus the number of
+    constraints.
     """
     if bound == BY_DEMAND:
         return DEMAND
@@ -162,9 +172,9 @@ def explain_network(
     entry: int,
     name: Callable[[int], str],
 ) -> Explanation:
-    """Explain one entry of ``max-min`` grants. ``name`` puts a bound into words (see constraint_name).
+    """Explain one pair of ``max-min`` grants. ``name`` gives the text of a bound (see constraint_name).
 
-    Raises InvalidValueError for an entry that does not exist.
+    Raises InvalidValueError for a pair that does not exist.
     """
     _check_entry(entry, paths.flows)
     apart = constraints.ceiling_bps > constraints.guaranteed_bps
@@ -192,9 +202,9 @@ Allocate = Callable[[AllocationInput, State], tuple[FloatArray, State]]
 
 
 def explain_receiver(allocate: Allocate, requests: AllocationInput, state: State, entry: int) -> Explanation:
-    """Explain one entry of what a per-receiver algorithm grants, of one receiver, with what it decided on.
+    """Explain one pair's grant by a per-receiver algorithm, from the algorithm's input and state for one receiver.
 
-    Raises InvalidValueError for an entry that does not exist and for requests of more than one receiver.
+    Raises InvalidValueError for a pair that does not exist and for an input with more than one receiver.
     """
     _check_entry(entry, requests.entries)
     if requests.receivers != 1:
@@ -223,7 +233,7 @@ _WORDS = {_SEND: SEND_LIMIT, _RECEIVE: RECEIVE_LIMIT, _FAIR: FAIR_RATE, _OWN: DE
 
 
 def _receiver_bounds(allocate: Allocate, requests: AllocationInput, state: State, entry: int, lifted: Bounds) -> Bounds:
-    """Return what binds an entry, of what is not lifted: limits before what the algorithm remembers."""
+    """Return the bounds that bind a pair and are not ``lifted``: limits first, then bounds of the state."""
 
     def rate_with(bounds: Sequence[int], up: bool) -> float:
         return _grant(allocate, *_changed(requests, state, entry, bounds, up), entry)
@@ -244,7 +254,7 @@ def _grant(allocate: Allocate, requests: AllocationInput, state: State, entry: i
 def _changed(
     requests: AllocationInput, state: State, entry: int, bounds: Sequence[int], lifted: bool
 ) -> tuple[AllocationInput, State]:
-    """Return requests and state with some bounds of an entry raised or lifted."""
+    """Return input and state with some bounds of a pair raised or lifted."""
 
     def up(column: FloatArray, row: int) -> FloatArray:
         column = column.copy()

@@ -1,6 +1,6 @@
-"""What every rate allocation algorithm sees and keeps: columns of numpy arrays, one row per entry.
+"""Input and state of every rate allocation algorithm: columns of numpy arrays, one row per pair.
 
-An *entry* is a (sender VN, receiver VN) pair. Entries are grouped by receiver in compressed sparse rows: those of
+An *entry* is a (sender VN, receiver VN) pair. Entries are grouped by receiver in compressed sparse rows: the entries of
 receiver ``r`` are the rows ``offsets[r]:offsets[r + 1]`` of every entry column. DETS runs one rate allocator at each
 receiving node (section III.A); here one call does the work of all of them, so no algorithm loops over entries or
 receivers in Python.
@@ -22,7 +22,7 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 # Choice: the paper does not say when a node "fully uses" its rate. A shaped sender passes a little less than its limit
-# (a whole frame waits for its tokens), so 95 % counts as all of it; and whoever had frames dropped wanted more.
+# (a whole frame waits for its tokens), so 95 % counts as full use; so does any drop.
 FULL_USE = 0.95
 
 
@@ -32,26 +32,26 @@ class AllocationInput:
 
     Raises ColumnError, naming column, row and value, when a column holds NaN, a negative or an infinite rate (only
     ``granted_bps`` may be infinite), a limit that is not positive or a weight out of range; InvalidValueError when
-    columns differ in length or type. Without ``check`` nothing is looked at: for requests made as others before them,
-    of the same rows, were.
+    columns differ in length or type. Without ``check`` nothing is checked: for input with the same rows and sources as
+    an input that was checked.
     """
 
     offsets: IntArray
-    """(receivers + 1,) int64; entries of receiver r are ``offsets[r]:offsets[r + 1]``"""
+    """(receivers + 1,) int64; the pairs of receiver r are ``offsets[r]:offsets[r + 1]``"""
     limit_bps: FloatArray
-    """(receivers,) the receive rate to share out: the receive limit of the VN"""
+    """(receivers,) the receive rate to share: the receive limit of the VN"""
     received_bps: FloatArray
     """(receivers,) measured receiving rate"""
     measured_bps: FloatArray
-    """(entries,) measured sending rate: what the meter let pass"""
+    """(entries,) measured sending rate, after the meter"""
     granted_bps: FloatArray
-    """(entries,) the rate limit in force; infinite where there is none yet"""
+    """(entries,) the effective rate limit; infinite where there is none yet"""
     available_bps: FloatArray
-    """(entries,) maxRate of Algorithm 1: the sender's limit less what it sends elsewhere"""
+    """(entries,) maxRate of Algorithm 1: the sender's limit less what it sends to other receivers"""
     drops: BoolArray
-    """(entries,) whether the meter dropped something: the sender had more"""
+    """(entries,) whether the meter dropped frames: the sender offered more"""
     weight: FloatArray
-    """(entries,) 1e-6 to 1e6; a share is in proportion to it"""
+    """(entries,) 1e-6 to 1e6; shares are in proportion to it"""
     active: BoolArray
     """(entries,) has traffic to send"""
     check: InitVar[bool] = True
@@ -126,14 +126,12 @@ def check_rates(name: str, column: FloatArray, *, positive: bool = False, infini
 
 
 State = Mapping[str, FloatArray]
-"""What an algorithm keeps of each receiver from one interval to the next: columns (receivers,) by name.
-
-NaN stands for "not known yet": it is what new receivers start with. Nobody changes a column that was made.
-"""
+"""The state of an algorithm for each receiver: columns (receivers,) by name. NaN is unknown, which is the value of new
+receivers. Columns are never changed in place."""
 
 
 def remembered(requests: AllocationInput, state: State, name: str) -> FloatArray:
-    """Return a column of the state; raise InvalidValueError unless it is for as many receivers as ask."""
+    """Return a column of the state; raise InvalidValueError unless its length is the number of receivers."""
     column = state[name]
     if column.shape != requests.limit_bps.shape:
         raise InvalidValueError(f"state.{name}", column.shape, f"must be for {requests.receivers} receivers")
@@ -143,8 +141,8 @@ def remembered(requests: AllocationInput, state: State, name: str) -> FloatArray
 def fully_used_mask(requests: AllocationInput) -> BoolArray:
     """Return (entries,) which active entries use all of the rate they were granted.
 
-    Choice: an entry passes 95 % of its limit or had frames dropped (see FULL_USE). One without a limit counts as well:
-    its receiver is congested, and nothing tells whether the congestion holds it back.
+    Choice: an entry passes 95 % of its limit or had frames dropped (see FULL_USE). An entry without a limit counts as
+    well: its receiver is congested, and no counter shows whether the congestion limits the entry.
     """
     granted_bps = requests.granted_bps
     full: BoolArray = (requests.measured_bps >= FULL_USE * granted_bps) | requests.drops

@@ -1,8 +1,7 @@
 """Weighted max-min fair rates over shared constraints: access links, core links, limits of virtual nodes.
 
-A *constraint* is anything of which several flows use a part: a link in one direction, or what one VN may send or
-receive. It makes no difference to the arithmetic which it is. The constraints of flow ``f`` are
-``constraint[offsets[f]:offsets[f + 1]]``.
+A *constraint* is any capacity that several flows share: a link in one direction, or the send or receive limit of a VN.
+The arithmetic is the same for all. The constraints of flow ``f`` are ``constraint[offsets[f]:offsets[f + 1]]``.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from controller.errors import ColumnError, InvalidValueError
 from controller.units import MAX_WEIGHT, MIN_WEIGHT
 
 BY_DEMAND = -1
-"""In ``MaxMin.bound``: the flow has all that it demands."""
+"""In ``MaxMinRates.bound``: the flow gets its whole demand."""
 
-# Two levels this close are one level that was rounded differently. Taking them for two would be right, but a symmetric
-# fabric would then be solved link by link.
+# Two levels this close are one level with different rounding. To treat them as two would be correct, but would solve a
+# symmetric fabric link by link.
 _SAME = 1 - 1e-12
 
 
@@ -28,7 +27,7 @@ _SAME = 1 - 1e-12
 class FlowPaths:
     """Which constraints each flow uses, in compressed sparse rows.
 
-    Raises ColumnError, naming column and row, for offsets that fall and for a constraint that does not exist or stands
+    Raises ColumnError, naming column and row, for offsets that fall and for a constraint that does not exist or appears
     twice in one flow.
     """
 
@@ -74,21 +73,21 @@ class FlowPaths:
 
 @dataclass(frozen=True, slots=True)
 class MaxMinRates:
-    """The rates, and what binds each of them."""
+    """The rates, and the constraint that binds each of them."""
 
     rate_bps: FloatArray
     """(flows,)"""
     bound: IntArray
     """(flows,) the constraint that binds the flow, or BY_DEMAND"""
     rounds: int
-    """how many rounds of arithmetic it took"""
+    """the number of rounds"""
 
 
 def check_flows(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> None:
     """Raise InvalidValueError (ColumnError where one row is to blame) unless the columns make a solvable problem.
 
-    Capacities may be 0 (nothing is left of a constraint) or infinite, and demands infinite, but a flow needs a finite
-    demand or a constraint of finite capacity.
+    Capacities may be 0 (an exhausted constraint) or infinite, and demands infinite, but a flow needs a finite demand or
+    a constraint of finite capacity.
     """
     columns = (("capacity_bps", capacity_bps, paths.constraints), ("demand_bps", demand_bps, paths.flows))
     for name, column, rows in (*columns, ("weight", weight, paths.flows)):
@@ -108,20 +107,21 @@ def check_flows(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArr
 
 
 def max_min(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMinRates:
-    """Return the weighted max-min fair rates: none can grow but at the cost of one that is lower per weight.
+    """Return the weighted max-min fair rates: no rate can grow unless a rate that is lower per weight shrinks.
 
     ``capacity_bps`` (constraints,), ``demand_bps`` (flows,), ``weight`` (flows,). Raises as check_flows does.
 
     Progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2), many bottlenecks at a time:
 
-    1. The level of a constraint is what is left of it per unit of weight of the flows still open. As flows are fixed at
-       rates no higher than this, it can only rise.
-    2. The level of a flow is the lowest of its constraints'; so its final rate is no lower than this times its weight.
-    3. A flow whose demand is no higher gets its demand.
-    4. A constraint that is the lowest of every flow that uses it, none of which step 3 took, is a bottleneck: these
-       flows are to get at least its level each, and together they cannot get more. They get their level.
-    5. Again without the flows fixed, until none is open. The constraint with the lowest level of all is a bottleneck
-       unless step 3 took some of its flows, so every round fixes some.
+    1. The level of a constraint is its remaining capacity per unit of weight of the open flows. Flows are fixed at
+       rates up to this level, so the level can only rise.
+    2. The level of a flow is the lowest level of its constraints; the flow's final rate is at least this level times
+       its weight.
+    3. A flow with a demand up to that rate gets its demand.
+    4. A constraint is a bottleneck if it is the lowest one of each flow that uses it and step 3 fixed none of these
+       flows: each must get at least this level, and together they cannot get more. They get this level.
+    5. Repeat with the flows that are not fixed, until all are fixed. The constraint with the lowest level of all is a
+       bottleneck unless step 3 took some of its flows, so every round fixes some.
     """
     check_flows(paths, capacity_bps, demand_bps, weight)
     return solve(paths, capacity_bps, demand_bps, weight)

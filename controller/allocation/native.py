@@ -1,7 +1,7 @@
-"""The compiled form of the algorithms, where it was built; without it, numpy does the same more slowly.
+"""The native form of the algorithms, where it was built; otherwise numpy computes the same more slowly.
 
-It is ``_allocation.c``, loaded by ``controller.native_loader``. RAA-FS, SP, FP, FE and Fair Level give the same bits
-either way; max-min the same but for rounding.
+It is ``_allocation.c``, loaded by ``controller.native_loader``. RAA-FS, SP, FP, FE and Fair Level give identical bits
+either way; max-min differs by rounding only.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ library = load_native(
     "dets_standing",
     "dets_max_min",
 )
-"""The compiled passes; None when it was not built, and then every function here returns None."""
+"""The native functions; None if it was not built: then every function here returns None."""
 
 
 def column(*parameters: float) -> FloatArray:
-    """Return an algorithm's parameters as the kernel takes them."""
+    """Return an algorithm's parameters as a column for the native code."""
     return np.array(parameters, dtype=np.float64)
 
 
@@ -40,7 +40,10 @@ def _allocate(
     before: FloatArray = _NOTHING,
     after: FloatArray = _NOTHING,
 ) -> FloatArray:
-    """Return grants (entries,); ``before`` is what an algorithm kept of each receiver, ``after`` room for the next."""
+    """Return grants (entries,).
+
+    ``before`` is the algorithm's state per receiver, ``after`` the buffer for the next state.
+    """
     r, grants_bps = requests, np.empty(len(requests.measured_bps))
     columns = (
         r.offsets,
@@ -68,7 +71,10 @@ def fair_share(requests: AllocationInput) -> FloatArray | None:
 
 
 def probe(requests: AllocationInput, parameters: FloatArray) -> FloatArray | None:
-    """Return the grants of RAA-FP (entries,), or of RAA-SP with a d of 0: inflation, floor, headroom, d."""
+    """Return the grants of RAA-FP (entries,), or of RAA-SP with d = 0.
+
+    ``parameters`` are inflation, floor, headroom and d.
+    """
     return None if library is None else _allocate(library.dets_probe, requests, parameters)
 
 
@@ -77,7 +83,7 @@ def fair_level(
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return the grants of Fair Level (entries,), and what each receiver shares out, in limits (receivers,).
 
-    The parameter is booking.
+    ``parameters`` has one value, booking.
     """
     if library is None:
         return None
@@ -88,7 +94,7 @@ def fair_level(
 def forward_explicit(
     requests: AllocationInput, rate_bps: FloatArray, parameters: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the grants of RAA-FE (entries,) and the next fair rates (receivers,): k, floor."""
+    """Return the grants of RAA-FE (entries,) and the next fair rates (receivers,); ``parameters`` are k and floor."""
     if library is None:
         return None
     next_bps = np.empty(len(rate_bps))
@@ -96,7 +102,7 @@ def forward_explicit(
 
 
 def with_idle_share(requests: AllocationInput, grants_bps: FloatArray) -> FloatArray | None:
-    """Return the grants (entries,), or with silent senders' ones replaced by what they may start with."""
+    """Return the grants (entries,), with the grants of idle senders replaced by their idle shares."""
     if library is None:
         return None
     r, after_bps = requests, np.empty(len(grants_bps))
@@ -107,7 +113,7 @@ def with_idle_share(requests: AllocationInput, grants_bps: FloatArray) -> FloatA
 def max_min(
     offsets: IntArray, constraint: IntArray, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray
 ) -> tuple[FloatArray, IntArray, int] | None:
-    """Return rates (flows,), what binds them (flows,) and how many times a constraint was looked at."""
+    """Return rates (flows,), the constraints that bind them (flows,), and the number of constraint evaluations."""
     if library is None:
         return None
     flows = len(demand_bps)

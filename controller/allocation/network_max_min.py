@@ -1,9 +1,9 @@
-"""What ``max-min`` computes: every demand and every link at once, which only a central controller can see.
+"""The allocation of ``max-min``: all demands and all links at once, which only a central controller knows.
 
-DETS shares out each receiver's limit by itself and does not look at the network ("does not explicitly account for
-in-network congestions", section I), and what one VN leaves of its limit no other may use. Here the rates of all
-entries are found together, within the limits of senders and receivers, the access links and the core links of the
-paths in use, and what is left idle is lent up to each VN's ceiling.
+DETS shares each receiver's limit separately and ignores the network ("does not explicitly account for in-network
+congestions", section I), and no VN may use the idle part of another VN's limit. Here the rates of all entries are found
+together, within the limits of senders and receivers, the access links and the core links of the paths in use, and idle
+bandwidth is lent up to each VN's ceiling.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from controller.allocation.max_min import FlowPaths, check_flows, solve
 from controller.allocation.parameters import parameter
 from controller.errors import ColumnError, InvalidValueError
 
-# Choice: who offers this much more than its limit lets through does not respond to loss, and what it offers is what it
-# wants. A TCP sender at a policer loses a few per cent only, however much it wants.
+# Choice: a sender that offers this much more than its limit does not respond to loss, and its offered rate is its
+# demand. A TCP sender at a policer loses only a few per cent, whatever its demand.
 UNRESPONSIVE = 1.25
 
 
 @dataclass(frozen=True)
 class ByDemands:
-    """The parameters of a policy that goes by what senders want (see ``demands``)."""
+    """The parameters of a policy that estimates demands (see ``estimate_demands``)."""
 
     probe: float = parameter(
         2.0, "a sender that fills its grant is taken to want this many times as much", above=1.0, maximum=1000.0
@@ -40,10 +40,10 @@ class ByDemands:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What the entries share: send limits of VNs, receive limits of VNs, links, in this order.
+    """The constraints that pairs share: send limits of VNs, receive limits of VNs, links, in this order.
 
-    A limit is guaranteed to its VN; up to its ceiling it may borrow what others leave. Of a link guarantees may use all
-    that others do not use within their limits, the excess what they leave in fact.
+    A limit is guaranteed to its VN; up to its ceiling the VN may borrow idle capacity. On a link, guarantees may use
+    the capacity that cross traffic within limits does not; the excess, only what all cross traffic leaves idle.
     """
 
     vns: int
@@ -51,7 +51,7 @@ class Constraints:
     guaranteed_bps: FloatArray
     """(2 * vns + links,)"""
     ceiling_bps: FloatArray
-    """(2 * vns + links,) for VNs not below the guaranteed rate"""
+    """(2 * vns + links,); for VNs not below the guaranteed rate"""
 
     @classmethod
     def build(
@@ -65,8 +65,8 @@ class Constraints:
     ) -> Constraints:
         """Return the constraints of VNs (limits and ceilings: (vns,)) and links (capacities: (links,)).
 
-        Without ceilings nobody gets more than its limit. Guarantees may use all of a link, the excess what is left of
-        it (links,): all unless given. Raises ColumnError for a ceiling below its limit, and for
+        Without ceilings no VN gets more than its limit. Guarantees may use the whole link; the excess may use
+        ``link_left_bps`` (links,), by default the whole link. Raises ColumnError for a ceiling below its limit, and for
         values that are not rates above 0.
         """
         send_ceiling_bps = send_limit_bps if send_ceiling_bps is None else send_ceiling_bps
@@ -132,7 +132,7 @@ class FlowCounters:
 
     measured_bps: FloatArray
     granted_bps: FloatArray
-    """the rate limit in force; infinite where there is none yet"""
+    """the effective rate limit; infinite where there is none yet"""
     dropped_bps: FloatArray
     active: BoolArray
 
@@ -152,19 +152,19 @@ class NetworkGrants:
 
     grant_bps: FloatArray
     guaranteed_bps: FloatArray
-    """the part of the grant that is within limits; the rest is borrowed and can be taken back"""
+    """the part of the grant within limits; the rest is borrowed and can be withdrawn"""
     demand_bps: FloatArray
     bound: IntArray
-    """the constraint that binds the entry, or BY_DEMAND"""
+    """the constraint that binds the pair, or BY_DEMAND"""
 
 
 def allocate_network(
     paths: FlowPaths, constraints: Constraints, demand_bps: FloatArray, weight: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Return grants, the guaranteed part of each, and what binds each (entries,).
+    """Return grants, the guaranteed part of each, and the constraint that binds each (entries,).
 
     1. Guarantees first: weighted max-min within the limits and the links.
-    2. Then the excess: weighted max-min of what is still demanded, within what step 1 left of the ceilings and links.
+    2. Then the excess: weighted max-min of the remaining demand, within what step 1 left of the ceilings and links.
     """
     check_flows(paths, constraints.ceiling_bps, demand_bps, weight)
     guaranteed = solve(paths, constraints.guaranteed_bps, demand_bps, weight)  # 1
@@ -177,12 +177,12 @@ def allocate_network(
 
 
 def constraint_load(paths: FlowPaths, rate_bps: FloatArray) -> FloatArray:
-    """Return (constraints,) how much of each constraint flows at these rates (flows,) use."""
+    """Return (constraints,) the load that these rates (flows,) put on each constraint."""
     uses = np.repeat(rate_bps, np.diff(paths.offsets))
     return np.bincount(paths.constraint, uses, minlength=paths.constraints).astype(np.float64, copy=False)
 
 
-# What an active sender is taken to want at least, so that probing can start from it.
+# Minimum demand of an active sender, so that probing can start from it.
 MIN_DEMAND_BPS = 1e6
 
 
@@ -193,12 +193,12 @@ def estimate_demands(
     headroom: FloatArray | float,
     guaranteed_bps: FloatArray | None = None,
 ) -> FloatArray:
-    """Return what each entry wants, (entries,): 0 when not active, and ``least_bps`` at least when it is.
+    """Return the estimated demand of each pair, (entries,): 0 when inactive, at least ``least_bps`` when active.
 
-    ``probe`` and ``headroom`` are one for all or (entries,). Whoever drops much at its meter wants what it offers.
-    Whoever fills its grant, or drops a little, wants more than can be seen, and is given the chance to show it; with
-    ``guaranteed_bps`` (entries,) it is taken to want that much at least, so that it has what is its own back in one
-    step. Of the others it is known: they want what they send.
+    ``probe`` and ``headroom`` are scalars or (entries,). A sender with many drops at its meter demands what it offers.
+    A sender that fills its grant, or has few drops, may want more than counters show, so its demand is raised to let it
+    grow; with ``guaranteed_bps`` (entries,) to at least that rate, so that it has its guarantee back in one step. Any
+    other sender demands what it sends.
     """
     measured_bps, granted_bps = counters.measured_bps, counters.granted_bps
     offered_bps = measured_bps + counters.dropped_bps

@@ -1,4 +1,4 @@
-"""Parameters of policies: fields of their dataclasses that say what they mean and which values they may have."""
+"""Parameters of policies: dataclass fields with their meaning and bounds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _KEY = "parameter"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A number that a policy takes, with its bounds: ``above`` is an exclusive, ``least`` an inclusive one.
+    """A numeric parameter of a policy, with its bounds: ``above`` is exclusive, ``least`` inclusive.
 
-    A ``whole`` one takes whole numbers only; one from 0 to 1 is a switch, off or on.
+    A ``whole`` parameter takes whole numbers only; a whole one from 0 to 1 is a switch, off or on.
     """
 
     default: float
@@ -29,12 +29,12 @@ class Parameter:
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is 0 or 1."""
+        """Return whether the parameter is 0 or 1."""
         return self.whole and (self.least, self.most) == (0.0, 1.0)
 
     @property
     def bounds(self) -> str:
-        """The bounds in words."""
+        """Return the bounds as text."""
         if self.is_switch:
             return "0 (off) or 1 (on)"
         low = f"above {self.above:g}" if self.above is not None else f"at least {self.least:g}"
@@ -44,7 +44,7 @@ class Parameter:
         """Return the value as a float; raise InvalidValueError naming ``key``, value and bounds otherwise."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidValueError(key, value, f"must be a number {self.bounds}")
-        # A whole number may have any number of digits, and isfinite fails on one that no float can hold.
+        # A whole number may have any number of digits, and isfinite fails on one that no float can represent.
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidValueError(key, value, f"must be a number {self.bounds}")
         too_low = value <= self.above if self.above is not None else value < (self.least or 0.0)
@@ -67,7 +67,7 @@ def parameter(
 
 
 def switch(default: bool, description: str) -> Any:
-    """Return a field that is 0, off, or 1, on."""
+    """Return a field that is a switch: 0 is off, 1 on."""
     return parameter(float(default), description, minimum=0.0, maximum=1.0, whole=True)
 
 

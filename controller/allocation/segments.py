@@ -46,7 +46,7 @@ class Segments:
         return np.repeat(np.arange(len(self)), self.sizes)
 
     def subset(self, chosen: IntArray) -> tuple[Segments, IntArray]:
-        """Return some of the groups as groups of their own, and the rows (their rows,) that these hold."""
+        """Return some of the segments as new segments, and the rows that they contain."""
         sizes = self.sizes[chosen]
         offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
         np.cumsum(sizes, out=offsets[1:])
@@ -64,19 +64,21 @@ def safe_divide(numerator: FloatArray, denominator: FloatArray, otherwise: float
 def fill_level(groups: Segments, amount: FloatArray, weight: FloatArray, room: FloatArray) -> FloatArray:
     """Return (groups,) the level l at which ``min(weight * l, room)`` sums to the group's amount.
 
-    This is weighted max-min sharing of an amount among rows of limited room ("the extra rate is fairly distributed
-    among other sending nodes with available sending capacity", section III.A). Infinite where the amount fills all.
+    This is weighted max-min sharing of an amount among rows with an upper bound (``room``) ("the extra rate is fairly
+    distributed among other sending nodes with available sending capacity", section III.A). Infinite where the amount
+    fills all.
 
-    1. The level at which nobody is held back by its room is too low or right.
-    2. Take away what those get whose room is smaller than their share at this level; the others share the rest.
-    3. Again, for the groups whose level rose, until none does.
+    1. Begin with the level that would result without bounds; it is at most the solution.
+    2. Rows with a ``room`` below their share at this level get their ``room``; the other rows share the rest, at a
+       higher level.
+    3. Repeat for the groups whose level rose, until no level rises.
 
     Step 2 is Newton's method on a concave piecewise linear function: the level rises to the exact solution and does not
-    pass it, and each round divides (what is missing) * (weight of those still open) by four or more, so that about 40
-    rounds are the most that doubles can need; 2 to 5 are usual. No sorting.
+    pass it, and each round divides (remaining amount) * (weight of open rows) by at least four, so that doubles need
+    about 40 rounds at most; 2 to 5 are usual. Nothing is sorted.
     """
     level = np.full(len(groups), np.inf)
-    # A group with room to spare has a finite level; one without is full, and done.
+    # A group with room left has a finite level; a group without is full, and finished.
     pending = np.flatnonzero(groups.sum(room) > amount)
     if len(pending) == len(groups):
         part, part_weight, part_room, left = groups, weight, room, amount
@@ -103,7 +105,7 @@ def fill_level(groups: Segments, amount: FloatArray, weight: FloatArray, room: F
 
 
 def fill(groups: Segments, amount: FloatArray, weight: FloatArray, room: FloatArray) -> FloatArray:
-    """Return (rows,) each row's part of its group's amount: by weight, within room, nothing left that has room."""
+    """Return (rows,) each row's part of its group's amount: by weight, up to ``room``."""
     level = fill_level(groups, amount, weight, room)
     result: FloatArray = np.minimum(groups.broadcast(level) * weight, room)
     return result

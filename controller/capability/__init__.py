@@ -1,4 +1,4 @@
-"""What a switch can enforce: found out by test when it connects, and watched while traffic flows.
+"""What a switch can enforce, found by tests when it connects and by monitors while traffic flows.
 
 Start with capabilities.py.
 """

@@ -1,13 +1,13 @@
-"""Finds out what a switch takes of a meter, on one meter that nobody uses: bursts, rates and their steps.
+"""Finds the meter settings that a switch accepts, on one unused meter: bursts, rates and their steps.
 
-Each setting is tried by a meter-mod and by asking what the meter is set to after it. A setting counts as refused by an
-error with its xid, or when the meter reads as before it and not as asked: so a switch whose errors come late, or say
-nothing, is understood as well.
+Each setting is tried by a meter-mod, then the meter's configuration is read. A setting is rejected if an error with its
+xid arrives, or if the meter still reads as before: so switches with late or unspecific errors work as well.
 
-1) Find a setting that is taken at all.
-2) Try all that the configuration may need, and some rates that are multiples of nothing.
-3) Rates that read otherwise have a step in common; where all are refused, usual steps are tried.
-4) Bounds of what was refused are found by bisection. What was taken as another value shows the bound itself.
+1) Find a setting that is accepted.
+2) Try the settings that the configuration may need, and some prime rates.
+3) Rates that read differently have a common step; where all are rejected, usual steps are tried.
+4) Bounds are found by bisection between accepted and rejected settings. A value that was accepted as another value
+   shows the bound itself.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Setting(NamedTuple):
 
 
 Answer = Setting | None
-"""What a meter reads after a setting was tried; None: that was refused."""
+"""The meter's reading after a setting was tried; None: it was rejected."""
 Search = Generator[list[Setting], list[Answer], MeterBounds | None]
 
-# The first is taken by most; the others are above a least rate, or multiples of usual steps.
+# Most switches accept the first one; the others are above a minimum rate, or multiples of usual steps.
 FIRST = ((1_000, 1_000), (64, 64), (520_000, 30_000), (1_024_000, 30_000), (10_000_000, 1_000_000))
 PRIMES = (1_009, 2_003, 4_001, 8_009, 16_001, 32_003)
 USUAL_STEPS = (8, 10, 16, 25, 32, 50, 64, 65, 100, 125, 128, 250, 256, 500, 512, 1_000, 1_024, 10_000, 100_000)
@@ -41,9 +41,9 @@ MIN_RATE_KBPS, MIN_BURST_KBITS = 1, 16
 
 
 def search(need: Setting) -> Search:
-    """Yield settings to try, in order, and take what became of them; return the bounds, None if nothing is taken.
+    """Yield settings to try, in order, and receive the result of each; return the bounds, None if nothing is accepted.
 
-    ``need`` is the largest rate and burst that the configuration may want.
+    ``need`` is the largest rate and burst that the configuration may need.
     """
     # 1
     base: Answer = None
@@ -91,11 +91,11 @@ def search(need: Setting) -> Search:
 
 
 def _find_step(base: Setting, primes: list[Answer]) -> Generator[list[Setting], list[Answer], int]:
-    """Return the step of rates, 1 where none is found. ``primes`` is what became of PRIMES."""
+    """Return the step of rates, 1 where none is found. ``primes`` are the results for PRIMES."""
     reads = [one.rate_kbps for one in primes if one is not None]
     if any(one is not None and one.rate_kbps == prime for one, prime in zip(primes, PRIMES, strict=True)):
         return 1
-    if not reads:  # they may all be below the least rate
+    if not reads:  # all of them may be below the minimum rate
         beside = Setting(base.rate_kbps + 1, base.burst_kbits)
         if (yield [beside]) == [beside]:
             return 1
@@ -109,7 +109,7 @@ def _find_step(base: Setting, primes: list[Answer]) -> Generator[list[Setting], 
 
 
 def _bisect(good: int, bad: int, setting: Callable[[int], Setting]) -> Generator[list[Setting], list[Answer], int]:
-    """Return the value next to ``bad`` that is taken; ``good`` is."""
+    """Return the accepted value next to the rejected value ``bad``; ``good`` is accepted."""
     while abs(bad - good) > 1:
         middle = (good + bad) // 2
         (answer,) = yield [setting(middle)]
@@ -121,7 +121,7 @@ def _bisect(good: int, bad: int, setting: Callable[[int], Setting]) -> Generator
 
 
 class BoundTest:
-    """The messages of a search on one meter, and what the switch says of them."""
+    """The messages of a search on one meter, and the switch's replies."""
 
     def __init__(self, meter_id: int) -> None:
         self.meter_id = meter_id
@@ -136,16 +136,16 @@ class BoundTest:
         return encode_meter_mods(command, [self.meter_id], [setting.rate_kbps], [setting.burst_kbits], xid)
 
     def on_error(self, error: ErrorMessage) -> bool:
-        """Return whether an error is about one of the settings, or may be; it is noted."""
+        """Record an error if it is about one of the settings, or may be; return whether it is."""
         self._refused.add(error.xid)
         return error.xid in self._xids or not error.data
 
     def on_packet_in(self, packet: PacketIn) -> bool:
-        """Return whether a packet-in belongs to the search: none does."""
+        """Return False: no packet-in belongs to the search."""
         return False
 
     def answer(self, asked: Setting, xid: int, read: Setting | None, *, readable: bool) -> Answer:
-        """Return what became of a setting; ``read`` is what the meter reads now, if it stands and can be read."""
+        """Return the result of a setting; ``read`` is what the meter reads now, if it is installed and can be read."""
         before, now = self.stands, read if readable else asked
         if xid in self._refused or now is None or (now == before != asked):
             return None

@@ -1,8 +1,8 @@
-"""What a switch can do, as it says and as tests have shown, and what can therefore be enforced at its edge ports.
+"""What a switch can do, by its own statements and by tests, and what can therefore be enforced at its edge ports.
 
-A switch may lack meters, their counters or queues, or have them in name only. ``profile`` in the configuration names
-what a switch lacks; ``auto`` goes by what the switch says, by the tests of ``meter_probe`` (made when it connects),
-and by those of ``meter_monitor`` and ``queue_monitor`` (made all the time, on its counters).
+A switch may lack meters, their counters or queues, or accept them without effect. ``profile`` in the configuration
+names what a switch lacks; ``auto`` relies on what the switch states, on the tests of ``meter_probe`` (once, when it
+connects), and on ``meter_monitor`` and ``queue_monitor`` (all the time, on its counters).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controller.openflow.multipart import SwitchDesc
 
 
 class ProbeResult(StrEnum):
-    """What is known of something that a switch may be able to do."""
+    """The result of testing one ability of a switch."""
 
     UNKNOWN = "unknown"
     ABSENT = "absent"
@@ -44,14 +44,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """One ability: what is known of it, and why it is not there or does not work."""
+    """One ability: the result of its test, and why it is absent or has no effect."""
 
     finding: ProbeResult = ProbeResult.UNKNOWN
     why: str = ""
 
     @property
     def works(self) -> bool:
-        """Whether it was seen to work."""
+        """Return whether a test showed that the ability works."""
         return self.finding is ProbeResult.WORKS
 
 
@@ -74,10 +74,10 @@ PortVerdicts = dict[int, Enforceability]
 
 @dataclass
 class Verdicts:
-    """For each switch's ports: the verdict last reported, the one last seen and since when, and its evidence.
+    """For each switch's ports: the verdict last reported, the latest one with its time, and its evidence.
 
-    ``shaped`` are those by which receivers were last left to their queues or not. ``crowded`` are the ports where
-    headroom is missing with the limits of ``crowded_of``.
+    ``shaped`` are the verdicts that last decided whether queues hold receivers. ``crowded`` are the ports that lack
+    headroom under the limits ``crowded_of``.
     """
 
     reported: dict[int, PortVerdicts] = field(default_factory=dict)
@@ -95,11 +95,11 @@ class Capabilities:
     ``meters`` says whether meters limit, ``counters`` whether they count, ``set_queue`` whether entries may have that
     action at all, ``ecn`` whether they may match on congestion marks and clear them, and ``queues`` whether the queues
     of an edge port, by its number, take effect. ``queues_set`` says which edge ports have the queues that the limits
-    want: None, or what stands in the way; a port that is not there is one that nobody sets queues on. ``meters_unused``
-    says why no entry is given a meter, if none is. ``passive`` is what the counters of ordinary traffic show of meters.
-    ``classes``: edge ports have a queue for each VLAN, not one. ``bounds`` are those of a meter, as it was ``told`` in
-    the configuration, else as tests and refusals have shown. ``taken_as`` is what settings read that the switch takes
-    and reports otherwise. ``lacking`` says which meters it has refused, and what goes without.
+    want: None, or the reason why not; a port that is absent here gets no queues. ``meters_unused`` is the reason why no
+    pair gets a meter, "" if pairs do. ``passive`` is what the counters of ordinary traffic show of meters. ``classes``:
+    edge ports have a queue for each VLAN, not one. ``bounds`` are the bounds of a meter: ``told`` from the
+    configuration, otherwise by tests and error replies. ``taken_as`` maps settings to the different values that the
+    switch reports for them. ``lacking`` lists the meters that it rejected, and what has no meter because of that.
     """
 
     profile: Profile = "auto"
@@ -117,7 +117,7 @@ class Capabilities:
     meters_unused: str = ""
     passive: Ability = UNKNOWN
     short_of_meters: bool = False
-    refuses_meters: bool = False  # it did lately, though the test went well
+    refuses_meters: bool = False  # it did recently, in spite of a good test
     classes: bool = True
     lacking: tuple[str, ...] = ()
     taken_as: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
@@ -129,35 +129,35 @@ class Capabilities:
         self.learn_bounds(self.bounds)
 
     def learn_bounds(self, bounds: MeterBounds) -> None:
-        """Note the bounds that its meters were found to have; those that it was told of stay."""
+        """Store the bounds that tests found; bounds from the configuration take precedence."""
         self.bounds = bounds._replace(**self.told.bounds())
 
     def takes_as(self, asked: tuple[int, int], found: tuple[int, int]) -> bool:
-        """Whether a meter that reads ``found``, (kb/s, kb), is what the switch makes of ``asked``."""
+        """Return whether a meter that reads ``found``, (kb/s, kb), may be the switch's rounding of ``asked``."""
         return asked == found or self.taken_as.get(asked) == found
 
     def note_taken_as(self, asked: tuple[int, int], found: tuple[int, int]) -> None:
-        """Note that the switch takes a setting and reports another one, again and again."""
+        """Record that the switch repeatedly accepts a setting and reports another one."""
         while len(self.taken_as) >= MAX_ALIASES:
             del self.taken_as[next(iter(self.taken_as))]
         self.taken_as[asked] = found
 
     def set_meters_unused(self, why: str) -> None:
-        """Give no entry a meter, and say why; "" is to give them. ``uses_meters`` is asked of all in every round.
+        """Give no pair a meter, for this reason; "" gives pairs meters again. ``uses_meters`` is read in every round.
 
-        They are not used where there are none either, nor where they would stop or do nothing.
+        Meters are not used either where they are absent, have no effect, or would stop all traffic.
         """
         self.meters_unused = why
         self.uses_meters = self.profile != "no-meters" and not why
 
     @property
     def uses_ecn(self) -> bool:
-        """Whether congestion marks are counted and taken off here."""
+        """Return whether congestion marks are counted and cleared at this switch."""
         return self.uses_meters and self.ecn.finding not in UNUSABLE
 
     @property
     def counts_meters(self) -> bool:
-        """Whether rates are read from meters; else from flow entries."""
+        """Return whether rates are read from meters; otherwise from flow entries."""
         return self.profile != "no-meter-counters" and self.counters.finding not in (
             ProbeResult.ABSENT,
             ProbeResult.FAILS,
@@ -170,23 +170,23 @@ class Capabilities:
 
     @property
     def uses_queues(self) -> bool:
-        """Whether queues are set, and entries name them."""
+        """Return whether queues are set, and flow entries name them."""
         return self.classes and self.sets_queues
 
     @property
     def tested(self) -> bool:
-        """Whether meters need no further test: they limit and count, or the profile speaks for them."""
+        """Return whether meters need no further test: they limit and count, or the profile settles it."""
         return self.profile in ("full", "no-meters") or (self.meters.works and self.counters.works)
 
     def forget_tests(self) -> None:
-        """Know nothing but what the switch says: it is not what was tested."""
+        """Discard test results: another switch has connected. What the switch itself states stays."""
         self.meters = self.counters = self.set_queue = self.ecn = UNKNOWN
         self.set_meters_unused("")
         self.taken_as = {}
         self.learn_bounds(UNBOUNDED)
 
     def note_features(self, features: MeterFeatures) -> None:
-        """Note what the switch says of its meters."""
+        """Record the meter features that the switch states."""
         self.features = features
         self.passive = UNKNOWN
         if not features.can_drop:
@@ -195,7 +195,7 @@ class Capabilities:
             self.counters = Ability(ProbeResult.ABSENT, "the switch says that its meters do not count")
 
     def disable_meters(self, why: str) -> None:
-        """Note that meters are of no use, whatever the reason: entries go without."""
+        """Record that meters are unusable, and why; pairs then have no meters."""
         self.meters = Ability(ProbeResult.ABSENT, why)
         self.counters = Ability(ProbeResult.ABSENT, why)
         if self.profile != "full":
@@ -203,24 +203,27 @@ class Capabilities:
 
     @property
     def evidence(self) -> tuple[object, ...]:
-        """All that a verdict on its ports follows from. ``queues`` and ``queues_set`` are replaced, never changed."""
+        """Return all values that verdicts on the switch's ports depend on.
+
+        ``queues`` and ``queues_set`` are replaced, never changed.
+        """
         known = (self.limits, self.counters, self.set_queue, self.role, self.short_of_meters, self.meters_unused)
         return (*known, self.refuses_meters, self.lacking, self.classes, self.queues, self.queues_set)
 
     @property
     def limits(self) -> Ability:
-        """Whether meters limit senders, all evidence considered."""
+        """Return whether meters limit senders, by all evidence."""
         if self.profile == "no-meters":
             return Ability(ProbeResult.ABSENT, "its profile is no-meters")
         if self.meters_unused:
             return Ability(ProbeResult.ABSENT, self.meters_unused)
-        # What traffic shows now is more than what a test has shown once.
+        # Present evidence from traffic overrides an earlier test.
         return self.passive if self.passive.finding is not ProbeResult.UNKNOWN else self.meters
 
     def shapes(self, port_no: int, *, sets_queues: bool) -> bool:
-        """Return whether receivers behind a port may be left to its queues; ``sets_queues``: there is an OVSDB address.
+        """Return whether queues alone may hold the receivers behind a port; ``sets_queues``: there is an OVSDB address.
 
-        Queues that are about to be set, or have not shown yet that they work, are trusted.
+        Queues that are about to be set, or are not proven yet, are trusted.
         """
         if not self.uses_queues:
             return False
@@ -315,7 +318,7 @@ def format_port_ranges(port_nos: Iterable[int]) -> str:
 
 
 def faults(can: Capabilities, port_nos: Iterable[int]) -> list[str]:
-    """Return what was to work and does not; what a profile or the configuration leaves out is no trouble."""
+    """Return what must work and does not; what a profile or the configuration excludes is no fault."""
     reasons = []
     if can.profile != "no-meters" and can.limits.finding in UNUSABLE:
         reasons.append(f"senders are not limited: {can.limits.why}")

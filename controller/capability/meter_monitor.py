@@ -1,6 +1,6 @@
-"""Finds switches whose meters are there in name only, on the counters that are read anyway.
+"""Detects switches that accept meters without effect, from the counters of every round.
 
-Traffic comes in and no meter counts any; or meters count, and let far more pass than their rate without a drop.
+Traffic arrives and no meter counts it; or a meter counts far more than its rate and drops nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
 
 WINDOW_S = 2.0
-# Less than this may be frames that no meter is meant to see: hosts' own LLDP, foreign VLANs.
+# Fewer bytes may be frames that bypass all meters: hosts' own LLDP, foreign VLANs.
 MIN_EVIDENCE_BYTES = 1_000_000
-# A meter lets through what its rate and bucket allow; twice that, at the highest rate that it had in a window and with
-# the bucket of every modify, without one drop and in two windows running, cannot be.
+# A meter passes what its rate and bucket allow. Twice that, at the highest rate within a window and with a bucket for
+# every modify, without a drop and in two consecutive windows, is impossible for a working meter.
 EXCESS = 2.0
 EXCESS_WINDOWS = 2
 
@@ -29,19 +29,19 @@ IDLE = Ability(ProbeResult.FAILS, "meters count nothing while its ports receive"
 NOT_LIMITING = Ability(ProbeResult.FAILS, "meters count, and let through more than their rates")
 
 NOT_KNOWN = 2**32 - 1
-"""A rate or burst of which nothing is known, or that is more than can be told."""
+"""An unknown rate or burst, or one too large for the type."""
 Settings = Callable[[IntArray], tuple[UInt32Array, UInt32Array]]
-"""Meter ids to what those meters are set to, in new arrays: rates in kb/s and bursts in kb, NOT_KNOWN of others."""
+"""Maps meter ids to the meters' settings, in new arrays: rates in kb/s and bursts in kb, NOT_KNOWN for others."""
 
 
-# What a window counts, (3, meters): bytes at the last reading, and bytes in since the window began, NaN of a meter that
-# has dropped some. What is allowed since then, (2, meters): the highest rate, and the bucket of every modify.
+# The counters of a window, (3, meters): bytes at the last reading, and bytes in since the window began, NaN for a meter
+# with drops. The allowance since then, (2, meters): the highest rate, and a bucket for every modify.
 _IN_BYTES, _DROPPED_BYTES, _IN_SUM = range(3)
 _RATE_KBPS, _BURST_KBITS = range(2)
 
 
 class MeterMonitor:
-    """Compares what a switch's edge ports received with what its meters counted, one WINDOW_S after the other."""
+    """Compares what a switch's edge ports received with what its meters counted, in windows of WINDOW_S."""
 
     def __init__(self, edge_ports: IntArray, settings: Settings) -> None:
         self._edge_ports = edge_ports
@@ -49,7 +49,8 @@ class MeterMonitor:
         self._meter_id: NDArray[np.uint32] = np.empty(0, np.uint32)
         self._counts: FloatArray = np.empty((3, 0))
         self._most: UInt32Array = np.empty((2, 0), np.uint32)
-        self._began: tuple[float, int] | None = None  # when the window did, and what the ports had received by then
+        # The start of the window, and the ports' received bytes at that time.
+        self._began: tuple[float, int] | None = None
         self._counted = False
         self._idle = False
         self._drops = False
@@ -57,7 +58,7 @@ class MeterMonitor:
 
     @property
     def ability(self) -> Ability:
-        """What the counters show of the meters' ability to limit."""
+        """Return what the counters show of the meters' ability to limit."""
         if self._idle:
             return IDLE
         if self._excesses >= EXCESS_WINDOWS:
@@ -65,7 +66,7 @@ class MeterMonitor:
         return Ability(ProbeResult.WORKS) if self._drops else UNKNOWN
 
     def read(self, meters: NDArray[np.void]) -> None:
-        """Note METER_STATS rows."""
+        """Record METER_STATS rows."""
         self._counted = self._counted or bool(meters["byte_in_count"].any())
         in_bytes, dropped_bytes = _known(meters["byte_in_count"]), _known(meters["band_byte_count"])
         if not np.array_equal(self._meter_id, meters["meter_id"]):
@@ -76,13 +77,13 @@ class MeterMonitor:
         counts[_IN_SUM] += in_bytes - np.where(modified, 0.0, counts[_IN_BYTES])
         counts[_IN_SUM, dropped_bytes > np.where(modified, 0.0, counts[_DROPPED_BYTES])] = np.nan
         counts[_IN_BYTES], counts[_DROPPED_BYTES] = in_bytes, dropped_bytes
-        if modified.any():  # they may pass what they are set to now as well
+        if modified.any():  # the present settings count as well
             rate_kbps, burst_kbits = self.settings(self._meter_id[modified].astype(np.int64))
             most[_RATE_KBPS, modified] = np.maximum(most[_RATE_KBPS, modified], rate_kbps)
             most[_BURST_KBITS, modified] += np.minimum(burst_kbits, NOT_KNOWN - most[_BURST_KBITS, modified])
 
     def update(self, ports: NDArray[np.void], now_s: float) -> None:
-        """Note PORT_STATS rows that were read at the same time as the meters last: they end a window."""
+        """Record PORT_STATS rows that were read together with the last meter rows: they end a window."""
         if self._began is not None and now_s - self._began[0] < WINDOW_S:
             return
         mine = np.isin(ports["port_no"], self._edge_ports) & (ports["rx_bytes"] != COUNTER_UNAVAILABLE)
@@ -98,7 +99,7 @@ class MeterMonitor:
         self._most[:] = settings
 
     def _begin(self, meters: NDArray[np.void]) -> None:
-        """Meters came or went: the window no longer shows what they count."""
+        """Begin a new window: the set of meters changed."""
         self._meter_id = meters["meter_id"].copy()
         self._counts = np.zeros((3, len(meters)))
         self._counts[_IN_BYTES] = _known(meters["byte_in_count"])
@@ -106,9 +107,12 @@ class MeterMonitor:
         self._most = np.array(self.settings(self._meter_id.astype(np.int64)), np.uint32)
 
     def _check_excess(self, elapsed_s: float, rate_kbps: UInt32Array) -> None:
-        """``rate_kbps`` is what meters are set to now, maybe by a modify so soon that its count went on."""
+        """Look for meters that pass far more than ``rate_kbps``.
+
+        A recent modify may have left their counters running.
+        """
         in_bytes = self._counts[_IN_SUM]
-        plenty = np.flatnonzero(in_bytes >= MIN_EVIDENCE_BYTES)  # none that has dropped
+        plenty = np.flatnonzero(in_bytes >= MIN_EVIDENCE_BYTES)  # meters without drops
         most_bps = decode_kilo(np.maximum(self._most[_RATE_KBPS, plenty], rate_kbps[plenty]))
         allowed_bits = EXCESS * (most_bps * elapsed_s + decode_kilo(self._most[_BURST_KBITS, plenty]))
         if (in_bytes[plenty] * BITS_PER_BYTE > allowed_bits).any():
@@ -125,7 +129,7 @@ def update_monitors(
     rows: NDArray[np.int32],
     settings: tuple[UInt32Array, UInt32Array],
 ) -> None:
-    """Let each watch note the METER_STATS of its switch, which end at its ``ends``.
+    """Update each monitor with the METER_STATS of its switch; the rows of a switch end at its ``ends``.
 
     ``settings`` are the rates (kb/s) and bursts (kb) of entries, of which ``rows`` are the meters' (-1: none).
     """
@@ -141,7 +145,7 @@ def update_monitors(
 
 
 def decode_kilo(kilos: UInt32Array) -> FloatArray:
-    """Return kb/s as bit/s, or kb as bits, infinite where they are NOT_KNOWN."""
+    """Return kb/s as bit/s, or kb as bits; infinite where the value is NOT_KNOWN."""
     return np.where(kilos == NOT_KNOWN, np.inf, from_kilo(kilos))
 
 

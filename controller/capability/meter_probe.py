@@ -1,17 +1,18 @@
-"""Tests of what a switch does: frames of the controller's own through an entry with a meter, and into queues.
+"""Tests of a switch: the controller sends frames through a flow entry with a meter, and into queues.
 
-Meters, when a switch connects and before anything else is sent to it. Nobody's traffic comes near: the entries match
-what comes from the controller only (in_port CONTROLLER, OpenFlow 1.3.5, section 7.2.1) and send it back up.
+Meters are tested when a switch connects, before anything else is sent to it. Tenants' traffic is not affected: the
+test's flow entries match only frames from the controller (in_port CONTROLLER, OpenFlow 1.3.5, section 7.2.1) and send
+them back to it.
 
 1. One entry sends frames up as they are, another one through a meter far too small for them.
-2. So many frames for each, by packet-out into the tables (port TABLE); then the meter's counters.
-   A few more are IPv4 packets with a congestion mark, whose entry matches the mark and clears it.
-3. What came up of the first kind shows that the way exists, what came up of the second kind whether the meter limits.
-   Both, a third that names a queue and the one that clears marks may be refused as well.
-4. Entries and meter go; an idle time-out takes the entries away should the controller end meanwhile.
+2. The same number of frames is sent to each, by packet-out into the tables (port TABLE); then the meter's counters are
+   read. A few more frames are IPv4 packets with a congestion mark; their flow entry matches the mark and clears it.
+3. Returned frames of the first kind show that the path works; those of the second kind, whether the meter limits. The
+   switch may also reject these flow entries, the third one (with a queue), or the one that clears marks.
+4. Flow entries and meter are deleted; an idle timeout removes the flow entries if the controller stops first.
 
-Queues (``queue_frame``): a few short frames out of an edge port, as the VLAN's are, to an address that no bridge
-forwards and no host takes (``controller.capability.queue_monitor`` looks where they were counted).
+Queues (``queue_frame``): a few short frames leave an edge port with the VLAN's tag, to an address that no bridge
+forwards and no host accepts (``controller.capability.queue_monitor`` finds the queue that counted them).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ PRIORITY = 2000
 IDLE_TIMEOUT_S = 10
 REPORT_BYTES = 64
 
-# Small, yet not so small that a switch with coarse steps must refuse it; two frames fit into the bucket.
+# Small, but not below the minimum of switches with coarse steps; two frames fit into the bucket.
 FRAMES = 20
 FRAME_BYTES = 1000
 RATE_KBPS = 64
@@ -51,7 +52,7 @@ BURST_KBITS = 16
 QUEUE_FRAMES = MARKED_FRAMES = 3
 ETH_TYPE_IPV4 = 0x0800
 IP_ECN_CE = 3
-# An IPv4 header of 20 bytes alone with a mark, protocol 253 (RFC 3692: for experiments), and its checksum.
+# An IPv4 header of 20 bytes with a mark, protocol 253 (RFC 3692: for experiments), and its checksum.
 _MARKED_PACKET = bytes.fromhex("45030014 00000000 01fd34e7 c0000201 c0000202")
 _SHORTEST_FRAME = 60
 
@@ -65,15 +66,15 @@ class ProbeKind(IntEnum):
     MARKED = 4
 
 
-# Of these the test of meters does not depend.
+# The test of meters does not depend on these.
 NON_METER_KINDS = frozenset({ProbeKind.QUEUED.name, ProbeKind.MARKED.name})
 
 
 @dataclass
 class MeterProbe:
-    """One test of a switch's meters with the meter ``meter_id``, which nobody else uses, and queue ``queue_id``.
+    """One test of a switch's meters, with the unused meter ``meter_id`` and queue ``queue_id``.
 
-    ``bounds`` are those that the switch's meters have.
+    ``bounds`` are the bounds of the switch's meters.
     """
 
     meter_id: int
@@ -86,11 +87,14 @@ class MeterProbe:
 
     @property
     def setup_messages(self) -> int:
-        """How many messages ``setup`` makes."""
+        """Return the number of messages that ``setup`` returns."""
         return len(self._parts)
 
     def setup(self, xid_first: int) -> bytes:
-        """Return the messages that make meter and entries, what an earlier test may have left deleted first."""
+        """Return the messages that create meter and flow entries.
+
+        They first delete what an earlier test may have left.
+        """
         self._first_xid = xid_first
         flows = [(FlowModCommand.ADD, self._flow(kind)) for kind in ProbeKind]
         rate_kbps, burst_kbits = (int(one) for one in self.bounds.fitted(RATE_KBPS, BURST_KBITS))
@@ -120,7 +124,7 @@ class MeterProbe:
 
     @property
     def frame_messages(self) -> int:
-        """How many messages ``frames`` makes."""
+        """Return the number of messages that ``frames`` returns."""
         return MARKED_FRAMES + 2 * FRAMES
 
     def frames(self, xid_first: int) -> bytes:
@@ -138,12 +142,12 @@ class MeterProbe:
     cleanup_messages = 2
 
     def cleanup(self, xid_first: int) -> bytes:
-        """Return the messages that take entries and meter away."""
+        """Return the messages that delete flow entries and meter."""
         clean = encode_flow_delete_by_cookie(COOKIE, COOKIE_MASK, xid_first)
         return clean + encode_meter_deletes([self.meter_id], xid_first + 1)
 
     def on_packet_in(self, packet: PacketIn) -> bool:
-        """Return whether a packet-in is one of the test's frames; it is counted, unless a mark is still on it."""
+        """Return whether a packet-in is one of the test's frames; it is counted, unless it still has its mark."""
         if packet.in_port != ofp.PORT_CONTROLLER:
             return False
         try:
@@ -157,7 +161,7 @@ class MeterProbe:
         return True
 
     def on_error(self, error: ErrorMessage) -> bool:
-        """Return whether an error is about one of the test's messages; it is noted."""
+        """Record an error if it is about one of the test's messages; return whether it is."""
         number = error.xid - self._first_xid
         if not 0 <= number < self.setup_messages + self.frame_messages:
             return False
@@ -167,11 +171,11 @@ class MeterProbe:
 
     @property
     def all_seen(self) -> bool:
-        """Whether all frames that pass no meter have come up."""
+        """Return whether all frames that pass no meter have returned."""
         return self.seen[ProbeKind.PLAIN] >= FRAMES
 
     def evaluate(self, can: Capabilities, meter_stats: bytes | None) -> None:
-        """Note in ``can`` what the test has shown; ``meter_stats`` is the body of the reply, None if there is none."""
+        """Store the result of the test in ``can``; ``meter_stats`` is the body of the reply, None without one."""
         if ProbeKind.QUEUED.name in self.refused:
             can.set_queue = Ability(
                 ProbeResult.FAILS, f"the switch refuses set_queue: {self.refused[ProbeKind.QUEUED.name]}"
@@ -201,13 +205,13 @@ class MeterProbe:
             can.disable_meters("frames that are to pass a meter are lost")
         elif passed <= max(plain, passed) // 2:
             can.meters = Ability(ProbeResult.WORKS)
-        elif counted or meter_stats is None:  # at least they measure, and hosts' frames may fare better than these
+        elif counted or meter_stats is None:  # the meter counts at least, and may treat hosts' frames better than these
             can.meters = Ability(ProbeResult.FAILS, "meters let everything through")
         else:
             can.disable_meters("meters neither limit nor count")
 
     def _counts(self, meter_stats: bytes | None) -> tuple[int, int]:
-        """Return how many bytes the meter says it was offered and has dropped; unknown is none."""
+        """Return the bytes offered and dropped by the meter's counters; an unknown counter is 0."""
         rows = decode_meter_stats(meter_stats) if meter_stats is not None else decode_meter_stats(b"")
         mine = rows[rows["meter_id"] == self.meter_id]
         return _known(mine["byte_in_count"]), _known(mine["band_byte_count"])
@@ -218,7 +222,7 @@ def _known(counts: list[int]) -> int:
 
 
 def free_meter_id(first: int, last: int, standing: set[int]) -> int | None:
-    """Return the highest id of a range that no meter on the switch has; None if all are in use."""
+    """Return the highest id of a range that no meter in ``standing`` has; None if all are in use."""
     return next((meter_id for meter_id in range(last, first - 1, -1) if meter_id not in standing), None)
 
 

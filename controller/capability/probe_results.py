@@ -1,7 +1,7 @@
-"""What tests of a switch have shown, as one controller leaves it to the next one, which then need not test again.
+"""Test results of a switch in a form that one controller leaves for the next, which then need not test again.
 
-Only good news is passed on: meters that limit and count. It holds for the very switch that was tested, by what that
-says of itself; whoever connects to another one, or to another release of it, forgets it (``Capabilities``).
+Only positive results are passed on: meters that limit and count. They hold for exactly the switch that was tested; a
+switch with another description or software release discards them (``Capabilities``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORKS = Ability(ProbeResult.WORKS)
 
 
 def encode_probe_results(can: Capabilities) -> bytes | None:
-    """Return what tests of a switch have shown, None if its meters were not tested or did not work."""
+    """Return the test results of a switch, None if its meters were not tested or did not work."""
     if can.features is None or can.description is None or not (can.meters.works and can.counters.works):
         return None
     of_abilities = {name: [ability.finding, ability.why] for name, ability in _more(can).items()}
@@ -31,8 +31,9 @@ def encode_probe_results(can: Capabilities) -> bytes | None:
 
 
 def import_probe_results(can: Capabilities, data: bytes) -> None:
-    """Take over what ``encode_probe_results`` returned elsewhere, unless there was a test here. Raises
-    InvalidValueError.
+    """Import the result of another node's ``encode_probe_results``, unless this node has tested.
+
+    Raises InvalidValueError.
     """
     try:
         known: dict[str, Any] = json.loads(data)

@@ -1,9 +1,9 @@
-"""Finds out whether frames reach the queues they are sent to, on the counters that are read anyway.
+"""Detects whether frames reach the queues that they are sent to, from counters that are read anyway.
 
-Open vSwitch's userspace datapath has queues, lists their counters, takes ``set_queue`` and puts every frame into the
-default queue all the same; and whatever else shapes the interface of a port replaces its queues without a word. A queue
-of a VLAN that counts a frame can only have got it by its number: then queues take effect. Where a port sends and none
-of its VLANs' queues counts anything, they do not.
+Open vSwitch's userspace datapath has queues, lists their counters, takes ``set_queue`` and still puts every frame into
+the default queue. Another program that shapes a port's interface replaces its queues unnoticed. A VLAN's queue that
+counts a frame received it by its number: then queues work. Where a port sends and no VLAN queue counts anything, they
+do not.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from controller.openflow.constants import COUNTER_UNAVAILABLE
 
 SAMPLE_INTERVAL_S = 0.25
 WINDOW_S = 2.0
-# Less than this may be frames that no queue of a VLAN is meant to have: the controller's, the switch's own.
+# Fewer bytes may be frames outside the VLANs' queues: the controller's, the switch's own.
 PLENTY_BYTES = 1_000_000
-# Test frames are sent again after so long, and when none of them has reached its queue, queues have no effect. The
-# database's changes take effect milliseconds after they were written, what follows them (a classifier) somewhat later.
+# Interval of test frames; if none of them has reached its queue, queues have no effect. The database's changes take
+# effect milliseconds after they were written, dependent ones (a classifier) somewhat later.
 PROBE_BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
 
 IGNORED = Ability(ProbeResult.FAILS, "frames do not reach the queues that they are sent to (set_queue has no effect)")
@@ -30,7 +30,9 @@ NOT_LISTED = Ability(ProbeResult.ABSENT, "the switch lists no queue of its VLANs
 
 
 class QueueMonitor:
-    """Watches the queues of a switch's edge ports; ``vlans_of_port`` gives the VLANs, and so the queues, of each.
+    """Monitors the queues of a switch's edge ports.
+
+    ``vlans_of_port`` gives the VLANs of each port, which are its queues.
 
     Columns have one row for each port, ascending.
     """
@@ -43,26 +45,27 @@ class QueueMonitor:
         self._key = np.array([key for key, _ in keys], dtype=np.int64)
         self._row_of_key = np.array([row for _, row in keys], dtype=np.int64)
         self._looked_s = -np.inf
-        self._unlisted: tuple[NDArray[np.void], float] | None = None  # ports when no queue was there last, and when
+        # The ports when there was no queue last, and the time.
+        self._unlisted: tuple[NDArray[np.void], float] | None = None
         size = len(ports)
         self._listed: BoolArray = np.zeros(size, dtype=np.bool_)
         self._works: BoolArray = np.zeros(size, dtype=np.bool_)
         self._ignored: BoolArray = np.zeros(size, dtype=np.bool_)
         self._queued = np.zeros(size)  # packets that the VLANs' queues sent
-        self._sent_bytes = np.full(size, np.nan)  # by the port, when the window began
+        self._sent_bytes = np.full(size, np.nan)  # bytes that the port had sent when the window began
         self._since_s = np.full(size, np.nan)
         self._found: tuple[tuple[object, ...], dict[int, Ability]] = ((), {})
-        self._moved = True  # since findings were asked for last
+        self._moved = True  # since the results were last requested
         self._pending = False
         self._tries = np.zeros(size, dtype=np.int64)
         self._try_at_s = np.full(size, np.inf)
 
     def read(self, queues: NDArray[np.void], ports: NDArray[np.void], now_s: float) -> None:
-        """Note QUEUE_STATS and PORT_STATS rows that were read at the same time; evaluated once in SAMPLE_INTERVAL_S."""
+        """Store QUEUE_STATS and PORT_STATS rows of the same time; they are evaluated once in SAMPLE_INTERVAL_S."""
         if now_s - self._looked_s < SAMPLE_INTERVAL_S or not len(self._key):
             return
         first, self._looked_s = self._looked_s == -np.inf, now_s
-        if not len(queues) and not self._listed.any():  # of all ports a window begins, whatever they sent
+        if not len(queues) and not self._listed.any():  # a window begins for all ports, whatever they sent
             self._unlisted = ports, now_s
             self._moved |= first
             return
@@ -72,7 +75,7 @@ class QueueMonitor:
             self._unlisted = None
         listed, queued = self._queue_packets(queues)
         appeared = listed & ~self._listed
-        counted_before = np.where(queued < self._queued, 0.0, self._queued)  # a queue made again counts from zero
+        counted_before = np.where(queued < self._queued, 0.0, self._queued)  # a recreated queue counts from zero
         moved = listed & ~appeared & (queued > counted_before)
         self._listed, self._queued = listed, queued
         for column in (self._works, self._ignored):
@@ -85,14 +88,14 @@ class QueueMonitor:
 
     @property
     def pending(self) -> bool:
-        """Whether there are queues of which nothing is known yet."""
+        """Return whether some queues have no result yet."""
         self._evaluate()
         return self._pending
 
     def due(self, up: Container[int], now_s: float) -> list[int]:
-        """Return the ports, of those that are ``up``, out of which test frames must be sent now.
+        """Return the ports among ``up`` out of which test frames must be sent now.
 
-        They are taken to have been sent; after the last of them queues that have counted nothing have no effect.
+        The frames count as sent; queues that have counted nothing after the last of them have no effect.
         """
         waiting = self._listed & ~self._works & ~self._ignored & (now_s >= self._try_at_s)
         waiting &= np.array([port_no in up for port_no in self._port_no.tolist()], dtype=np.bool_)
@@ -106,12 +109,12 @@ class QueueMonitor:
         return list(self._port_no[rows].tolist())
 
     def findings(self) -> dict[int, Ability]:
-        """Return what is known of each port's queues; the same object until something has changed."""
+        """Return the result for each port's queues; the same object until a result changes."""
         self._evaluate()
         return self._found[1]
 
     def _evaluate(self) -> None:
-        """Find out what is known, unless nothing was read since that was done last."""
+        """Update the results, unless no counters were read since the last update."""
         if not self._moved:
             return
         self._moved = False
@@ -132,7 +135,7 @@ class QueueMonitor:
         return found
 
     def _suspect(self, moved: BoolArray, sent_bytes: NDArray[np.float64], now_s: float) -> None:
-        """Doubt queues through which nothing goes while their port sends plenty."""
+        """Doubt queues that pass nothing while their port sends much."""
         begin = moved | ~self._listed | ~(sent_bytes >= self._sent_bytes)
         self._sent_bytes = np.where(begin, sent_bytes, self._sent_bytes)
         self._since_s = np.where(begin, now_s, self._since_s)

@@ -1,4 +1,4 @@
-"""One control interval of a fabric: meter-stats in by switch, the step, meter-mods out by switch."""
+"""One control interval of a fabric: meter-stats by switch in, the step, meter-mods by switch out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MeterStats = NDArray[np.void]
 
 _SEND_LIMIT, *_OF_FLOODS = map(VnMeters._fields.index, ("send", "flood", "discovery", "report"))
 NOTIFICATION_EVENT_GAP_S = 5.0
-"""A receiver that tells its senders of congestion again after so long tells them of another one."""
+"""After this time without notifications, a further one counts as a new congestion."""
 
 
 def run_interval(
@@ -47,7 +47,7 @@ def run_interval(
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
     stats = MeterStatsBatch.from_stats(stats).of_switches(
         fabric.switches
-    )  # another configuration may have come in between
+    )  # another configuration may have arrived in between
     if fabric.state.adopted_bps is not None and not fabric.may_lack_senders(now_s):
         fabric.state = control_step.with_released_grants(fabric.state)
         fabric.share.released()
@@ -94,12 +94,12 @@ def run_interval(
 
 def _reads(control: ControlContext, recorder: Recorder | None) -> frozenset[ReadingKind]:
     if recorder is not None:
-        return frozenset(ReadingKind)  # so that it can be decided again by others
+        return frozenset(ReadingKind)  # so that any policy can replay it
     return required_readings((*control.groups, *control.shadow.groups))
 
 
 def reads_ports_or_queues(control: ControlContext, recorder: Recorder | None) -> bool:
-    """Whether somebody decides by the counters of ports or queues, or may do so later."""
+    """Return whether a policy or the recorder uses counters of ports or queues, or may do so later."""
     return not _reads(control, recorder).isdisjoint((ReadingKind.PORTS, ReadingKind.QUEUES))
 
 
@@ -109,7 +109,7 @@ def _readings(
     received_s: Mapping[int, float],
     confirmed_s: Mapping[int, float],
 ) -> tuple[ListedReadings, ListedReadings]:
-    """Return the readings of the entries' meters and of those of the VNs' send limits."""
+    """Return the readings of the pairs' meters and of the meters of VNs' send limits."""
     listing, control = fabric.listing, fabric.control
     listed = listing.find(fabric.switches, reports)
     came_s, done_s = _times_s(reports, received_s, confirmed_s)
@@ -117,7 +117,7 @@ def _readings(
     of_send_limits = listing.places_of_kind(listed, reports.ends, len(control.vns), _SEND_LIMIT)
     stats, modified_s = reports.whole, control.state.enforcement.modified_s
     of_entries_now = ListedReadings(*of_entries, stats, came_s, done_s, modified_s)
-    never_s = np.full(len(done_s), np.nan)  # no interval modifies send limits: what they confirm says nothing of these
+    never_s = np.full(len(done_s), np.nan)  # no interval modifies send limits: confirmations are no evidence for these
     return of_entries_now, ListedReadings(*of_send_limits, stats, came_s, never_s, None)
 
 
@@ -128,7 +128,7 @@ def _readings_of(
     received_s: Mapping[int, float],
     confirmed_s: Mapping[int, float],
 ) -> MeterReadings:
-    """Return the readings of meters that are there for their counters alone."""
+    """Return the readings of counting meters."""
     places = fabric.listing.places_of_meters(meters.dpid(fabric.vns), meters.meter_id, reports)
     return ListedReadings(*places, reports.whole, *_times_s(reports, received_s, confirmed_s), None).columns
 
@@ -136,7 +136,7 @@ def _readings_of(
 def _times_s(
     reports: MeterStatsBatch, received_s: Mapping[int, float], confirmed_s: Mapping[int, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return when each switch's counters came, and when it had done what it was last sent."""
+    """Return the times at which each switch's counters arrived, and at which it had executed the last messages."""
     came_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
     return came_s, np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
 
@@ -153,7 +153,7 @@ def queue_meter_mods(fabric: FabricState, changes: MeterChanges) -> None:
 
 
 def _watch_floods_and_frame_sizes(fabric: FabricState, reports: MeterStatsBatch, now_s: float) -> None:
-    """Evaluate, whenever floods are due, what meters dropped: how large frames are, and who floods."""
+    """When the flood check is due, evaluate what meters dropped: the size of frames, and which VNs flood."""
     floods = fabric.floods
     if not floods.due(now_s):
         return
@@ -176,7 +176,7 @@ def _watch_floods_and_frame_sizes(fabric: FabricState, reports: MeterStatsBatch,
 def _watch_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
     before = fabric.guarantees
     offered_bps = fabric.receiver_loads_bps[0]
-    offered_bps = np.where(fabric.share.receives, offered_bps, 0.0)  # of others' VNs it is not known
+    offered_bps = np.where(fabric.share.receives, offered_bps, 0.0)  # unknown for VNs of other nodes
     interval_s = fabric.config.interval_s
     after = before.updated(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)
     fabric.guarantees = after
@@ -199,7 +199,7 @@ def _watch_send_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> N
 def _note_guarantees(
     fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_what: str, now_s: float
 ) -> None:
-    """Note whose guarantee begins to be missed and whose is met again; ``verb`` says which way: gets or sends."""
+    """Record events for guarantees that become violated or are restored; ``verb`` is the direction: gets or sends."""
     if columns_equal(before.violated, after.violated):
         return
     missed, met = (
@@ -215,7 +215,10 @@ def _note_guarantees(
 
 
 def _note_notifications(fabric: FabricState, notified: IntArray, now_s: float) -> None:
-    """Count the messages that receivers sent, and note the first of each spell: a flood causes many a second."""
+    """Count the messages that receivers sent.
+
+    Record an event for the first of each series, since floods cause many a second.
+    """
     if not notified.any():
         return
     fabric.notifications += notified

@@ -1,6 +1,6 @@
-"""The central controller: one DETS for a whole fabric, from what switches report to what is sent to them.
+"""The central controller: one DETS for a whole fabric, from the switches' messages to the messages for them.
 
-It does no input and output and reads no clock: a fabric calls it with what happened and takes the messages that follow
+It does no input or output and reads no clock: a fabric calls it with each occurrence and drains the resulting messages
 (``drain_updates``). The same object runs against a model in virtual time, software switches and Open vSwitch.
 """
 
@@ -41,7 +41,7 @@ from controller.switch.port_states import PortState
 from controller.switch.switch_record import SwitchRecord, SwitchUpdate
 from controller.whatif.recording import Recorder
 
-# A link that comes or goes changes an entry for each host and switch. So many are seen to in an interval.
+# Maximum flow changes per interval: a link change affects a flow entry for each host and switch.
 MAX_FLOW_CHANGES = 500
 
 
@@ -49,11 +49,10 @@ class CentralController:
     """DETS for the fabric of one configuration.
 
     ``reconciler`` holds all that belongs to one configuration: the ``fabric``, with hosts, links and paths
-    (``network``) and ``switches`` (by dpid), the ``pairs`` that talk and their meters, and the ``agents`` on hosts.
-    Another configuration replaces all of it at once (``controller.central.reconfiguration``), so that whoever refers to
-    this object need not know.
-    ``epoch`` is random at every start: agents on hosts tell by it that what was said before is void.
-    ``on_event`` is called with every event as it happens. Raises InvalidValueError as ``FabricState`` does.
+    (``network``) and ``switches`` (by dpid), the active ``pairs`` and their meters, and the ``agents`` on hosts.
+    Another configuration replaces all of it at once (``controller.central.reconfiguration``), while references to this
+    object stay valid. ``epoch`` is random at every start; agents discard state from another epoch. ``on_event`` is
+    called with every event as it happens. Raises InvalidValueError as ``FabricState`` does.
     """
 
     def __init__(
@@ -63,11 +62,11 @@ class CentralController:
         self.set_reconciler(Reconciler(FabricState(config, self.events), epoch))
         self.recorder: Recorder | None = None
         self._search = HostProber()
-        self._decide_by: tuple[object, ...] = (None, None, None)  # what ``_reads`` was found out for
+        self._decide_by: tuple[object, ...] = (None, None, None)  # the inputs of the cached ``_reads``
         self._reads = False
 
     def set_reconciler(self, reconciler: Reconciler) -> None:
-        """Let all that belongs to a configuration be this."""
+        """Replace everything that belongs to one configuration."""
         self.reconciler = reconciler
         self.fabric: FabricState = reconciler.fabric
         self.network: ForwardingState = reconciler.fabric.network
@@ -77,21 +76,21 @@ class CentralController:
 
     @property
     def config(self) -> Config:
-        """The configuration, with the values of VLANs that are in force."""
+        """The configuration, with the effective values of VLANs."""
         return self.fabric.config
 
     @property
     def vns(self) -> VnTable:
-        """The VNs, with the values that are in force."""
+        """The VNs, with their effective values."""
         return self.fabric.vns
 
     @property
     def state(self) -> control_step.ControlState:
-        """What one interval hands to the next."""
+        """The state that one interval passes to the next."""
         return self.fabric.state
 
     def note(self, kind: EventKind, text: str, now_s: float, *, dpid: int | None = None) -> None:
-        """Note an event, of a switch if it is about one."""
+        """Record an event, with the switch that it concerns, if any."""
         self.fabric.note(kind, text, now_s, dpid=dpid)
 
     # -- switches
@@ -99,13 +98,13 @@ class CentralController:
     def switch_connected(
         self, dpid: int, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float
     ) -> None:
-        """Bring a switch of the configuration up in one piece, with what is in its tables (meters: METER_CONFIG)."""
+        """Bring up a configured switch in one call, with the contents of its tables (meters: METER_CONFIG)."""
         for _ in self.reconciler.bring_up(dpid, *split_own_flows(flows), meters, now_s):
             pass
         self.reconciler.record_switch_up(dpid, now_s)
 
     def switch_disconnected(self, dpid: int, now_s: float) -> None:
-        """A switch has gone; its meters and entries stand as they are."""
+        """Mark a switch as disconnected; its meters and flow entries remain installed."""
         record = self.switches[dpid]
         record.connected = False
         record.deferred = DeferredAdoption()
@@ -114,25 +113,25 @@ class CentralController:
         self.note(EventKind.SWITCH_DOWN, f"switch {record.switch.name} ({dpid:016x}) is down", now_s, dpid=dpid)
 
     def on_switch_released(self, dpid: int, now_s: float) -> None:
-        """A switch is there and no longer this node's to change: it stands as it is, and paths lead through it."""
+        """Stop changing a connected switch, since another node owns it; its tables stay, and paths lead through it."""
         record = self.switches[dpid]
         record.connected = False
         record.drain_update()
         self.note(EventKind.SWITCH_DOWN, f"switch {record.switch.name} ({dpid:016x}) is given up", now_s, dpid=dpid)
 
     def port_down(self, dpid: int, port_no: int, now_s: float) -> None:
-        """A port has lost its link, or is no more."""
+        """Record that a port lost its link or was removed."""
         self.network.port_down(self.network.numbers.port(dpid, port_no), now_s)
 
     def ports_known(self, dpid: int, states: Mapping[int, PortState], now_s: float) -> None:
-        """A switch has said what its ports are; edge ports that may be others than are meant carry nothing."""
+        """Apply the ports that a switch reported; an edge port that may be the wrong port carries nothing."""
         edge_ports.apply_port_states(self.fabric, dpid, states, now_s)
 
     def reset(self, config: Config, values: EffectiveSettings, epoch: int) -> None:
-        """Forget hosts, pairs and grants: another controller has changed the switches since they were known.
+        """Discard hosts, pairs and grants, because another controller has changed the switches since.
 
-        ``config`` is the file's, ``values`` are those in force over it. What tests have shown of switches stays. No
-        switch may be connected.
+        ``config`` is the file's, ``values`` are the effective values over it. Test results of switches stay. No switch
+        may be connected.
         """
         fabric = FabricState(config, self.events)
         fabric.control = fabric.control.with_values(values)
@@ -144,10 +143,10 @@ class CentralController:
     # -- what switches report
 
     def on_packet_in(self, dpid: int, packet: PacketIn, now_s: float) -> bool:
-        """A frame came up (REPORT): from an unknown source, from a pair without an entry, or both, as its mark says.
+        """Process a packet-in: an unknown source, a pair without a flow entry, or both, by its metadata flag.
 
-        It is looked at while its VN has not had too many of them; return whether it was. Raises ProtocolError when the
-        frame is cut short.
+        It is processed unless its VN has exceeded its packet-in rate; return whether it was. Raises ProtocolError for a
+        frame that is cut short.
         """
         port = self.network.numbers.port(dpid, packet.in_port)
         row = self.vns.row_of(packet.metadata & MetadataFlag.VLAN, *port)
@@ -176,26 +175,29 @@ class CentralController:
         self._search.probe_host(sought, port, as_sent, payload, now_s)
 
     def meter_refused(self, dpid: int, message: bytes, code: str) -> bool:
-        """A switch refused a meter-mod; return whether the next interval sees to it, so that no audit is needed."""
+        """Record that a switch rejected a meter-mod.
+
+        Return whether the next interval handles it, so that no audit is needed.
+        """
         return self.reconciler.refused.note(dpid, message, code)
 
     def on_control_frame(self, dpid: int, port_no: int, frame: bytes, now_s: float) -> bool:
-        """A control frame came in by an edge port: its host's agent speaks. Return whether it was looked at."""
+        """Process an agent's control frame that arrived at an edge port. Return whether it was processed."""
         port = self.network.numbers.port(dpid, port_no)
         return port not in self.network.fenced and self.agents.receive_frame(port, frame, now_s)
 
     def drain_agent_frames(self) -> list[AgentFrame]:
-        """Return what agents are to be told, by the switches' numbers; nothing goes to a port that is fenced."""
+        """Return the frames for agents by dpid; none goes to a fenced port."""
         frames = [frame for frame in self.agents.drain_frames() if frame.port not in self.network.fenced]
         numbers = self.network.numbers
         return [frame._replace(port=frame.port._replace(port_no=numbers.number(frame.port))) for frame in frames]
 
     def drain_host_probes(self, now_s: float) -> list[HostProbe]:
-        """Return the frames that ask silent hosts where they are; each is to pass its switch's tables."""
+        """Return the probe frames for silent hosts; each must pass its switch's tables."""
         return self._search.due_probes(self.network.knows, now_s)
 
     def on_discovery_frame(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
-        """A hello of one switch reached another; return whether that brought a link up."""
+        """Record that a discovery probe of one switch reached another; return whether that brought a link up."""
         up = self.network.paths.on_discovery_frame(sender, receiver, now_s)
         if up:
             ends = " and ".join(f"{self.fabric.switch_name(end.dpid)}:{end.port_no}" for end in (sender, receiver))
@@ -203,7 +205,7 @@ class CentralController:
         return up
 
     def on_flow_removed(self, dpid: int, removed: FlowRemoved, now_s: float) -> None:
-        """An entry of the controller has aged."""
+        """Handle the flow-removed message of an aged flow entry."""
         match = removed.match
         if match is None or match.in_port is None or match.vlan_vid is None:
             return
@@ -220,7 +222,7 @@ class CentralController:
 
     @property
     def reads_ports_or_queues(self) -> bool:
-        """Whether the counters of ports or queues are needed in every interval: a policy decides by them."""
+        """Return whether a policy needs the counters of ports or queues in every interval."""
         control = self.fabric.control
         decide_by = control.groups, control.shadow.groups, self.recorder
         if not all(map(is_, decide_by, self._decide_by)):
@@ -236,7 +238,7 @@ class CentralController:
     ) -> control_step.StepResult:
         """Run one control interval on the meter-stats (METER_STATS) of the switches, which came at ``received_s``.
 
-        ``confirmed_s`` is when switches had carried out their last meter-mods, where that is known.
+        ``confirmed_s`` is when switches had executed their last meter-mods, where known.
         """
         self.reconciler.refused.tick(now_s)
         self.reconciler.scarce.tick(now_s)
@@ -247,7 +249,7 @@ class CentralController:
         )
 
     def tick(self, now_s: float) -> None:
-        """Let links expire and the tree settle; call it every interval."""
+        """Expire links and update the tree; call it every interval."""
         network = self.network
         before = network.topology.links()
         network.paths.tick(now_s)
@@ -257,13 +259,13 @@ class CentralController:
             self.note(EventKind.LINK_DOWN, f"{len(gone)} links are silent and so are down", now_s)
 
     def extend_timeouts(self, seconds: float) -> None:
-        """Nothing was heard for so long since nobody listened: links are not down for that."""
+        """Extend timeouts by the time in which sockets were not read, so that links do not expire for that."""
         self.network.topology.extend_timeouts(seconds)
 
     def finalize(self, now_s: float) -> None:
-        """The controller is about to stop, and its meters stay: set them to the exact rates of their limits.
+        """Set meters that stay after the controller stops to the exact rates of their limits.
 
-        Those are what policies say for a time when nobody decides; otherwise the limits in force.
+        These are the rates that a policy names for a time without a controller; otherwise the effective limits.
         """
         fabric = self.fabric
         before = control_step.with_settled_limits(fabric.state)
@@ -276,9 +278,9 @@ class CentralController:
         control_interval.queue_meter_mods(fabric, changes)
 
     def drain_updates(self) -> dict[int, SwitchUpdate]:
-        """Return the messages that are due, by dpid, for the switches that are connected.
+        """Return the messages that are due, by dpid, for the connected switches.
 
-        Of flow entries MAX_FLOW_CHANGES follow what is wanted; the others wait for the next call.
+        At most MAX_FLOW_CHANGES flow entries are changed; further changes wait for the next call.
         """
         self.pairs.flush()
         network, switches = self.network, self.switches
@@ -295,6 +297,6 @@ class CentralController:
     # -- limits and algorithms
 
     def put_in_force(self, values: EffectiveSettings, now_s: float) -> None:
-        """Let these values, which must fit the fabric, hold from the next interval on."""
+        """Apply these values, which must fit the fabric, from the next interval on."""
         apply_settings(self.fabric, values, now_s)
         self.reconciler.refused.limits_changed(now_s)

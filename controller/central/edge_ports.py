@@ -1,4 +1,4 @@
-"""What becomes of edge ports: which are up, and which are fenced since they may be others than are meant."""
+"""States of edge ports: up, down, or fenced because the port may be the wrong one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _KINDS = {"up": EventKind.PORT_UP, "down": EventKind.PORT_DOWN, "absent": EventK
 
 
 def apply_port_states(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s: float) -> None:
-    """Let a switch's edge ports be in these states, by number; those that are fenced carry nothing from here on.
+    """Set the states of a switch's edge ports, by number; a fenced port carries nothing from here on.
 
-    What lets frames in by them or out of them is deleted in the very next update, whatever else waits.
+    The flow entries that let frames in or out there are deleted in the very next update, before any other change.
     """
     record, network = fabric.switches[dpid], fabric.network
     edges, bound = record.switch.ports, network.numbers.bound(dpid)
@@ -39,7 +39,7 @@ def apply_port_states(fabric: FabricState, dpid: int, states: Mapping[int, PortS
         _cut(fabric, dpid, lost)
     for port_no in moved:
         if (number := number_of.get(port_no)) is not None:
-            network.paths.port_down(PortId(dpid, number), now_s)  # hosts are there: what looked like a link is none
+            network.paths.port_down(PortId(dpid, number), now_s)  # it is an edge port now, so the former link is gone
             network.renumber(PortId(dpid, port_no), number)
     for port_no in (known | moved) - fences:
         network.fence(PortId(dpid, port_no), False)
@@ -53,7 +53,10 @@ def apply_port_states(fabric: FabricState, dpid: int, states: Mapping[int, PortS
 
 
 def faults(record: SwitchRecord) -> list[str]:
-    """Return what is wrong with a switch's edge ports: those that carry nothing, and why. One that is down is not."""
+    """Return the faults of a switch's edge ports: the ports that carry nothing, and why.
+
+    A port that is down is no fault.
+    """
     states = {port_no: state for port_no, (state, _) in sorted(record.ports.items())}
     label = {port_no: port.label for port_no, port in record.switch.ports.items()}
     absent = [label[port_no] for port_no, state in states.items() if state.state == "absent"]
@@ -63,14 +66,14 @@ def faults(record: SwitchRecord) -> list[str]:
 
 
 def _cut(fabric: FabricState, dpid: int, port_nos: set[int]) -> None:
-    """Queue what takes these ports out of a switch's tables."""
+    """Queue the deletion of all flow entries of these ports."""
     record, wanted = fabric.switches[dpid], fabric.network.desired.of_switch(dpid)
     keys = {pack_key(flow) for flow in of_ports(record.installed, port_nos)}
     record.set_flows(plan_flows(wanted, record.installed, keys))
 
 
 def _note(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s: float) -> None:
-    """Say what has changed, and what is not as it should be when a switch comes."""
+    """Record events for changed states, and for wrong states when a switch connects."""
     record = fabric.switches[dpid]
 
     def tell(kind: EventKind, port_nos: Iterable[int], text: str) -> None:
@@ -107,9 +110,9 @@ def _note(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s
 
 
 def _is_slow(fabric: FabricState, dpid: int, port_no: int, state: PortState | None) -> bool:
-    """Whether the switch says that a link is slower than its port's capacity: promises cannot be kept.
+    """Return whether the switch reports a link speed below the port's capacity: guarantees cannot be kept.
 
-    A faster one says nothing: virtual interfaces call themselves 10 Gb/s whatever they carry.
+    A higher speed means nothing: virtual interfaces report 10 Gb/s whatever they carry.
     """
     capacity_bps = fabric.switches[dpid].switch.ports[port_no].capacity_bps
     return state is not None and state.state == "up" and 0 < state.speed_bps < capacity_bps

@@ -1,6 +1,6 @@
-"""All that the controller knows of one fabric: what pairs, reconciliation and the interval work on together.
+"""The state of one fabric: what pairs, reconciliation and the interval share.
 
-``Control`` is the part that the control step decides by, a value. The rest of ``FabricState`` changes in place.
+``ControlContext`` is the part that the control step uses, a value. The rest of ``FabricState`` changes in place.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ from controller.switch.meters.phantom import PhantomMeters
 from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 from controller.whatif.shadow import Shadow
 
-# A switch that has not come so long after the last one that did is not waited for any more.
+# A switch that has not connected this long after the last one that did is no longer awaited.
 SWITCH_WAIT_S = 30.0
 
 
 class ControlContext(NamedTuple):
-    """What the control step decides by and goes on from: one value, so that a change replaces all of it at once."""
+    """The input and state of the control step: one value, so that a change replaces all of it at once."""
 
     config: Config
     vns: VnTable
@@ -74,7 +74,7 @@ class ControlContext(NamedTuple):
 
     @classmethod
     def start(cls, config: Config) -> ControlContext:
-        """Return what a configuration begins with: nobody talks to anybody."""
+        """Return the initial state for a configuration: no pair is active."""
         policies = choices_of(config)
         vns = apply_choices(VnTable.of_config(config), policies)
         groups = groups_of(vns, policies)
@@ -82,9 +82,9 @@ class ControlContext(NamedTuple):
         return cls(config, vns, policies, groups, shadow, control_step.ControlState.start(vns, groups))
 
     def with_values(self, values: EffectiveSettings) -> ControlContext:
-        """Return the same with other limits, ceilings, weights, algorithms and shadows.
+        """Return the context with other limits, ceilings, weights, algorithms and shadows.
 
-        Algorithms and shadows that stay go on with what they remember.
+        Algorithms and shadows that stay keep their state.
         """
         config = replace(self.config, vlans=values.vlans)
         policies, shadows = choices_of(config), shadows_of(config)
@@ -100,19 +100,19 @@ class ControlContext(NamedTuple):
 
 @dataclass
 class SwitchArrivals:
-    """Which switches (dpid) have been there since the fabric is known, when one came last, and when a new one did."""
+    """The switches (dpid) that have connected, when one connected last, and when a new one did."""
 
     known: set[int] = field(default_factory=set)
     last_s: float = -math.inf
     new_s: float = -math.inf
 
     def began(self, now_s: float) -> None:
-        """What a switch holds is about to be taken over."""
+        """Record that the adoption of a switch's tables begins."""
         if math.isinf(self.new_s):
             self.new_s = now_s
 
     def came(self, dpid: int, now_s: float) -> None:
-        """A switch is there, with whatever its tables hold."""
+        """Record that a switch has connected, whatever its tables hold."""
         self.last_s = now_s
         if dpid not in self.known:
             self.known.add(dpid)
@@ -120,9 +120,9 @@ class SwitchArrivals:
 
 
 class FabricState:
-    """The control value, the network and the switches of the fabric of one configuration.
+    """The control context, the network and the switches of the fabric of one configuration.
 
-    ``events`` goes on when another configuration comes. Raises InvalidValueError when a switch has more VNs than the
+    ``events`` is kept when another configuration comes. Raises InvalidValueError when a switch has more VNs than the
     controller has meter ids.
     """
 
@@ -144,34 +144,34 @@ class FabricState:
         self.guarantees = Guarantees.initial(len(self.vns))  # of what VNs receive
         self.send_guarantees = Guarantees.initial(len(self.vns))  # where limits are guarantees: where VNs borrow
         self.congestion = Congestion.initial(len(self.vns))
-        self.queue_dropped_bps: FloatArray = np.full(len(self.vns), np.nan)  # where a policy reads queues
-        self.notifications = np.zeros(len(self.vns))  # messages that receiving VNs sent to senders
-        self.notified_s: FloatArray = np.full(len(self.vns), np.nan)  # when they did so last
+        self.queue_dropped_bps: FloatArray = np.full(len(self.vns), np.nan)  # if a policy reads queues
+        self.notifications = np.zeros(len(self.vns))  # messages from receiving VNs to senders
+        self.notified_s: FloatArray = np.full(len(self.vns), np.nan)  # the time of the last of these
         self.send_limits = SendLimitMeters.initial(len(self.vns))
         self.floods = FloodRates.initial(len(self.vns))
-        self.frame_bytes: FloatArray = np.zeros(len(self.vns))  # the largest frames seen, where they are large
+        self.frame_bytes: FloatArray = np.zeros(len(self.vns))  # the largest frames seen, if they are large
         self.phantoms = PhantomMeters.initial(len(self.vns))
         self.measuring = CountingMeters.empty()
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
-        self.brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None  # what the last interval measured
+        self.brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None  # the measurement of the last interval
         self.reports = TokenBuckets(len(self.vns), PACKET_INS_PER_S, PACKET_IN_BURST)
-        # A reload replaces this state, which is freed only if it is in no cycle.
+        # A reload replaces this state, which is freed only if it is in no reference cycle.
         self.learning = Learning(proxy(self), config.max_macs_per_vn)
         self.arrivals = SwitchArrivals()
         self.share: FabricPartition = WHOLE_FABRIC
-        self.agent_ports: frozenset[PortId] = frozenset()  # behind which agents shape, as far as is known
+        self.agent_ports: frozenset[PortId] = frozenset()  # known ports with agents that shape
         self.follow_bounds()
 
     def follow_bounds(self) -> None:
-        """Let the control step know what switches take of a meter and what frames need, as far as is known by now."""
+        """Pass the known bounds of switches' meters and the known frame sizes to the control step."""
         of_switches = [self.switches[dpid].capabilities.bounds for dpid in self.vns.dpids]
         bounds = columns_of(of_switches, self.vns.switch, to_kilo(min_bursts(self.frame_bytes)))
         if bounds is not None or self.vns.meter_bounds is not None:
             self.control = self.control._replace(vns=self.vns.with_columns(meter_bounds=bounds))
 
     def fitted(self, sender: IntArray, rate_bps: FloatArray, burst_bits: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return rates and bursts as the switches of these senders (rows) take them."""
+        """Return rates and bursts rounded to what the switches of these senders (rows) accept."""
         if self.vns.meter_bounds is None:
             return rate_bps, burst_bits
         rate_kbps, burst_kbits = self.vns.meter_bounds.select(sender).fitted(to_kilo(rate_bps), to_kilo(burst_bits))
@@ -181,17 +181,17 @@ class FabricState:
 
     @property
     def config(self) -> Config:
-        """The configuration, with the values of VLANs that are in force."""
+        """The configuration, with the effective values of VLANs."""
         return self.control.config
 
     @property
     def vns(self) -> VnTable:
-        """The VNs, with the values that are in force."""
+        """The VNs, with their effective values."""
         return self.control.vns
 
     @property
     def state(self) -> control_step.ControlState:
-        """What one interval hands to the next."""
+        """The state that one interval passes to the next."""
         return self.control.state
 
     @state.setter
@@ -200,7 +200,7 @@ class FabricState:
 
     @property
     def flood_limit_bps(self) -> FloatArray:
-        """What each VN may flood, shape (vns,)."""
+        """The flood limit of each VN, shape (vns,)."""
         vns = self.control.vns
         if self._flood_limits is None or self._flood_limits[0] is not vns:
             self._flood_limits = (vns, flood_limits(vns, self.config.vlans))
@@ -208,7 +208,7 @@ class FabricState:
 
     @property
     def shared_vns(self) -> VnTable:
-        """The VNs with their receive limits less the floods that they get: what is shared out."""
+        """The VNs with their receive limits less received floods: the rates that allocators share."""
         taken_bps, vns = self.floods.received_bps, self.control.vns
         if self._shared is None or self._shared[0] is not vns or self._shared[1] is not taken_bps:
             left_bps = np.maximum(vns.receive_limit_bps - taken_bps, RATE_STEP_BPS)
@@ -218,9 +218,9 @@ class FabricState:
 
     @property
     def receiver_loads_bps(self) -> tuple[FloatArray, ...]:
-        """What was offered to each VN, passed and was dropped at its senders' meters in the last interval, (vns,) each.
+        """Return each VN's offered, passed and dropped rates at its senders' meters in the last interval, (vns,) each.
 
-        They are for all who ask in an interval, and nobody's to write to.
+        The arrays are shared and read-only.
         """
         state = self.control.state
         measured = state.measured
@@ -230,7 +230,7 @@ class FabricState:
         return self.brought[1]
 
     def of_senders(self) -> tuple[FloatArray, FloatArray]:
-        """Return the limits that senders set themselves, and since when they got no message, (entries,); NaN: none."""
+        """Return the limits that senders set themselves, and the time since their last message, (entries,)."""
         entries = self.state.entries
         limit_bps, silent_s = np.full((2, len(entries)), np.nan)
         for decision in self.state.allocators.decisions:
@@ -252,41 +252,41 @@ class FabricState:
         dpid: int | None = None,
         vlan_vid: int | None = None,
     ) -> None:
-        """Note an event, of a VN (row), of a switch or of a VLAN if it is about one."""
+        """Record an event, with the VN (row), switch or VLAN that it concerns, if any."""
         port_no = None
         if vn is not None:
             vlan_vid, dpid, port_no = self.vns.key(vn)
         self.events.add(kind, text, now_s, vlan_vid, None if dpid is None else self.switch_name(dpid), port_no)
 
     def awaits_switches(self, now_s: float) -> bool:
-        """Whether one of the configuration may still be on its way: it is not there, and another one came just now.
+        """Return whether a disconnected switch of the configuration may still connect, because another one just did.
 
-        In a cluster a node waits for all of them, however long: the other node may have known more.
+        In a cluster a node waits for all switches without limit: the other node may have connected more.
         """
         elsewhere = self.share.elsewhere
         missing = not all(record.connected or dpid in elsewhere for dpid, record in self.switches.items())
         return missing and (self.config.cluster is not None or now_s - self.arrivals.last_s < SWITCH_WAIT_S)
 
     def may_lack_senders(self, now_s: float) -> bool:
-        """Whether a switch that was never there may still bring senders of receivers that are known.
+        """Return whether a switch that never connected may still add senders to known receivers.
 
-        It ends however often switches come and go: only a new one makes it longer. In a cluster too: a dead switch must
-        not freeze the grants of all others. Where other nodes have some of the switches, all of these have to hear who
-        has the last one that came, and to be heard.
+        The wait ends even if switches reconnect: only a new switch extends it. The same holds in a cluster, where a
+        dead switch must not freeze all grants. Where other nodes own switches, all of them must learn the owner of the
+        last one, and their messages must arrive.
         """
         lacking = not self.switches.keys() <= self.arrivals.known
         return now_s - self.arrivals.new_s < (SWITCH_WAIT_S if lacking else self.share.ownership_lag_s)
 
     def vn_name(self, row: int) -> str:
-        """Return a VN's name as people read it: ``VLAN 10 at s1:3``."""
+        """Return a VN's name in text form: ``VLAN 10 at s1:3``."""
         return f"VLAN {self.vns.key(row).vlan_vid} at {self.place_name(row)}"
 
     def place_name(self, row: int) -> str:
-        """Return where a VN is as people write it: ``s1:3``."""
+        """Return a VN's location in text form: ``s1:3``."""
         return self.port_name(PortId(*self.vns.key(row)[1:]))
 
     def port_name(self, port: PortId) -> str:
-        """Return an edge port as people write it: ``s1:3``, or by its interface, ``s1:eth3``."""
+        """Return an edge port in text form: ``s1:3``, or by its interface, ``s1:eth3``."""
         edge = self.network.edge_port(port)
         return f"{self.switch_name(port.dpid)}:{port.port_no if edge is None else edge.label}"
 
@@ -296,15 +296,15 @@ class FabricState:
         return record.switch.name if record else f"{dpid:016x}"
 
     def record_of_sender(self, row: int) -> SwitchRecord:
-        """Return the switch behind which a VN sends."""
+        """Return the record of the switch at which a VN sends."""
         return self.switches[self.vns.key(row).dpid]
 
     def learn(self, host: Host, port: PortId, now_s: float, *, standing: bool = False) -> None:
-        """Note where a host is, as a frame has told or, ``standing``, its switch's tables."""
+        """Record where a host is, by a frame or, if ``standing``, by the flow tables of its switch."""
         self.learning.learn(host, port, now_s, standing=standing)
 
     def invalidate_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
-        """Meters of a switch, all or some, may have been set outside of the interval, or by others."""
+        """Discard counters of meters of a switch, all or some, which may have been set outside of the interval."""
         if meter_id is None:
             rows = record.metered_rows()
         else:
@@ -320,11 +320,11 @@ class FabricState:
         self.measuring = self.measuring.invalidated(record.switch.dpid, self.vns, meter_id)
 
     def invalidate_rows(self, rows: IntArray) -> None:
-        """The counters of these entries come from elsewhere now."""
+        """Discard the counters of these pairs: they come from another source now."""
         self.state = self.state._replace(counters=self.state.counters.invalidated(rows))
 
     def stand_at(self, rows: IntArray, settings: Sequence[MeterSetting]) -> None:
-        """The meters of these entries stand at these settings, whatever they were set to."""
+        """Record that the meters of these pairs are set to these settings."""
         if not len(rows):
             return
         enforcement = self.state.enforcement
@@ -336,9 +336,9 @@ class FabricState:
         self.state = self.state._replace(enforcement=enforcement)
 
     def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[UInt32Array, UInt32Array]:
-        """Return the rates (kb/s) and bursts (kb) of meters of a switch that limit entries; NOT_KNOWN for others."""
+        """Return the rates (kb/s) and bursts (kb) of meters of a switch that limit pairs; NOT_KNOWN for others."""
         rows, enforcement = self.switches[dpid].rows_of(meter_id), self.state.enforcement
-        unknown = np.flatnonzero(rows == NO_ENTRY)  # few: most meters limit entries
+        unknown = np.flatnonzero(rows == NO_ENTRY)  # only a few: most meters limit pairs
         if len(unknown) == len(rows):
             return np.full(len(rows), NOT_KNOWN, np.uint32), np.full(len(rows), NOT_KNOWN, np.uint32)
         rate_kbps = enforcement.rate_kbps.take(rows, mode="wrap")
@@ -347,7 +347,7 @@ class FabricState:
         return rate_kbps, burst_kbits
 
     def desired_meters(self, record: SwitchRecord) -> MeterSettingsTable:
-        """Return what all meters of a switch should be set to; none where its meters are of no use."""
+        """Return the desired settings of all meters of a switch; none if its meters are unusable."""
         if not record.capabilities.uses_meters:
             nothing = np.empty(0, dtype=np.int64)
             return MeterSettingsTable(nothing, nothing, nothing)

@@ -1,8 +1,8 @@
-"""Where hosts are, as their frames tell: at the cost of the VN in which they speak, and said when it is full.
+"""Learns hosts from their frames; each counts toward the limit of its VN, and a full VN causes an event.
 
-A host that moves, moves once, or comes back once. One that goes to and fro is at two ports at the same time: somebody
-has copied its address, or its links are bonded and the configuration has two ports for them. Where many hosts do so
-between the same two ports, what leaves by one comes back by the other.
+A host that moves, moves once, or returns once. A host that moves back and forth is at two ports at the same time: its
+address was copied, or its links are bonded and the configuration has two ports for them. Where many hosts do so between
+the same two ports, frames loop between these ports.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from controller.forwarding.pairs import Host
 from controller.forwarding.token_buckets import MOVE_BURST, MOVES_PER_S, TokenBuckets
 from controller.openflow.ethernet import format_mac
 
-# Least time between two events of a kind about one VN: hosts can cause them again and again.
+# Minimum time between two events of a kind about one VN: hosts can cause them repeatedly.
 REPEAT_EVENT_S = 60.0
-# After so many frames of hosts that a full VN has no room for, these are not reported for so long, but for those to
-# everybody or to groups, and after so many all in all none is: nothing comes of them, and they stand in the way of
-# reports of new pairs.
+# After this many frames of hosts that a full VN cannot learn, only frames to broadcast or group addresses are reported
+# for a while, and after more of them none: they are useless, and delay reports of new pairs.
 FOREIGN_BURST, CALLER_BURST, UNHEEDED_S = 20, 100, 10.0
 
 
 WINDOW_S = 10.0
 TURNS = 6
-"""times that a host moves between two ports in the window until it is at both: a router's takeover needs fewer"""
+"""moves of a host between two ports within the window after which it counts as being at both; a router's takeover needs
+fewer"""
 HOSTS_OF_LOOP = 3
 LOOP_EVENT_GAP_S = 60.0
 MAX_PAIRS, MAX_HOSTS = 256, 16
-"""that are kept in mind: anybody can make hosts move"""
+"""maximum of remembered pairs and hosts, since any host can cause moves"""
 
 
 class _Why(Enum):
-    """Why an event is said of a VN."""
+    """Why an event of a VN is recorded."""
 
     FLAP = 0
     FILLED = 1
@@ -50,7 +50,7 @@ class _Why(Enum):
 
 
 class Places(Protocol):
-    """What is said of VNs, as ``FabricState`` does."""
+    """What ``Learning`` needs to name VNs and record events; ``FabricState`` has it."""
 
     network: ForwardingState
     events: EventLog
@@ -60,17 +60,17 @@ class Places(Protocol):
         """The VNs."""
 
     def note(self, kind: EventKind, text: str, now_s: float, *, vn: int) -> None:
-        """Note an event of a VN (row)."""
+        """Record an event of a VN (row)."""
 
     def vn_name(self, row: int) -> str:
-        """Return a VN's name as people read it."""
+        """Return a VN's name in text form."""
 
     def place_name(self, row: int) -> str:
-        """Return where a VN is as people write it."""
+        """Return a VN's location in text form."""
 
 
 class TwoPlaces(NamedTuple):
-    """What was found of two VNs (rows, ascending): a loop, or this host in both."""
+    """A finding about two VNs (rows, ascending): a loop between them, or this host in both."""
 
     rows: tuple[int, int]
     host: Host
@@ -78,7 +78,7 @@ class TwoPlaces(NamedTuple):
 
 
 class Movers:
-    """Remembers who moved between which VNs lately."""
+    """Records recent moves of hosts between VNs."""
 
     def __init__(self) -> None:
         self._turns: dict[tuple[int, int], dict[Host, int]] = {}
@@ -86,7 +86,7 @@ class Movers:
         self._told_s: dict[tuple[int, int], float] = {}
 
     def moved(self, host: Host, before: int, after: int, now_s: float) -> TwoPlaces | None:
-        """A host was seen at another VN (row) than before; return what that shows, once in LOOP_EVENT_GAP_S."""
+        """Record a move of a host to another VN; return the resulting finding, once in LOOP_EVENT_GAP_S."""
         rows = (min(before, after), max(before, after))
         if now_s - self._since_s.get(rows, -math.inf) > WINDOW_S:
             self._forget(rows)
@@ -110,20 +110,22 @@ class Movers:
 
 
 class Learning:
-    """Lets the ``fabric``'s network know where hosts are."""
+    """Adds hosts to the ``fabric``'s network."""
 
     def __init__(self, fabric: Places, max_hosts: int) -> None:
         self._fabric, self._most = fabric, max_hosts
         self._moves = TokenBuckets(len(fabric.vns), MOVES_PER_S, MOVE_BURST)
         self._movers = Movers()
         self._said_s: dict[tuple[_Why, int], float] = {}
-        self._strangers: dict[int, int] = {}  # frames of hosts for which a full VN, by row, has no room
-        self._unheeded: deque[tuple[float, int]] = deque()  # until when which VNs' are not reported
+        self._strangers: dict[int, int] = {}  # by row: frames of hosts that a full VN cannot learn
+        self._unheeded: deque[tuple[float, int]] = deque()  # until when these VNs' unknown hosts are not reported
 
     def learn(self, host: Host, port: PortId, now_s: float, *, standing: bool) -> None:
-        """Note where a host is; it may be ``standing`` in its switch's tables. Say so when its VN may learn no more.
+        """Record where a host is; it may be in its switch's tables already (``standing``).
 
-        A host that moves does so at the cost of the VN that it moves to. Where too many move, they stay where they are.
+        Record an event when its VN is full.
+
+        A host that moves counts toward the VN that it moves to. Where too many move, they stay where they are.
         """
         fabric, known = self._fabric, self._fabric.network.known
         row = fabric.vns.row_of(host.vlan_vid, *port)
@@ -154,7 +156,7 @@ class Learning:
             self._count_stranger(row, now_s)
 
     def tick(self, now_s: float) -> None:
-        """Let those VNs' hosts be reported again whose time is over; call it every interval."""
+        """Report hosts of VNs again after their waiting time; call it every interval."""
         while self._unheeded and self._unheeded[0][0] <= now_s:
             _, row = self._unheeded.popleft()
             del self._strangers[row]

@@ -1,4 +1,4 @@
-"""Gives receiving VNs their phantom meters, and pairs those that count their marks, as policies ask for marks."""
+"""Gives receiving VNs phantom meters, and pairs counting meters for their marks, if a policy uses marks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from controller.switch.switch_record import SwitchRecord
 
 
 class MarkMeterManager:
-    """Keeps phantom and measuring meters in step with entries, policies, limits and what switches can do."""
+    """Keeps phantom and counting meters in step with pairs, policies, limits and the switches' capabilities."""
 
     def __init__(self, fabric: FabricState) -> None:
         self._fabric = fabric
@@ -32,10 +32,10 @@ class MarkMeterManager:
         self._asked: tuple[tuple[object, ...], bool] = ((), False)
         self._limit_bps: FloatArray = fabric.vns.receive_limit_bps
         self._short: set[int] = set()
-        self._left: frozenset[int] = frozenset()  # VLANs that are left to phantom meters
+        self._left: frozenset[int] = frozenset()  # VLANs with phantom meters only
 
     def flush(self, now_s: float) -> None:
-        """Give meters, take meters, and set those whose limits changed. Does nothing while all is as it was."""
+        """Add, delete and set meters where pairs or limits changed. Does nothing otherwise."""
         fabric, control = self._fabric, self._fabric.control
         if not self._wanted() and not fabric.phantoms and not fabric.network.marked.vlans:
             return
@@ -60,7 +60,7 @@ class MarkMeterManager:
         self._measure(entries, now_s)
 
     def release_switch(self, dpid: int) -> None:
-        """A switch is another node's: forget its meters, and leave them to that."""
+        """Forget the meters of a switch that another node owns now; they stay installed."""
         fabric = self._fabric
         rows = np.flatnonzero((fabric.vns.dpid == dpid) & (fabric.phantoms.meter_id != NO_METER))
         for row in rows.tolist():
@@ -69,7 +69,7 @@ class MarkMeterManager:
         self._known = ()
 
     def _wanted(self) -> bool:
-        """Whether any policy asks for marks."""
+        """Return whether any policy uses marks."""
         control = self._fabric.control
         known = (control.groups, control.shadow.groups, control.vns)
         if not self._asked[0] or not all(map(is_, known, self._asked[0])):
@@ -77,7 +77,7 @@ class MarkMeterManager:
         return self._asked[1]
 
     def _marked_vlans(self, asking: BoolArray, now_s: float) -> frozenset[int]:
-        """Return the VLANs whose packets may be marked: every edge switch of theirs counts marks and takes them off."""
+        """Return the VLANs in which packets may be marked: all their edge switches count marks and clear them."""
         fabric, vns = self._fabric, self._fabric.vns
         if fabric.config.ecn_source == "phantom":
             return frozenset()
@@ -95,7 +95,7 @@ class MarkMeterManager:
         return frozenset(wanted - self._left)
 
     def _measure(self, entries: PairTable, now_s: float) -> None:
-        """Let the pairs whose frames may be marked, and no others, have a meter that counts what is."""
+        """Give a counting meter to exactly the pairs whose frames may be marked."""
         fabric, vns, marked = self._fabric, self._fabric.vns, self._fabric.network.marked
         able = np.isin(vns.vlan_vid[entries.sender], sorted(marked.vlans))
         able &= vns.dpid[entries.sender] != vns.dpid[entries.receiver]
@@ -135,7 +135,7 @@ class MarkMeterManager:
             fabric.phantoms = fabric.phantoms.added(changed, fabric.phantoms.meter_id[changed])
 
     def _phantom(self, wanted: BoolArray, now_s: float) -> None:
-        """Let these receiving VNs, and no others, have a phantom meter."""
+        """Give a phantom meter to exactly these receiving VNs."""
         fabric = self._fabric
         standing = fabric.phantoms.meter_id
         rows: list[int] = []
@@ -161,9 +161,9 @@ class MarkMeterManager:
             self._put(np.array(rows, dtype=np.int64), np.array(stood, dtype=np.int64))
 
     def _give(self, record: SwitchRecord, keys: Iterable[FlowKey], now_s: float) -> tuple[int | None, bool]:
-        """Return a meter: one that the switch's entries of these keys name and that stands there (True), or a new one.
+        """Return a meter id, and True if the switch's flow entries of these keys name that meter and it is installed.
 
-        None when there is none left.
+        None when all ids are in use.
         """
         for key in keys:
             found = record.installed.get(key)
@@ -179,7 +179,7 @@ class MarkMeterManager:
         return meter_id, False
 
     def _put(self, rows: IntArray, standing: IntArray) -> None:
-        """Queue the settings of the meters of these VNs; those of ``standing`` are on their switches already."""
+        """Queue the settings of the meters of these VNs; the meters of ``standing`` are installed already."""
         vns, meter_id = self._fabric.vns, self._fabric.phantoms.meter_id
         rows = rows[meter_id[rows] != NO_METER]
         rate_bps, burst_bits = phantom_settings(vns.receive_limit_bps[rows])
@@ -197,7 +197,7 @@ class MarkMeterManager:
 
 
 def _asking(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
-    """Return the VNs whose policy or shadow reads marks, (vns,)."""
+    """Return the mask of the VNs whose policy or shadow reads marks, (vns,)."""
     asking = np.zeros(vns, dtype=np.bool_)
     for group in groups:
         if ReadingKind.MARKS in group.policy.required_readings:

@@ -1,4 +1,4 @@
-"""Pairs that talk and the meters they get: seen, metered, aged, taken over from an earlier run."""
+"""Active pairs and their meters: new, metered, aged, or adopted from an earlier run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from controller.switch.switch_record import SwitchRecord
 from controller.units import format_rate
 
 ALL_IN_USE = "all meters of its switch are in use"
-# Pairs taken over before others in the process get their turn, for each so many entries of the switch's table.
+# Pairs per batch of an adoption; each needs this many lookups in the switch's table.
 _BATCH_SIZE, _OF_TABLE = 1_000, 8_000
 
 
 class PairMeterManager:
-    """Gives pairs of VNs their meters, and takes them away."""
+    """Adds and removes the meters of pairs of VNs."""
 
     def __init__(self, fabric: FabricState, agents: NoAgents) -> None:
         self._fabric, self._agents = fabric, agents
@@ -38,32 +38,32 @@ class PairMeterManager:
         self._old_pairs: set[Pair] = set()
         self._unmetered: dict[Pair, None] = {}
         self._without_meter: set[int] = set()
-        self._refused: dict[Pair, str] = {}  # for which switches have refused a meter, and why
-        self._changed_at: set[int] = set()  # switches at which other pairs go without
+        self._refused: dict[Pair, str] = {}  # pairs whose meters a switch rejected, and why
+        self._changed_at: set[int] = set()  # switches at which the set of pairs without meters has changed
 
     def on_pair_seen(self, pair: Pair, now_s: float) -> None:
-        """A pair without an entry talks; it may be about to get one, with a meter that it already has."""
+        """Record an active pair without a flow entry; its meter may be on the way already."""
         if not self.metered(pair):
             self._new_pairs[pair] = None
             self._seen_s = now_s
 
     def on_pair_aged(self, pair: Pair) -> None:
-        """A pair talks no longer."""
+        """Record that a pair is no longer active."""
         self._old_pairs.add(pair)
 
     def inherit(self, unmetered: Iterable[Pair]) -> None:
-        """Know the pairs that talk and have no meters; the network knows those that have."""
+        """Take over the active pairs without meters; the network holds those with meters."""
         self._unmetered = dict.fromkeys(unmetered)
         self._fabric.network.pairs.add(self._unmetered)
         self._changed_at |= self._fabric.switches.keys()
         self._map_meters()
 
     def metered(self, pair: Pair) -> bool:
-        """Return whether a pair has its meter."""
+        """Return whether a pair has a meter."""
         return self._fabric.network.pairs.has(pair) and pair not in self._unmetered
 
     def metered_mask(self, sender: IntArray, receiver: IntArray) -> BoolArray:
-        """Return which pairs have their meters, in columns, (pairs,)."""
+        """Return which pairs have a meter, in columns, (pairs,)."""
         metered = self._fabric.network.pairs.has_each(sender, receiver)
         if self._unmetered:
             ends = zip(sender.tolist(), receiver.tolist(), strict=True)
@@ -72,16 +72,19 @@ class PairMeterManager:
 
     @property
     def unmetered(self) -> list[Pair]:
-        """The pairs that talk and have no meter: nobody limits them, and what they send is not known."""
+        """The active pairs without a meter: they are not limited, and their rates are unknown."""
         return list(self._unmetered)
 
     def why_unmetered(self, pair: Pair) -> str:
-        """Return why a pair that talks has no meter."""
+        """Return why an active pair has no meter."""
         can = self._fabric.record_of_sender(pair.sender).capabilities
         return self._refused.get(pair) or can.meters_unused or (ALL_IN_USE if can.uses_meters else "no-meters")
 
     def refuse(self, rows: Iterable[int], why: str, *, standing: bool = False) -> None:
-        """These entries are to have no meters, which may be ``standing``: the pairs go on without, until ``retry``."""
+        """Remove the meters of these pairs, which may be installed (``standing``).
+
+        The pairs have none until ``retry``.
+        """
         entries = self._fabric.state.entries
         pairs = {Pair(int(entries.sender[row]), int(entries.receiver[row])) for row in rows}
         if pairs:
@@ -89,27 +92,27 @@ class PairMeterManager:
             self._go_without(pairs, standing=standing)
 
     def drain_changed(self) -> set[int]:
-        """Return the switches (dpid) at which other pairs go without since the last call, or may."""
+        """Return the switches (dpid) at which the set of pairs without meters may have changed, and clear them."""
         changed, self._changed_at = self._changed_at, set()
         return changed
 
     def retry(self, dpid: int) -> None:
-        """Ask a switch again for the meters that it has refused."""
+        """Request again the meters that a switch rejected."""
         vns = self._fabric.vns
         self._refused = {pair: why for pair, why in self._refused.items() if vns.key(pair.sender).dpid != dpid}
 
     def lacking_at(self, dpid: int) -> dict[str, int]:
-        """Return how many pairs that send at a switch have no meter though it has some, by the reason."""
+        """Return the number of pairs without a meter that send at a switch with meters, by reason."""
         vns = self._fabric.vns
         lacking = [pair for pair in self._unmetered if vns.key(pair.sender).dpid == dpid]
         return Counter(self._refused.get(pair, ALL_IN_USE) for pair in lacking)
 
     def waiting(self) -> list[Pair]:
-        """Return the pairs that have no meter since all are in use."""
+        """Return the pairs that have no meter because all ids are in use."""
         return [pair for pair in self._unmetered if pair not in self._refused]
 
     def pass_on(self, holder: Pair, waiting: Pair) -> None:
-        """Take the meter of a pair that has one; the first id that is free is for another one, which has none."""
+        """Remove the meter of the pair ``holder``; the next free id goes to the pair ``waiting``."""
         self._remove({holder})
         self._unmetered = {waiting: None, **self._unmetered, holder: None}
         self._fabric.network.pairs.add({holder: None})
@@ -124,14 +127,14 @@ class PairMeterManager:
         self._changed_at |= {self._fabric.vns.key(pair.sender).dpid for pair in bare}
 
     def remove_switch_meters(self, dpid: int) -> None:
-        """A switch's meters are of no use (any more): pairs that send there go on without."""
+        """Remove all pair meters of a switch, because they are unusable; its pairs go on without meters."""
         fabric = self._fabric
         entries = fabric.state.entries
         there = fabric.vns.dpid[entries.sender] == dpid
         self._go_without(set(map(Pair, entries.sender[there].tolist(), entries.receiver[there].tolist())))
 
     def release_switch(self, dpid: int) -> None:
-        """A switch is another node's: forget the pairs that send there, and leave their meters to that."""
+        """Forget the pairs that send at a switch that another node owns now; their meters stay installed."""
         fabric = self._fabric
         entries = fabric.state.entries
         there = fabric.vns.dpid[entries.sender] == dpid
@@ -144,7 +147,7 @@ class PairMeterManager:
         self._marks.release_switch(dpid)
 
     def flush(self) -> None:
-        """Give the pairs that were seen their meters, and take those of pairs that aged; those for marks follow."""
+        """Give meters to new pairs, and remove those of aged pairs; counting meters follow."""
         fabric = self._fabric
         self._old_pairs |= fabric.network.pairs.drain_unused()
         if self._old_pairs:
@@ -182,7 +185,7 @@ class PairMeterManager:
                 self._changed_at.add(record.switch.dpid)
                 if record.capabilities.uses_meters and pair not in self._refused:
                     self._out_of_meters(record, now_s)
-        # Entries without a meter, or every frame of these pairs would come up as one not seen before.
+        # Flow entries without a meter; otherwise every frame of these pairs would cause a packet-in.
         fabric.network.pairs.add(bare)
         if not metered:
             return
@@ -199,7 +202,7 @@ class PairMeterManager:
         fabric.network.pairs.add({pair: meter_id or None for pair, meter_id in metered.items()})
 
     def _beyond(self, pair: Pair, record: SwitchRecord) -> bool:
-        """Whether a pair may carry more than any meter of its switch lets through; if so, say why it has none."""
+        """Return whether a pair's limit is above all meters of its switch; if so, record that as the reason."""
         vns = self._fabric.vns
         most_kbps = min(vns.send_max_bps[pair.sender], vns.receive_max_bps[pair.receiver]) / RATE_STEP_BPS
         if most_kbps < record.capabilities.bounds.max_rate_kbps + 1:
@@ -219,10 +222,10 @@ class PairMeterManager:
         self._fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
     def swap_shapers(self, shaped: list[Pair], bare: list[Pair], now_s: float) -> None:
-        """Take the meters of pairs that agents shape alone, and give ``bare`` pairs, whose agents are gone, theirs.
+        """Remove the meters of pairs that agents alone shape, and give meters to ``bare`` pairs, whose agents are gone.
 
-        In a switch's update meters are added before the entries that name them, and deleted after: there is no gap. A
-        pair for which there is no meter is nobody's from now on.
+        In a switch's update, meters are added before the flow entries that name them, and deleted after them: there is
+        no gap. A pair that gets no meter is not limited from then on.
         """
         if shaped:
             self._set_meters(dict.fromkeys(shaped, NO_METER), now_s)
@@ -241,7 +244,7 @@ class PairMeterManager:
             self._fabric.network.pairs.add(without)
 
     def _set_meters(self, meter_of: Mapping[Pair, int], now_s: float) -> None:
-        """Let pairs with entries have other meters, or none, at the rates of their limits."""
+        """Replace or remove the meters of existing pairs, at the rates of their limits."""
         fabric = self._fabric
         state = fabric.state
         rows = find_pairs(state.entries, *_columns(meter_of)[:2])
@@ -263,10 +266,10 @@ class PairMeterManager:
         self._map_meters()
 
     def adopt(self, found: InstalledPairs, now_s: float) -> Iterator[None]:
-        """Take over pairs whose meters stand on switches and have been claimed; yield after each piece.
+        """Adopt pairs whose meters are installed and were claimed; yield after each batch.
 
-        All of them are known at once, their entries in pieces. One that has got another meter meanwhile keeps that; of
-        several meters of one pair the first counts.
+        All pairs are known at once, their flow entries in batches. A pair that has got another meter since then keeps
+        that one; of several meters of one pair the first counts.
         """
         fabric, known = self._fabric, self._fabric.network.pairs
         mine = np.zeros(len(found.sender), dtype=np.bool_)
@@ -287,7 +290,7 @@ class PairMeterManager:
         order, parts = fabric.vns.by_switch(found.sender)
         for dpid, start, end in parts:
             while start < end:
-                # A part of the table: it is put together again with each piece.
+                # A part of the table: each batch rebuilds it.
                 at_once = _BATCH_SIZE * max(1, len(fabric.network.desired.of_switch(dpid)) // _OF_TABLE)
                 rows = order[start : min(start + at_once, end)]
                 known.put_all(found.sender[rows], found.receiver[rows])
@@ -295,7 +298,7 @@ class PairMeterManager:
                 yield
 
     def release_claimed(self, claimed: InstalledPairs) -> None:
-        """Release the meters of pairs that are not taken over after all: their switch has gone meanwhile."""
+        """Release the meters of pairs that are not adopted, because their switch disconnected."""
         for sender, meter_id in zip(claimed.sender.tolist(), claimed.meter_id.tolist(), strict=True):
             self._fabric.record_of_sender(sender).meter_ids.release(meter_id)
 
@@ -317,7 +320,7 @@ class PairMeterManager:
         self._map_meters()
 
     def _remove(self, pairs: set[Pair], *, standing: bool = True) -> None:
-        """Remove pairs; their meters too where they may be ``standing`` on their switch."""
+        """Remove pairs; also delete their meters where they may be installed (``standing``)."""
         fabric = self._fabric
         entries = fabric.state.entries
         vns = len(fabric.vns)
@@ -355,7 +358,7 @@ class PairMeterManager:
 
 
 def beyond_text(most_kbps: Kilos) -> str:
-    """Return why there is no meter for a limit above the largest rate of meters."""
+    """Return the reason why a limit above the largest meter rate has no meter."""
     return f"its limit is above {format_rate(int(most_kbps) * 1000)}, the largest rate of its switch's meters"
 
 

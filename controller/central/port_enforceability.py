@@ -1,4 +1,4 @@
-"""What can be enforced at each edge port of a fabric now, and what has changed of that."""
+"""What can be enforced at each edge port of a fabric now, and events for changes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from controller.policy.policy_groups import need_headroom
 
 Unlimited = tuple[tuple[int, str, frozenset[int]], ...]
 
-# What a switch can do is found out piece by piece. A verdict is reported once it has stood for so long.
+# Capabilities are found step by step. A verdict is reported once it has been stable for this time.
 DEBOUNCE_S = 1.5
 
 
 def switch_verdicts(fabric: FabricState, dpid: int) -> PortVerdicts:
     """Return what can be enforced at each edge port of a switch of the configuration, by port number.
 
-    It is the same object until something has changed.
+    It is the same object until a verdict changes.
     """
     return _switch_verdicts(fabric, dpid, _unlimited(fabric))
 
@@ -47,7 +47,7 @@ def verdict_counts(fabric: FabricState) -> dict[str, int]:
 
 
 def note_changes(fabric: FabricState, now_s: float) -> None:
-    """Note an event for each switch whose verdicts are not those reported last, and where headroom is missing now."""
+    """Record an event for each switch with changed verdicts, and for new headroom shortages."""
     verdicts = fabric.verdicts
     _note_headroom(fabric, now_s)
     for dpid, now in all_verdicts(fabric).items():
@@ -56,7 +56,8 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
             verdicts.shaped[dpid] = now
             _note_shaped(fabric, dpid)
         if not record.connected:
-            verdicts.seen.pop(dpid, None)  # switch-down says it; verdicts are reported again when it is back
+            # The event switch-down covers it; verdicts are reported again when the switch returns.
+            verdicts.seen.pop(dpid, None)
             verdicts.reported.pop(dpid, None)
             continue
         last, since_s = verdicts.seen.get(dpid, (None, now_s))
@@ -88,7 +89,7 @@ def _note_headroom(fabric: FabricState, now_s: float) -> None:
 
 
 def _note_shaped(fabric: FabricState, dpid: int) -> None:
-    """Leave the receivers behind a switch's ports to their queues, or to their senders' meters."""
+    """Decide for a switch's ports whether queues or the senders' meters hold the receivers."""
     record, vns = fabric.switches[dpid], fabric.vns
     shaped = vns.has_queue.copy()
     for row in np.flatnonzero(vns.dpid == dpid).tolist():
@@ -121,7 +122,7 @@ def _switch_verdicts(fabric: FabricState, dpid: int, unlimited: Unlimited) -> Po
 
 
 def _unlimited(fabric: FabricState) -> Unlimited:
-    """Return the switches whose senders are known not to be limited: dpid, name, and the VLANs of their VNs."""
+    """Return the switches that cannot limit their senders: dpid, name, and the VLANs of their VNs."""
     return tuple(
         (dpid, record.switch.name, frozenset(vid for port in record.switch.ports.values() for vid in port.vlan_vids))
         for dpid, record in fabric.switches.items()

@@ -1,4 +1,4 @@
-"""What the switches said of queues and links in this interval, as columns for the control step."""
+"""The queue and port counters of this interval, as columns for the control step."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def collect_readings(
     now_s: float,
     marks: MarkReadings | None = None,
 ) -> FabricReadings | None:
-    """Return the readings that are wanted, with ``marks``; None where that is none.
+    """Return the readings of the ``wanted`` kinds, with ``marks``; None if nothing is wanted.
 
-    ``received_s`` is when the meters of each switch came. Where ports or queues did not come with them, they are
-    unknown. Counters that moved as no traffic can move them are noted as events.
+    ``received_s`` is when each switch's meter counters arrived. Port or queue counters that did not arrive with them
+    are unknown. Counters with impossible changes cause events.
     """
     queues = _queues(fabric, received_s) if ReadingKind.QUEUES in wanted else None
     ports = _ports(fabric, received_s) if ReadingKind.PORTS in wanted else None

@@ -1,4 +1,4 @@
-"""A switch's tables against what they should hold: when it connects, and in audits afterwards."""
+"""Compares a switch's tables with the desired ones: when it connects, and in audits afterwards."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from controller.switch.adoption import DeferredAdoption, InstalledPairs, adopted
 from controller.switch.meters.meter_settings import MeterSetting, MeterSettingsTable
 from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 
-# Entries looked through, or worked on, before others in the process get their turn.
+# Flow entries per batch.
 _COMPARE_BATCH, _REPAIR_BATCH = 1000, 125
-# So many in columns; and so many hosts, each of which has entries at all switches of its VLAN.
+# Flow entries in columns per batch; and hosts, each of which has flow entries at all switches of its VLAN.
 _CLAIM_BATCH, _HOST_BATCH = 4000, 25
 
 
 class InstalledTables(NamedTuple):
-    """What a switch's tables hold of the controller's: flow entries by key, meters by id."""
+    """The controller's part of a switch's tables: flow entries by key, meters by id."""
 
     flows: FlowTable
     meters: MeterSettingsTable
 
 
 class Reconciler:
-    """Brings the switches' tables to what the fabric wants, and takes over what they hold: a fabric and its pairs.
+    """Makes the switches' tables equal the desired ones, and adopts what they hold.
 
-    ``agents`` are those on hosts. A controller has one at a time. Another configuration comes with another one, and
-    this one is dropped as a whole.
+    ``agents`` are the agents on hosts. A controller has one reconciler at a time. Another configuration comes with a
+    new one, and this one is dropped as a whole.
     """
 
     def __init__(self, fabric: FabricState, epoch: int = 0) -> None:
@@ -54,19 +54,18 @@ class Reconciler:
     def bring_up(
         self, dpid: int, flows: FlowTable, foreign: int, meters: NDArray[np.void], now_s: float
     ) -> Iterator[None]:
-        """Take a switch of the configuration over, with the flow entries and meters (METER_CONFIG) in its tables.
+        """Bring up a switch of the configuration, with the flow entries and meters (METER_CONFIG) in its tables.
 
-        ``flows`` are the controller's; ``foreign`` is how many others there are.
+        ``flows`` are the controller's flow entries; ``foreign`` is the number of other ones.
 
-        1) Hosts and pairs that an earlier run left are adopted, with their meters as they stand.
+        1) Hosts and pairs that an earlier run left are adopted, with their installed meters.
         2) What is missing or different is repaired at once.
-        3) What is the controller's and of no use is removed by an ``audit`` once no switch is awaited: until then it
-           may be of use.
+        3) Unneeded flow entries and meters of the controller are removed by an ``audit`` once no switch is awaited:
+           until then they may be needed.
 
-        Yields after each piece of the work, so that others may run in between. The switch counts as connected once
-        everything that it holds has been taken over. Nothing is sent to it before. Stop iterating if the switch
-        disconnects. Until the end no other switch may be brought up and the configuration may not change. Then call
-        ``record_switch_up``.
+        Yields after each batch, so that other greenlets may run. The switch counts as connected once everything that it
+        holds has been adopted. Nothing is sent to it before. Stop iterating if the switch disconnects. Until the end no
+        other switch may be brought up and the configuration may not change. Then call ``record_switch_up``.
         """
         fabric, pairs, record = self.fabric, self.pairs, self.fabric.switches[dpid]
         fabric.arrivals.began(now_s)
@@ -91,7 +90,7 @@ class Reconciler:
             pairs.remove_switch_meters(dpid)
         hosts, talking = hosts_and_pairs(record.installed)
         yield from self._adopt_hosts(record, hosts, now_s)
-        # Those whose receivers' switches may still be on their way stay there.
+        # Deferred flow entries whose receivers' switches may still connect stay.
         record.deferred = DeferredAdoption(talking, meters)
         yield
         yield from self.adopt_deferred(now_s)
@@ -107,7 +106,7 @@ class Reconciler:
         differing -= {i for i in differing if i in standing and record.capabilities.takes_as(settings[i], standing[i])}
         record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
         yield
-        # What changes from here on is sent as usual. Later tables come before earlier ones, as in any plan.
+        # Later changes are sent as usual. Later tables come before earlier ones, as in any plan.
         wanted = fabric.network.desired.of_switch(dpid)
         lacking = wanted.differing(record.installed) - record.installed.missing_from(wanted)
         for keys in batches(sorted(lacking, reverse=True), _COMPARE_BATCH):
@@ -117,10 +116,10 @@ class Reconciler:
     def adopt_deferred(
         self, now_s: float, only: SwitchRecord | None = None, come: Collection[Host] | None = None
     ) -> Iterator[None]:
-        """Take over, in pieces, the pairs that switches hold and whose receivers have become known since they came.
+        """Adopt, in batches, installed pairs whose receivers have become known since their switches connected.
 
-        Those of all switches (or of ``only`` one) at once: each time entries are added, all columns of all entries are
-        arranged again. Where it is known which hosts have ``come``, others are not asked for.
+        All switches (or only the switch ``only``) are handled at once, since each addition of pairs reindexes all
+        columns. If the new hosts are known (``come``), only these are looked up.
         """
         found: list[InstalledPairs] = []
         try:
@@ -140,7 +139,7 @@ class Reconciler:
                 self.pairs.release_claimed(InstalledPairs.together(found))
 
     def _complete_vn_meters(self, record: SwitchRecord, now_s: float) -> None:
-        """Let the VNs of a switch have the meters that they lack."""
+        """Add the missing meters of VNs at a switch."""
         lacking = record.complete_vn_meters()
         if lacking and record.capabilities.uses_meters:
             record.capabilities.short_of_meters = True
@@ -148,7 +147,7 @@ class Reconciler:
             self.fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
     def record_switch_up(self, dpid: int, now_s: float) -> None:
-        """Note that a switch has been brought up."""
+        """Record that a switch has been brought up."""
         record = self.fabric.switches[dpid]
         foreign = f", {record.foreign} entries of others left alone" if record.foreign else ""
         self.fabric.note(
@@ -156,7 +155,7 @@ class Reconciler:
         )
 
     def tables(self, dpid: int) -> InstalledTables:
-        """Return what a switch's tables should hold once everything that was taken by ``drain_updates`` is done."""
+        """Return the desired tables of a switch, once all messages that ``drain_updates`` returned are executed."""
         record = self.fabric.switches[dpid]
         return InstalledTables(record.installed.copy(), self.fabric.desired_meters(record))
 
@@ -169,13 +168,13 @@ class Reconciler:
         now_s: float,
         only: Collection[bytes] | None = None,
     ) -> Iterator[int]:
-        """Compare a switch's tables with what they should hold and mend what is the controller's, in pieces.
+        """Compare a switch's tables with the desired ones and repair the controller's part, in batches.
 
         ``expected`` is what ``tables`` returned when the switch was asked for its ``flows`` (the controller's) and
-        ``meters`` (METER_CONFIG). What has changed since then is left for the next time. Only entries with packed keys
-        in ``only`` are compared when all others are known to be right. What an earlier run left and nobody wants is
-        removed, unless a switch that is still awaited may want it. Yields after each piece how much of it was wrong.
-        State may change between pieces. Stop iterating if the switch disconnects or the configuration changes.
+        ``meters`` (METER_CONFIG). Later changes are left for the next audit. Only entries with packed keys in ``only``
+        are compared when all others are known to be right. Unneeded flow entries of an earlier run are removed, unless
+        a switch that is still awaited may need them. Yields after each batch the number of repairs in it. State may
+        change between batches. Stop iterating if the switch disconnects or the configuration changes.
         """
         record = self.fabric.switches[dpid]
         tidy = not self.fabric.awaits_switches(now_s)
@@ -207,21 +206,24 @@ class Reconciler:
     def _candidate_keys(
         self, record: SwitchRecord, expected: FlowTable, flows: FlowTable, only: Collection[bytes] | None
     ) -> set[bytes]:
-        """Return the packed keys of the entries that are other than expected, or that nobody wants; or ``only`` these.
+        """Return the packed keys of flow entries that differ from ``expected`` or are not desired.
 
-        What is wanted, expected and there stands for hosts and pairs that are known; what is awaited for those to come.
+        With ``only``, among these.
+
+        Known hosts and pairs give the desired, expected and installed keys; deferred ones may belong to hosts yet
+        unknown.
         """
         if only is not None:
             return set(only)
         wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
-        wanted.share(record.installed)  # most of the time they are the same, and stay so
+        wanted.share(record.installed)  # usually they are the same, and stay so
         nobodys = expected.missing_from(wanted)
         return expected.differing(flows) | nobodys.difference(record.deferred.entries.key.tolist())
 
     def _release_lost_meters(
         self, record: SwitchRecord, differing: set[bytes], lost: frozenset[bytes], now_s: float
     ) -> None:
-        """Take the meters from entries that are missing once more: the switch refuses them, maybe for their meters."""
+        """Remove the meters from flow entries that are missing again: the switch may reject these meters."""
         wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
         flows = {packed: flow for packed in differing if (flow := wanted.flow(packed)) is not None}
         metered = {packed: flow.meter_id for packed, flow in flows.items() if flow.meter_id is not None}
@@ -231,7 +233,10 @@ class Reconciler:
         record.lost |= metered.keys() - lost
 
     def _repair_flows(self, record: SwitchRecord, keys: Collection[bytes], differing: set[bytes], *, tidy: bool) -> int:
-        """Repair the flow entries that are ``differing``, and those of ``keys`` that nobody wants; return how many."""
+        """Repair the flow entries that are ``differing``, and delete those of ``keys`` that are not desired.
+
+        Return the number.
+        """
         wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
         unwanted = {packed for packed in keys if record.installed.has(packed) and not wanted.has(packed)}
         differing = differing | unwanted
@@ -245,11 +250,11 @@ class Reconciler:
     def _repair_meters(
         self, record: SwitchRecord, expected: MeterSettingsTable, meters: NDArray[np.void], now_s: float, *, tidy: bool
     ) -> int:
-        """Mend what differs from ``expected`` and has not been changed since; return how many meters that were.
+        """Repair meters that differ from ``expected`` and were not changed since; return their number.
 
-        A meter that is missing once more has been refused; at once where a refusal has come that does not say of what,
-        if the meter was never seen to stand. One that reads otherwise than it was set to is set again. If it reads the
-        same after that, nobody has changed it: it is what the switch makes of such a setting.
+        A meter that is missing again was rejected; so was a meter that was never seen installed, after an error that
+        names no meter. A meter with other settings is set again. If it still reads the same, the switch rounds the
+        setting: nobody changed it.
         """
         found = MeterSettingsTable.from_installed(meters)
         stood, record.stood = record.stood, found.meter_id
@@ -281,7 +286,7 @@ class Reconciler:
         return len(differing) + len(unwanted)
 
     def _accept(self, unlike: Mapping[int, tuple[MeterSetting, MeterSetting]], record: SwitchRecord) -> None:
-        """Take what a switch makes of settings for what its meters are set to: (wanted, found) by meter id."""
+        """Store the settings that a switch reports as those of its meters: (wanted, found) by meter id."""
         for asked, found in unlike.values():
             record.capabilities.note_taken_as(asked, found)
         ids = np.array(sorted(unlike), dtype=np.int64)
@@ -289,7 +294,7 @@ class Reconciler:
         self.fabric.stand_at(rows[rows != NO_ENTRY], [unlike[i][1] for i in ids[rows != NO_ENTRY].tolist()])
 
     def _adopt_hosts(self, record: SwitchRecord, hosts: HostFlows, now_s: float) -> Iterator[None]:
-        """Take over the hosts that entries in a switch's tables stand for and that are not known, in pieces."""
+        """Adopt the unknown hosts that flow entries in a switch's tables stand for, in batches."""
         fabric = self.fabric
         for some in hosts.pieces(_HOST_BATCH):
             columns = (column.tolist() for column in (some.in_port, some.vlan_vid, some.mac))
@@ -301,7 +306,7 @@ class Reconciler:
             yield
 
     def _adopt_at_once(self, record: SwitchRecord, entries: FlowTable, meters: NDArray[np.void], now_s: float) -> None:
-        """Take over the hosts and pairs that a few entries in a switch's tables stand for and that are not known."""
+        """Adopt the unknown hosts and pairs that a few flow entries in a switch's tables stand for."""
         hosts, talking = hosts_and_pairs(entries)
         for _ in self._adopt_hosts(record, hosts, now_s):
             pass
@@ -314,7 +319,7 @@ class Reconciler:
     def _claim(
         self, record: SwitchRecord, talking: HostFlows, meters: NDArray[np.void], found: list[InstalledPairs]
     ) -> Iterator[None]:
-        """Put the pairs that are not known and whose meters stand there into ``found``, in pieces; claim the meters."""
+        """Add the unknown pairs whose meters are installed to ``found``, in batches, and claim the meters."""
         if not record.capabilities.uses_meters or not len(talking.key):
             return
         standing = MeterSettingsTable.from_installed(meters)
@@ -327,7 +332,7 @@ class Reconciler:
 
 
 def _may_be_wanted(packed: bytes, record: SwitchRecord, numbers: PortNumbers) -> bool:
-    """Whether another switch may want an entry: who gets in at edge ports is for the configuration alone to say."""
+    """Return whether another switch may need a flow entry; entries of edge ports depend on the configuration alone."""
     key = unpack_key(packed)
     in_port = key.match.in_port
     port_no = None if in_port is None else numbers.port(record.switch.dpid, in_port).port_no

@@ -1,9 +1,8 @@
-"""Another configuration for a running controller: what did not change goes on as if nothing had happened.
+"""Another configuration for a running controller: what did not change continues undisturbed.
 
-A fabric state is made for the new configuration. It takes over what the running one knows of the VNs, hosts, pairs and
-links that both have: entries keep their meters, meters their counters, algorithms what they remember. The controller
-then swaps its reconciler, which holds both, in one assignment. What the switches should hold is compared with what they
-hold, so that only differences are sent.
+A fabric state is made for the new configuration. It takes over the VNs, hosts, pairs and links that both have: pairs
+keep their meters, meters their counters, algorithms their state. The controller then swaps its reconciler, which holds
+both, in one assignment. The desired tables are compared with the installed ones, and only differences are sent.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from controller.switch.switch_record import SwitchRecord, SwitchUpdate
 
 @dataclass(frozen=True)
 class Reconfiguration:
-    """A change that is half made: ``finish`` makes the rest, ``undo`` takes it back.
+    """A half-finished reconfiguration: ``finish`` completes it, ``undo`` reverts it.
 
-    ``gone`` are the switches that the new configuration does not have, or not with the same profile and
-    classes of queues. ``_standing`` is what the meters of the others were set to, of those that are connected.
+    ``removed`` are the switches that the new configuration lacks, or has with another profile or other queue classes.
+    ``_standing`` are the installed meter settings of the other connected switches.
     """
 
     removed: frozenset[int]
@@ -46,11 +45,11 @@ class Reconfiguration:
     _allocators: RateAllocators
 
     def undo(self, central: CentralController) -> None:
-        """Let the controller be as before."""
+        """Restore the controller's previous state."""
         central.set_reconciler(self._before)
 
     def finish(self, central: CentralController) -> None:
-        """Queue the messages to the switches, once all limits and algorithms are in force."""
+        """Queue the messages to the switches, once all limits and algorithms are effective."""
         fabric = central.fabric
         allocators = self._allocators.with_groups(self._before.fabric.control.groups, fabric.control.groups)
         fabric.state = fabric.state._replace(allocators=allocators)
@@ -61,11 +60,11 @@ class Reconfiguration:
 
 
 class Beforehand:
-    """What is done for another configuration before a controller has it: the longest part, while the loop goes on.
+    """The longest part of a reconfiguration, done in advance while the loop goes on.
 
-    Made from the configuration alone (``fabric``, with the controller's events), and raises InvalidValueError as
-    ``FabricState`` does. ``own`` has what the entries are made of, of the switches whose own entries are made: the
-    meters of VNs, whether entries name queues, and the numbers of ports by name.
+    It uses the configuration alone (``fabric``, with the controller's events), and raises InvalidValueError as
+    ``FabricState`` does. ``own`` has the inputs of the flow entries that are built already, by switch: the meters of
+    VNs, whether flow entries name queues, and the numbers of ports by name.
     """
 
     def __init__(self, config: Config, events: EventLog) -> None:
@@ -73,9 +72,9 @@ class Beforehand:
         self.own: dict[int, tuple[Mapping[int, VnMeters], bool, Mapping[int, int]]] = {}
 
     def make_own(self, central: CentralController) -> Iterator[None]:
-        """Make the entries of connected switches that are there whoever talks; yield after each piece.
+        """Build the flow entries of connected switches that do not depend on pairs; yield after each batch.
 
-        No switch may be brought up or taken over meanwhile. What changes of one all the same is seen to in the end.
+        No switch may be brought up or adopted during that time. ``finish`` handles later changes of a switch.
         """
         before, after = central.fabric, self.fabric
         old_row = after.vns.rows_in(before.vns)
@@ -92,7 +91,7 @@ class Beforehand:
 
 
 def _kept(before: FabricState, after: FabricState) -> set[int]:
-    """Return the switches (dpid) that go on as they are."""
+    """Return the switches (dpid) that continue unchanged."""
     records = before.switches
     return {
         dpid for dpid, record in after.switches.items() if dpid in records and _is_compatible(records[dpid], record)
@@ -100,7 +99,7 @@ def _kept(before: FabricState, after: FabricState) -> set[int]:
 
 
 def _is_compatible(before: SwitchRecord, after: SwitchRecord) -> bool:
-    """Tell whether what is known of a switch still counts, and its flow entries name queues as they did."""
+    """Return whether a switch's state remains valid, and its flow entries name queues as before."""
     can, now = before.capabilities, after.capabilities
     return can.profile == now.profile and can.classes == now.classes and can.told == now.told
 
@@ -108,9 +107,9 @@ def _is_compatible(before: SwitchRecord, after: SwitchRecord) -> bool:
 def reconfigure(
     central: CentralController, config: Config, now_s: float, made: Beforehand | None = None
 ) -> Reconfiguration:
-    """Let a controller have another configuration; whoever refers to it need not know.
+    """Give a controller another configuration; references to the controller stay valid.
 
-    All updates must have been taken. ``made`` is what was done beforehand. Raises InvalidValueError, with nothing
+    All updates must have been drained. ``made`` is the part done in advance. Raises InvalidValueError, with nothing
     changed, when a switch has fewer meter ids than it needs.
     """
     made = Beforehand(config, central.events) if made is None else made
@@ -138,13 +137,13 @@ def reconfigure(
 
 
 class _Rows:
-    """Which row of the VN table each VN had (``old``), and has (``new``); NEW_ROW for none."""
+    """The row of each VN in the old VN table (``old``) and in the new one (``new``); NEW_ROW for none."""
 
     def __init__(self, old: IntArray, new: IntArray) -> None:
         self.old, self.new = old, new
 
     def pair(self, pair: Pair) -> Pair | None:
-        """Return a pair by its new rows, None if one of its VNs is no more."""
+        """Return a pair by its new rows, None if one of its VNs was removed."""
         sender, receiver = int(self.new[pair.sender]), int(self.new[pair.receiver])
         return None if NEW_ROW in (sender, receiver) else Pair(sender, receiver)
 
@@ -160,9 +159,9 @@ def _rows_of(before: FabricState, after: FabricState) -> _Rows:
 def _inherit_record(
     before: SwitchRecord, after: SwitchRecord, row_of: _Rows, config: Config, for_marks: Iterable[int]
 ) -> None:
-    """Let a switch have the meters, the tables and the abilities that it has; new VNs get meters of their own.
+    """Keep a switch's meters, tables and capabilities; new VNs get new meters.
 
-    The meters ``for_marks`` are given again by the entries that name them.
+    The meters ``for_marks`` are assigned again from the flow entries that name them.
     """
     after.meter_ids = copy.deepcopy(before.meter_ids)
     for mark_id in for_marks:
@@ -190,7 +189,7 @@ def _inherit_record(
 
 
 def _inherit_network(before: FabricState, made: Beforehand, row_of: _Rows, kept: set[int]) -> None:
-    """Let the network know the links and the hosts that are still there."""
+    """Keep the links and hosts that still exist."""
     after = made.fabric
     _inherit_ports(before, after)
     after.network.inherit_links(before.network, kept)
@@ -206,7 +205,7 @@ def _inherit_network(before: FabricState, made: Beforehand, row_of: _Rows, kept:
 
 
 def _inherit_ports(before: FabricState, after: FabricState) -> None:
-    """Let ports by name have the numbers that they have, and those that are fenced carry nothing."""
+    """Keep the numbers of ports by name, and the fences of fenced ports."""
     after.network.numbers.inherit(before.network.numbers)
     for port in before.network.fenced ^ after.network.fenced:
         after.network.fence(port, port in before.network.fenced)
@@ -215,7 +214,7 @@ def _inherit_ports(before: FabricState, after: FabricState) -> None:
 def _inherit_state(
     before: FabricState, after: FabricState, row_of: _Rows, kept: set[int], now_s: float
 ) -> RateAllocators:
-    """Give ``after`` the entries that stay, and all that is known of them; return the allocators, yet to be grouped."""
+    """Give ``after`` the remaining pairs with all their state; return the allocators, still to be grouped."""
     old = before.state
     sender, receiver = row_of.new[old.entries.sender], row_of.new[old.entries.receiver]
     at_home = np.isin(before.vns.dpid[old.entries.sender], np.array(sorted(kept), dtype=np.uint64))
@@ -248,7 +247,7 @@ def _inherit_state(
 
 
 def _inherit_views(before: FabricState, after: FabricState, row_of: _Rows, kept: set[int]) -> None:
-    """Keep what is shown of VNs: rates, congestion, guarantees."""
+    """Keep what the views of VNs show: rates, congestion, guarantees."""
     after.received_bps = reindex(before.received_bps, row_of.old, 0.0)
     after.congestion = before.congestion.reindexed(row_of.old)
     after.send_limits = before.send_limits.reindexed(row_of.old)
@@ -261,14 +260,14 @@ def _inherit_views(before: FabricState, after: FabricState, row_of: _Rows, kept:
 
 
 def _inherit_marks(before: FabricState, after: FabricState, row_of: _Rows) -> None:
-    """Go on counting marks by the meters that stand; their entries have named them again."""
+    """Keep counting marks with the installed meters; their flow entries name them again."""
     after.phantoms = after.phantoms.remembering(before.phantoms, row_of.old)
     ends = row_of.old[after.measuring.sender], row_of.old[after.measuring.receiver]
     after.measuring = after.measuring.remembering(before.measuring, find_pairs(before.measuring, *ends))
 
 
 def _plan(fabric: FabricState, record: SwitchRecord, standing: MeterSettingsTable) -> None:
-    """Queue the differences between what a switch holds and what it should hold."""
+    """Queue the differences between the installed and the desired tables of a switch."""
     record.update = SwitchUpdate()
     wanted = fabric.network.desired.of_switch(record.switch.dpid)
     record.set_flows(plan_flows(wanted, record.installed))

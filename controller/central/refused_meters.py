@@ -1,18 +1,17 @@
-"""Meters that switches refuse: whoever was to have one goes on without, and nobody is cut off for it.
+"""Meters that switches reject: their pairs and VNs go on without a meter, and no traffic stops.
 
-A switch refuses an entry that names a meter that it has not got. So the entry has to lose the meter as soon as the
-refusal is known, whichever way: by an error that tells which meter it is about, or, where errors tell nothing, in an
-audit that does not find what was sent.
+A switch rejects a flow entry that names a missing meter. So the flow entry must lose the meter as soon as the rejection
+is known: by an error that identifies the meter, or, where errors do not, by an audit that does not find it.
 
-1) What a refusal says of the bounds of rates and bursts is learned, and the meter is asked for once more within them:
-   a bound is halved, or doubled, until the switch takes it.
-2) Where the number of meters is what is refused, no more are given out than stand there.
-3) Who has no meter goes without it: a pair shares the meter of its VN's send limit, discovery and reports that of
-   floods. A VN without a send limit sends without one, or not at all (``meters.fail``).
-4) After RETRY_S, and then more and more seldom, what was refused is asked for again.
-5) Where there are too few, pairs to congested receivers come first, then the largest. What a pair without a meter sends
-   is not counted. What all such pairs of a VN send together is: it passed the meter of the VN's send limit, and none of
-   the pairs' meters. Each of them is taken to send an equal part of it.
+1) A rejected rate or burst gives a bound, and the meter is requested again within it: the bound is halved, or doubled,
+   until the switch accepts.
+2) If the switch is out of meters, no more are used than are installed.
+3) A pair without a meter shares the meter of its VN's send limit; discovery and packet-ins share the flood meter. A VN
+   without a meter for its send limit sends unlimited, or not at all (``meters.fail``).
+4) After RETRY_S, and then at growing intervals, rejected meters are requested again.
+5) If meters are scarce, pairs to congested receivers get them first, then the largest pairs. The rate of a single pair
+   without a meter is not counted. The sum over all such pairs of a VN is known, from the meter of the VN's send limit
+   less the meters of its other pairs. Each pair is assumed to send an equal part of it.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 RETRY_S = 10.0
 MAX_RETRY_S = 640.0
 TURN_S = 1.0
-MAX_RETRIES_PER_TURN = 4  # at one switch in a turn: who has just got a meter has to be measured first
-# A pair is as large as another one unless it sends so many times as much, and so much more.
+MAX_RETRIES_PER_TURN = 4  # per switch and turn: a pair with a new meter must be measured first
+# Two pairs count as equally large unless their rates differ by this factor, and by this amount.
 LARGER, LARGER_BPS = 2.0, 100_000.0
 NOT_THERE = "it does not stand on the switch, though it was sent"
 ENTRIES_REJECTED = "the switch does not take the entries that name it"
-# Up to this rate a refusal of a rate is taken to mean that it is too low.
+# Up to this rate, a rejected rate is assumed to be too low.
 _LOW_KBPS = 1_000
 _MIN_BURST_KBITS = int(MIN_BURST_BITS // RATE_STEP_BPS) + 1
 _OF_BOUNDS = ("BAD_BURST", "BAD_RATE")
@@ -58,7 +57,7 @@ _KINDS = {
 
 
 class _Refusal(NamedTuple):
-    """A meter-mod that was refused."""
+    """A rejected meter-mod."""
 
     command: int
     rate_kbps: int
@@ -68,7 +67,7 @@ class _Refusal(NamedTuple):
 
 @dataclass
 class _Refusals:
-    """Of one switch: which meters of VNs it has refused, (row, kind), and why, and when to ask again."""
+    """The rejections of one switch: its VN meters, (row, kind), with the cause, and the next attempt's time."""
 
     vns: dict[tuple[int, str], str] = field(default_factory=dict)
     retry_s: float = np.inf
@@ -76,17 +75,17 @@ class _Refusals:
 
 
 class RefusedMeters:
-    """Takes the meters that switches refuse from whom they were for."""
+    """Handles meter-mods that switches rejected."""
 
     def __init__(self, fabric: FabricState, pairs: PairMeterManager) -> None:
         self._fabric, self._pairs = fabric, pairs
         self._of: dict[int, _Refusals] = {}
-        self._noted: dict[int, dict[int, _Refusal]] = {}  # by switch and meter, since ``settle``
-        self._unreported: set[int] = set()  # where what goes without has changed
-        self._reported: dict[int, set[str]] = {}  # by switch: the reasons that were told
+        self._noted: dict[int, dict[int, _Refusal]] = {}  # by switch and meter, since the last ``process``
+        self._unreported: set[int] = set()  # switches with unreported changes
+        self._reported: dict[int, set[str]] = {}  # by switch: the reported reasons
 
     def note(self, dpid: int, message: bytes, code: str) -> bool:
-        """A switch refused this meter-mod; return whether ``settle`` does all that has to be done about it."""
+        """Record that a switch rejected this meter-mod; return whether ``process`` handles it completely."""
         record, found = self._fabric.switches[dpid], decode_meter_mod(message)
         if found is None or not record.capabilities.uses_meters:
             record.doubtful |= found is None
@@ -98,7 +97,7 @@ class RefusedMeters:
         return True
 
     def process(self, now_s: float) -> None:
-        """Do what follows from the refusals noted: learn, ask for meters again, or let go without. Steps 1 to 3."""
+        """Handle the recorded rejections, steps 1 to 3: learn bounds, request meters again, or go on without them."""
         noted, self._noted = self._noted, {}
         for dpid, refusals in noted.items():
             record = self._fabric.switches[dpid]
@@ -117,7 +116,7 @@ class RefusedMeters:
                 self.release_meters(record, meter_ids, f"the switch refuses it: METER_MOD_FAILED / {code}", now_s)
             if "OUT_OF_METERS" in lost:
                 record.meter_ids.most_used = record.meter_ids.used
-                self._pairs.retry(dpid)  # what they lack from now on are ids
+                self._pairs.retry(dpid)  # from now on they lack ids
             self.leave_out(record, now_s)
             wanted = self._fabric.desired_meters(record)
             there = {i for i in again if refused[i].command != MeterModCommand.ADD}
@@ -127,7 +126,10 @@ class RefusedMeters:
     def release_meters(
         self, record: SwitchRecord, meter_ids: Collection[int], why: str, now_s: float, *, standing: bool = False
     ) -> None:
-        """Let whoever was to have these meters of a switch go without; they are deleted if they are ``standing``."""
+        """Remove these meters of a switch from their pairs and VNs.
+
+        Delete them if they are installed (``standing``).
+        """
         fabric, refusals = self._fabric, self._of.setdefault(record.switch.dpid, _Refusals())
         rows, ids = record.vn_meter_columns()
         changed: dict[int, VnMeters] = {}
@@ -150,7 +152,7 @@ class RefusedMeters:
         self._unreported.add(record.switch.dpid)
 
     def leave_out(self, record: SwitchRecord, now_s: float) -> None:
-        """Let go without whose limits are above all meters of a switch: VNs' send limits, and pairs."""
+        """Remove meters for limits above all meters of the switch: VNs' send limits, and pairs."""
         beyond = self._beyond(record)
         if beyond:
             self.release_meters(
@@ -158,7 +160,7 @@ class RefusedMeters:
             )
 
     def _beyond(self, record: SwitchRecord) -> list[int]:
-        """Return the meters of a switch that were to let through more than any meter of its does."""
+        """Return the meters of a switch with rates above its largest one."""
         fabric, most_kbps = self._fabric, record.capabilities.bounds.max_rate_kbps
         if most_kbps == MAX_KILO or not record.capabilities.uses_meters:
             return []
@@ -172,13 +174,13 @@ class RefusedMeters:
         return [*own.tolist(), *entries.meter_id[mine[most_bps >= above_bps]].tolist()]
 
     def begin(self, record: SwitchRecord) -> None:
-        """A switch has come: whatever it refused on an earlier connection, it is asked for again."""
+        """Prepare a switch that connected: meters that it rejected on an earlier connection are requested again."""
         self._of.pop(record.switch.dpid, None)
         self._pairs.retry(record.switch.dpid)
         record.capabilities.lacking, record.thrifty = (), False
 
     def limits_changed(self, now_s: float) -> None:
-        """Other limits are in force: who went without may have a meter now, and others not."""
+        """Reconsider which limits fit meters, because the effective limits changed."""
         for dpid, record in self._fabric.switches.items():
             if dpid in self._of:
                 self._of[dpid].retry_s = now_s
@@ -186,7 +188,7 @@ class RefusedMeters:
                 self.leave_out(record, now_s)
 
     def tick(self, now_s: float) -> None:
-        """See to what was refused, ask again for what is due, and say what goes without; call it every interval."""
+        """Handle rejections, retry what is due, and record what has no meter; call it every interval."""
         self.process(now_s)
         for dpid, refusals in self._of.items():
             record = self._fabric.switches[dpid]
@@ -199,14 +201,14 @@ class RefusedMeters:
             self._report(self._fabric.switches[dpid], now_s)
 
     def _spare(self, record: SwitchRecord) -> None:
-        """Where there are too few meters for pairs, VNs do without those that can be spared."""
+        """If meters are too few for pairs, remove those VN meters that can be spared."""
         full = record.capabilities.short_of_meters or record.meter_ids.most_used is not None
         if full and record.connected and not record.thrifty:
             for row in record.spare_meters():
                 self._fabric.network.put_sender(row, record.vn_meters[row])
 
     def _ask_again(self, record: SwitchRecord, refusals: _Refusals, now_s: float) -> None:
-        """Give what was refused out again; who is beyond the bounds comes back to go without."""
+        """Request rejected meters again; limits beyond the bounds then lose their meters again."""
         again = bool(refusals.vns or self._pairs.lacking_at(record.switch.dpid))
         refusals.wait_s = min(2.0 * refusals.wait_s, MAX_RETRY_S) if again else RETRY_S
         rows = sorted({row for row, _ in refusals.vns})
@@ -226,11 +228,11 @@ class RefusedMeters:
             self._fabric.network.put_sender(row, record.vn_meters[row])
 
     def _learn(self, record: SwitchRecord, refused: _Refusal) -> bool:
-        """Learn a bound from a setting that was refused; return whether there is something left to try. Step 1."""
+        """Learn a bound from a rejected setting; return whether another setting can be tried. Step 1."""
         can, bounds = record.capabilities, record.capabilities.bounds
         rate_kbps, burst_kbits = setting = refused.rate_kbps, refused.burst_kbits
         if _fitted(bounds, setting) != setting:
-            return True  # it was sent before that was learned
+            return True  # it was sent before the bound was learned
         if refused.code == "BAD_BURST":
             can.learn_bounds(bounds._replace(max_burst_kbits=max(burst_kbits // 2, _MIN_BURST_KBITS)))
         elif rate_kbps <= max(_LOW_KBPS, int(bounds.min_rate_kbps)):
@@ -240,7 +242,7 @@ class RefusedMeters:
         return _fitted(can.bounds, setting) != setting
 
     def _report(self, record: SwitchRecord, now_s: float) -> None:
-        """Say what goes without, once for each reason."""
+        """Record an event for what has no meter, once for each reason."""
         dpid, can = record.switch.dpid, record.capabilities
         lacking = {}
         pairs = self._pairs.lacking_at(dpid) if can.uses_meters else {}
@@ -269,14 +271,14 @@ class _Claim(NamedTuple):
 
 
 class ScarceMeters:
-    """Passes meters on from pairs that need them less to pairs that need them more."""
+    """Moves meters from pairs that need them less to pairs that need them more."""
 
     def __init__(self, fabric: FabricState, pairs: PairMeterManager) -> None:
         self._fabric, self._pairs = fabric, pairs
         self._turned_s = -np.inf
 
     def tick(self, now_s: float) -> None:
-        """Look once in TURN_S at the switches that have too few meters; call it every interval."""
+        """Once in TURN_S, check the switches with too few meters; call it every interval."""
         if now_s - self._turned_s < TURN_S:
             return
         self._turned_s = now_s

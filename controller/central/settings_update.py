@@ -1,4 +1,4 @@
-"""Puts other limits, ceilings, weights, algorithms and shadows in force in a running controller: all, at once."""
+"""Applies other limits, ceilings, weights, algorithms and shadows to a running controller, all at once."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from controller.switch.frame_sizes import grown
 from controller.switch.meters.meter_mods import modifications
 from controller.units import exact_rate
 
-# A change to more VNs or VLANs than this is one event that says how many they are.
+# A change of more VNs or VLANs than this causes one event with their number.
 _MAX_NAMED = 20
 _NEWCOMER, _REPORT = map(VnMeters._fields.index, ("newcomer", "report"))
 
 
 def apply_settings(fabric: FabricState, values: EffectiveSettings, now_s: float) -> None:
-    """Let ``values``, which must fit the fabric, hold from the next interval on.
+    """Apply ``values``, which must fit the fabric, from the next interval on.
 
-    What is as before is not touched: no message is sent for it, and algorithms go on with what they remember.
+    Unchanged values cause no message, and algorithms keep their state.
     """
     before, before_flood_bps = fabric.control, fabric.flood_limit_bps
     fabric.control = before.with_values(values)
@@ -45,7 +45,7 @@ def _changed_rows(before: VnTable, after: VnTable) -> IntArray:
 
 
 def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: FloatArray, now_s: float) -> None:
-    """Queue meter-mods for what VNs may send, flood and begin with, where that has changed, to switches with meters."""
+    """Queue meter-mods for changed send limits, flood limits and start rates of VNs, to switches with meters."""
     sending = before.send_max_bps != fabric.vns.send_max_bps
     flooding = before_flood_bps != fabric.flood_limit_bps
     first, first_now = new_pair_limits(before), new_pair_limits(fabric.vns)
@@ -54,7 +54,7 @@ def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: Float
 
 
 def follow_frame_sizes(fabric: FabricState, seen_bytes: FloatArray, now_s: float) -> None:
-    """Let meters of VNs of which larger frames were seen than before, ``seen_bytes`` (vns,), pass them."""
+    """Raise the bursts of VNs' meters for larger frames, ``seen_bytes`` (vns,)."""
     rows = grown(fabric.frame_bytes, seen_bytes)
     if not len(rows):
         return
@@ -74,7 +74,7 @@ def _modify_vn_meters(
     reporting: BoolArray,
     now_s: float,
 ) -> None:
-    """Queue meter-mods for what the marked VNs (vns,) may send, flood, begin with and have sent to the controller."""
+    """Queue meter-mods of the masked VNs (vns,) for send limits, floods, new pairs and packet-ins."""
     fabric.send_limits = fabric.send_limits.modified(np.flatnonzero(sending), now_s)
     fabric.floods.modified(np.flatnonzero(flooding), now_s)
     for dpid in np.unique(fabric.vns.dpid[sending | flooding | beginning]).tolist():
@@ -110,7 +110,7 @@ def _shown(field: str, number: float) -> str:
 
 
 def _unused_values_text(fabric: FabricState, vid: int) -> str:
-    """Return what VNs of a VLAN have that neither its algorithm nor its shadow uses, for people; empty: nothing."""
+    """Return as text which values of a VLAN's VNs neither its algorithm nor its shadow uses; "" if none."""
     vns, control = fabric.vns, fabric.control
     mine = vns.vlan_vid == vid
     unused = []

@@ -1,5 +1,7 @@
-"""Several controllers of one fabric: which of them may change switches. Pure: times and what etcd says are arguments.
+"""Several controllers of one fabric, and which of them may change switches.
 
-Start at leadership.py (the lease and who is active); ownership.py and placement.py are about switches that are shared
-out over nodes, write_gate.py is what every message to a switch passes.
+Pure: times and etcd's replies are arguments.
+
+Start at leadership.py (the lease and the active node); ownership.py and placement.py assign switches to nodes in
+sharded mode, and every message to a switch passes write_gate.py.
 """

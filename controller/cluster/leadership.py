@@ -1,12 +1,12 @@
-"""Who of a cluster's nodes is active, as one node knows it, and for how long it may rely on that.
+"""The active node of a cluster, as one node knows it, and how long that node may rely on it.
 
 The active node holds one key in etcd, attached to a lease that its control loop refreshes. The key's create_revision
 grows with every change of owner: it is the fencing token, and switches get it as OpenFlow's generation_id (1.3.5,
 section 6.3.6). A switch refuses a role request with an older one, so that a node that was paused cannot come back.
 
-1. A node asks etcd at ``began_s``; etcd extends the lease from a moment that is not earlier.
-2. So the key is this node's until ``began_s`` + the lease's time to live, at least, if the answer says that it was.
-3. The node relies on that for MARGIN_S less, by its own clock, and then changes nothing any more until etcd answers.
+1. A node sends its request to etcd at ``began_s``; etcd extends the lease no earlier than that.
+2. So if the reply says that the key is this node's, it stays so until at least ``began_s`` + the lease's time to live.
+3. The node relies on that for LEASE_MARGIN_S less, by its own clock, and then changes nothing until etcd replies.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from controller.openflow.constants import ControllerRole
 
 LEASE_MARGIN_S = 0.5
 # A generation id is 64 bits: the epoch, which is raised when etcd has lost its revisions, above 40 bits of revision.
-# Switches compare in a circle, so that no two ids may be 2^63 apart.
+# Switches compare ids in a circle, so two ids must not be 2^63 apart.
 EPOCH_BITS, REVISION_BITS = 22, 40
 MAX_EPOCH = 2**EPOCH_BITS - 1
 
 
 def generation_id(epoch: int, revision: int) -> int:
-    """Return the generation id of an owner whose key was made at this revision of etcd in this epoch."""
+    """Return the generation id of an owner, from the epoch and the revision of etcd at which its key was created."""
     if not 0 <= epoch <= MAX_EPOCH:
         raise InvalidValueError("epoch", epoch, f"is outside 0 to {MAX_EPOCH}")
     if not 0 < revision < 2**REVISION_BITS:
@@ -35,9 +35,9 @@ def generation_id(epoch: int, revision: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LeaseSnapshot:
-    """What etcd said when it was asked at ``began_s``: this node's lease, and who is active under which generation.
+    """Etcd's reply to the request of ``began_s``: this node's lease, and the active node with its generation.
 
-    Nobody is when ``active`` is empty; ``generation`` is None then.
+    Without an active node, ``active`` is empty and ``generation`` is None.
     """
 
     began_s: float
@@ -48,36 +48,36 @@ class LeaseSnapshot:
 
 
 class Leadership:
-    """What one node knows. ``ttl_s`` is the time to live of its lease, seconds."""
+    """What one node knows of the lease and the active node. ``ttl_s`` is the time to live of its lease."""
 
     def __init__(self, ttl_s: float) -> None:
         self.ttl_s = ttl_s
         self.lease_id: int | None = None
-        self.confirmed_s = -math.inf  # when the last question that etcd answered began
+        self.confirmed_s = -math.inf  # the start of the last request that etcd answered
         self.active = ""
-        self.generation: int | None = None  # of the active node, whoever that is
-        self.is_mine = False  # as far as etcd has said; ``held`` says for how long that counts
+        self.generation: int | None = None  # of the active node, any node
+        self.is_mine = False  # by etcd's last reply; ``active_generation`` checks how long that is valid
 
     def update(self, answer: LeaseSnapshot) -> None:
-        """Etcd has answered. Answers must be given in the order of their questions."""
+        """Store a reply of etcd. Replies must be given in the order of their requests."""
         self.lease_id, self.confirmed_s = answer.lease_id, answer.began_s
         self.active, self.generation = answer.active, answer.generation
         self.is_mine = answer.generation is not None and answer.active_lease_id == answer.lease_id
 
     def invalidate(self) -> None:
-        """The lease is gone, or given up: a new one is needed."""
+        """Forget the lease, which is lost or was released: a new one is needed."""
         self.lease_id, self.is_mine = None, False
 
     def is_lease_valid(self, now_s: float) -> bool:
-        """Whether this node may rely on its lease at ``now_s``."""
+        """Return whether this node may rely on its lease at ``now_s``."""
         return self.lease_id is not None and now_s < self.confirmed_s + self.ttl_s - LEASE_MARGIN_S
 
     def active_generation(self, now_s: float) -> int | None:
-        """Return the generation under which this node is the active one at ``now_s``, None if it is not."""
+        """Return the generation under which this node is active at ``now_s``, None if it is not."""
         return self.generation if self.is_mine and self.is_lease_valid(now_s) else None
 
     def desired_role(self, now_s: float) -> tuple[ControllerRole, int] | None:
-        """Return the role to ask switches for, with its generation id; None while etcd has to say who is active."""
+        """Return the role to request from switches, with its generation id; None while the active node is unknown."""
         held = self.active_generation(now_s)
         if held is not None:
             return ControllerRole.MASTER, held

@@ -1,9 +1,8 @@
-"""When another node's lease has run out, as one node may conclude before etcd removes it.
+"""Detects that another node's lease has expired, before etcd removes it.
 
-Etcd looks for leases that have run out every 0.5 s, and tells what is left of one in whole seconds, rounded down. "0"
-means that less than a second is left. A lease that is refreshed has more for a second at least (the shortest is 2 s).
-So it has run out a second after the first "0" was heard, if nothing else was heard since and nobody has looked away
-for so long.
+Etcd checks for expired leases every 0.5 s, and returns the remaining time in whole seconds, rounded down. "0" means
+less than a second. A refreshed lease has at least a second left (the shortest lease is 2 s). So a lease has expired a
+second after the first "0", if every later reply was "0" and the requests never paused for a second.
 """
 
 from __future__ import annotations
@@ -14,14 +13,18 @@ ROUNDING_S = 1.0
 
 
 class LeaseExpiry:
-    """Of one lease. All times are of one clock."""
+    """The state of one lease. All times are of one clock."""
 
     def __init__(self) -> None:
-        self.left_s = math.inf  # as heard last
-        self._first_s, self._last_s = math.inf, -math.inf  # less than a second was left: heard first, asked for last
+        self.left_s = math.inf  # the last reply
+        # Replies of less than a second: when the first arrived, when the last was requested.
+        self._first_s, self._last_s = math.inf, -math.inf
 
     def observe(self, left_s: int, asked_s: float, heard_s: float) -> bool:
-        """Etcd was asked at ``asked_s`` what is left, and its answer is heard; return whether the lease has run out."""
+        """Process etcd's reply, received at ``heard_s``, to the request of ``asked_s``.
+
+        Return whether the lease has expired.
+        """
         watched, self.left_s = heard_s - self._last_s < ROUNDING_S, left_s
         if left_s > 0:
             self._first_s, self._last_s = math.inf, -math.inf

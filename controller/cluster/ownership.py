@@ -1,9 +1,9 @@
-"""Whose each switch is where switches are shared out over nodes, and which ones a node takes next.
+"""The owner of each switch in sharded mode.
 
-Every switch has a key in etcd, attached to its owner's lease, as the active node's key is (leadership.py). The key is
-put once by each owner: its mod_revision is the fencing token of that switch alone.
+Every switch has a key in etcd, attached to its owner's lease, as the active node's key is (leadership.py). Each owner
+puts the key once: its mod_revision is the fencing token of that switch alone.
 
-Who takes which is for placement.py.
+placement.py decides which node takes which switch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.openflow.constants import ControllerRole
 
 
 class Owner(NamedTuple):
-    """Whose a switch is, under which lease and generation id."""
+    """The owner of a switch, with its lease and generation id."""
 
     node: str
     lease_id: int
@@ -24,14 +24,17 @@ class Owner(NamedTuple):
 
 
 class Ownership:
-    """What a node knows of the switches' owners, by dpid. It relies on its own lease as ``leadership`` does."""
+    """The switches' owners, by dpid, as one node knows them.
+
+    The node relies on its own lease as ``leadership`` does.
+    """
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
         self.owners: Mapping[int, Owner] = {}
 
     def update(self, owners: Mapping[int, Owner]) -> None:
-        """Etcd has answered; ``leadership`` has heard that answer too."""
+        """Store the owners from a reply of etcd that ``leadership`` has received as well."""
         self.owners = owners
 
     def write_generation(self, dpid: int, now_s: float) -> int | None:
@@ -41,7 +44,7 @@ class Ownership:
         return owner.generation if owner is not None and mine and self._leadership.is_lease_valid(now_s) else None
 
     def desired_role(self, dpid: int, now_s: float) -> tuple[ControllerRole, int] | None:
-        """Return the role to ask a switch for, with its generation id; None while nobody is known to own it."""
+        """Return the role to request from a switch, with its generation id; None while its owner is unknown."""
         owner = self.owners.get(dpid)
         if owner is None:
             return None

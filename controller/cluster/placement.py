@@ -1,17 +1,17 @@
-"""Which switches a node takes, and when: those without an owner, and those that are to have another one.
+"""Which switches a node takes, and when: unowned switches, and switches that must change their owner.
 
-All live nodes have an order for each switch (rendezvous hashing); a node that is wanted for it comes first.
+For each switch the live nodes have an order (rendezvous hashing); a node that is requested for the switch comes first.
 
-- A switch without an owner: the first node takes it at once, the next ones TURN_S later each, where the ones before
-  cannot reach it. A node that has just come takes nothing for START_S, so that nodes that start together share the
-  switches out; the others know it by then, and begin their turns again when nodes come or go.
-- A switch with an owner is moved (``goal``) to the node that is wanted for it; when its owner is drained; and when its
-  owner is not connected to it. It goes to a node that is connected. Otherwise it stays while its owner lives.
+- A switch without an owner: the first node takes it at once, each next node FALLBACK_DELAY_S later, if the nodes before
+  it cannot reach the switch. A node that has just joined takes nothing for JOIN_DELAY_S, so that nodes that start
+  together share the switches; by then the others know of it. Delays begin again when nodes join or leave.
+- A switch with an owner is moved (``move_target``) if another node is requested for it, if its owner is drained, or if
+  its owner is not connected to it. It goes to a connected node. Otherwise it stays while its owner lives.
 
-A drained node takes nothing. A node takes one switch at a time from others, once the one before is under control: each
-change of owner freezes grants. It waits first, for AWARE_S, in which all nodes learn of it (``Placement.moving``). They
-freeze grants then, since who has just taken a switch tells its last owner nothing more, and ask etcd often. Where the
-owner is not connected, it may be again: it has UNREACHED_S.
+A drained node takes nothing. A node takes one switch at a time from others, once the previous one is under control,
+because each change of owner freezes grants. It first waits for MOVE_NOTICE_S, in which all nodes learn of the move
+(``Placement.moving``). They then freeze grants, since the new owner sends the last owner nothing more, and poll etcd
+often. An owner that is not connected has UNREACHABLE_GRACE_S to reconnect.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MAX_MOVES = 50
 
 
 class ClusterView(NamedTuple):
-    """What all nodes know: the live ones, the switches that each is connected to, and the names of drained nodes.
+    """What all nodes know: the live nodes, the switches that each is connected to, and the names of drained nodes.
 
-    ``wants`` are the nodes that are wanted for switches, ``owners`` those that have them, both by dpid.
+    ``wants`` are the nodes requested for switches, ``owners`` the nodes that own them, both by dpid.
     """
 
     nodes: Collection[str]
@@ -44,7 +44,7 @@ class ClusterView(NamedTuple):
 
 
 def rendezvous_order(dpid: int, nodes: Iterable[str]) -> list[str]:
-    """Return nodes in the order in which they are to take a switch."""
+    """Return nodes in the order in which they may take a switch."""
 
     def weight(node: str) -> bytes:
         return hashlib.blake2b(f"{dpid:016x} {node}".encode(), digest_size=8).digest()
@@ -53,24 +53,24 @@ def rendezvous_order(dpid: int, nodes: Iterable[str]) -> list[str]:
 
 
 def candidates(dpid: int, known: ClusterView) -> list[str]:
-    """Return the nodes that may take a switch, the one first whose turn is first."""
+    """Return the nodes that may take a switch, in order."""
     nodes = rendezvous_order(dpid, set(known.nodes).difference(known.drained))
     return sorted(nodes, key=lambda node: node != known.wants.get(dpid))
 
 
 def connected_candidates(dpid: int, known: ClusterView) -> list[str]:
-    """Return those of them that are connected to it."""
+    """Return the candidates that are connected to a switch."""
     return [node for node in candidates(dpid, known) if dpid in known.reached.get(node, ())]
 
 
 def is_unreached(dpid: int, known: ClusterView) -> bool:
-    """Whether a switch's owner says that it is not connected to it."""
+    """Return whether a switch's owner reports that it is not connected to the switch."""
     owner = known.owners[dpid]
     return owner in known.reached and dpid not in known.reached[owner]
 
 
 def move_target(dpid: int, known: ClusterView) -> str | None:
-    """Return the node that a switch with an owner is to be moved to; None: it stays."""
+    """Return the node to which an owned switch must move; None: it stays."""
     owner, wanted = known.owners[dpid], known.wants.get(dpid)
     leaving = owner in known.drained or is_unreached(dpid, known)
     if not leaving and wanted in (None, owner):
@@ -82,19 +82,22 @@ def move_target(dpid: int, known: ClusterView) -> str | None:
 
 
 class Placement:
-    """Since when the node ``me`` could have taken switches, and which it takes; ``dpids`` are the configuration's."""
+    """The moves that the node ``me`` makes, and since when it could have made them.
+
+    ``dpids`` are the configuration's switches.
+    """
 
     def __init__(self, me: str, dpids: Collection[int]) -> None:
         self._me, self._dpids = me, dpids
         self._since_s: dict[int, float] = {}
         self._nodes: frozenset[str] = frozenset()
-        self._began_s = math.inf  # when this node was first seen among the live ones
-        self._goals: dict[int, tuple[str, str, float]] = {}  # owner, goal, and since when
-        self._coming_s: dict[int, float] = {}  # since when switches are on their way to their owners
-        self.moving = False  # whether a switch is about to be taken from its owner, by this node or another one
+        self._began_s = math.inf  # when this node first appeared among the live ones
+        self._goals: dict[int, tuple[str, str, float]] = {}  # owner, target, and since when
+        self._coming_s: dict[int, float] = {}  # since when switches are in bring-up at their owners
+        self.moving = False  # whether a switch is about to change its owner, to this node or another one
 
     def unowned_due(self, now_s: float, known: ClusterView, reached: Collection[int]) -> list[int]:
-        """Return the switches without an owner to take now, MAX_MOVES at most; ``reached`` are connected."""
+        """Return the unowned switches to take now, at most MAX_MOVES; ``reached`` are connected."""
         self._began_s = min(self._began_s, now_s) if self._me in known.nodes else math.inf
         nodes = frozenset(known.nodes).difference(known.drained)
         since_s = self._since_s if nodes == self._nodes else {}
@@ -112,10 +115,10 @@ class Placement:
         return due[:MAX_MOVES]
 
     def move_due(self, now_s: float, known: ClusterView, controlled: Collection[int]) -> int | None:
-        """Return the switch to take from its owner now, None: none.
+        """Return the switch to take from its owner now, or None.
 
-        ``controlled`` are the switches under some node's control. One that is not, though its owner is connected to
-        it, is on its way to that owner, and waited for, ARRIVES_S at most.
+        ``controlled`` are the switches under some node's control. A switch that is not, though its owner is connected,
+        is being brought up there; this node waits for it at most MOVE_TIMEOUT_S.
         """
         before, self._goals = self._goals, {}
         coming = (

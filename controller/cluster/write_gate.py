@@ -1,8 +1,8 @@
-"""What every message to one switch passes: nothing that changes the switch goes out before it confirmed the role.
+"""The gate for all messages to one switch: no message that changes the switch passes before it confirmed the role.
 
 A new connection is EQUAL, may write next to a master and is not fenced by any generation id (docs/adr/0140). So the
-gate is closed until the switch has confirmed the role MASTER under the generation that this node holds, and closes
-for good as soon as a message finds that it holds that generation no more: the switch then has to be asked again.
+gate is closed until the switch has confirmed the role MASTER under this node's generation. It closes for good when a
+message finds that the node no longer holds that generation: the role must then be requested again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ _MULTIPART_TYPE_AT, _MULTIPART_BODY_AT = 8, 16
 
 
 def is_read_only(data: Buffer) -> bool:
-    """Return whether no message of these changes a switch: requests for roles do not, multipart requests with one
-    exception neither (table features with a body set them, 7.3.5.5). Bytes that are no whole messages may change it.
+    """Return whether none of these messages changes a switch.
+
+    Role requests change nothing, nor do multipart requests, except table features with a body (7.3.5.5). Bytes that are
+    no whole messages may change the switch.
     """
     offset = 0
     while offset + HEADER.size <= len(data):
@@ -41,7 +43,7 @@ def is_read_only(data: Buffer) -> bool:
 
 
 class WriteGate:
-    """The gate of one connection. ``held`` returns the generation that this node holds now, None if it holds none."""
+    """The gate of one connection. ``held`` returns this node's present generation, None without one."""
 
     def __init__(self, held: Callable[[], int | None] = lambda: None) -> None:
         self.held = held
@@ -49,19 +51,19 @@ class WriteGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether messages that change the switch may go out."""
+        """Return whether messages that change the switch may pass."""
         return self._confirmed is not None and self._confirmed == self.held()
 
     def confirm(self, generation: int) -> None:
-        """The switch has confirmed that this node is its master under this generation."""
+        """Record that the switch confirmed this node as its master under this generation."""
         self._confirmed = generation
 
     def close(self) -> None:
-        """Let nothing more out that changes the switch until it confirms again."""
+        """Hold back messages that change the switch until the next confirmation."""
         self._confirmed = None
 
     def allows(self, data: Buffer) -> bool:
-        """Return whether these messages may go out now; if not, the gate is closed from then on."""
+        """Return whether these messages may pass now; if not, close the gate."""
         if self.is_open or is_read_only(data):
             return True
         self.close()

@@ -1,4 +1,4 @@
-"""The section ``cluster``: which node this is, and the etcd that it shares with the others."""
+"""The section ``cluster``: the name of this node, and the etcd that all nodes share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Url = Annotated[str, BeforeValidator(check_url), SyntaxHint("`http://HOST:PORT` 
 
 
 class ClusterSection(Section):
-    """``cluster``: several controllers of one fabric on one etcd; without it there is one, and no etcd."""
+    """``cluster``: several controllers of one fabric on one etcd; without it there is one controller and no etcd."""
 
     path = "cluster"
     renamed: ClassVar = {"share": "mode", "url": "rest_advertise", "listen": "peer_listen", "address": "peer_advertise"}
@@ -70,7 +70,7 @@ all nodes; not with the algorithm fe, and only with queues at every edge port.""
 def read_cluster(
     data: object, control: ControlSection, store: StoreSection, rest: Rest, source_name: str
 ) -> tuple[Cluster | None, list[Problem]]:
-    """Return the cluster, None if the file has none, and what is wrong with it. Paths are as in ``read_rest``."""
+    """Return the cluster, None if the file has none, and its problems. Paths are as in ``read_rest``."""
     if data is None:
         return None, []
     section, problems = read_section(ClusterSection, ("cluster",), data)

@@ -32,7 +32,7 @@ FILE_KEYS = {
     "log_format": "logging.format",
     "log_level": "logging.level",
 }
-"""Keys in the file by the attributes of Config; attributes that are left out are keys themselves."""
+"""Keys in the file by the attributes of Config; other attributes are keys themselves."""
 RESTART_ONLY = (
     "interval_ms",
     "openflow_listen",
@@ -46,7 +46,7 @@ RESTART_ONLY = (
 
 
 class ConfigChange(NamedTuple):
-    """One value: its path, and what it was and is; None where there is none."""
+    """One changed value: its path, its old and its new value; None where it is absent."""
 
     path: str
     before: Any
@@ -54,17 +54,17 @@ class ConfigChange(NamedTuple):
 
 
 def diff_configs(before: Config, after: Config) -> list[ConfigChange]:
-    """Return every value that differs, in the order of ``after``; those that only ``before`` has come last."""
+    """Return every value that differs, in the order of ``after``; values that only ``before`` has come last."""
     return diff_values("", before, after)
 
 
 def diff_values(path: str, before: Any, after: Any) -> list[ConfigChange]:
-    """Return every plain value that differs of what stands at a path."""
+    """Return every plain value at a path that differs."""
     return [*_changed(path, before, after), *_gone(path, before, after)]
 
 
 def check_changeable(before: Config, after: Config) -> None:
-    """Raise InvalidValueError, naming the key, if something differs that only a restart can change."""
+    """Raise InvalidValueError, naming the key, if a value differs that only a restart can change."""
     for name in RESTART_ONLY:
         key, old, new = FILE_KEYS.get(name, name), getattr(before, name), getattr(after, name)
         if old == new:
@@ -79,7 +79,7 @@ def check_changeable(before: Config, after: Config) -> None:
 
 
 def _changed(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
-    """Yield every plain value of ``new`` that differs, in its order; what is equal is not looked into."""
+    """Yield every plain value of ``new`` that differs, in its order; equal values are not descended into."""
     if old == new:
         return
     olds, news = _inner(old), _inner(new)
@@ -91,7 +91,7 @@ def _changed(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
 
 
 def _gone(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
-    """Yield every plain value of ``old`` of which ``new`` has nothing, in its order."""
+    """Yield every plain value of ``old`` that ``new`` lacks, in its order."""
     if old == new:
         return
     olds, news = _inner(old), _inner(new)

@@ -1,7 +1,7 @@
-"""What differs between two configurations, in sentences: what was added, removed, renamed, and which values changed.
+"""The differences between two configurations as sentences: what was added, removed or renamed, and changed values.
 
-What follows from something else is left out: the limits of a VLAN's VNs where the VLAN's own changed, the VNs of a new
-port, the VNs of a VLAN that is gone. What changes alike at several ports is one sentence.
+Consequences are omitted: the limits of a VLAN's VNs where the VLAN's own changed, the VNs of a new port, the VNs of a
+removed VLAN. The same change at several ports is one sentence.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _Ports = list[tuple[str, EdgePort, EdgePort]]
 
 
 class ConfigDiff(NamedTuple):
-    """What differs between two configurations: every value, and the same in sentences."""
+    """The differences between two configurations: every value, and sentences."""
 
     changes: list[ConfigChange]
     summary: list[str]
 
 
 def compare_configs(before: Config, after: Config) -> ConfigDiff:
-    """Return what differs between two configurations."""
+    """Return the differences between two configurations."""
     changes = diff_configs(before, after)
     return ConfigDiff(changes, summarize_changes(before, after) if changes else [])
 
 
 def summarize_changes(before: Config, after: Config) -> list[str]:
-    """Return what differs, a sentence each: VLANs, switches, ports, VNs, links, then single values by their paths."""
+    """Return the differences as sentences: VLANs, switches, ports, VNs, links, then single values by their paths."""
     lines = list(_added_removed("VLAN", _vlan_names(before.vlans), _vlan_names(after.vlans)))
     for vid, vlan in after.vlans.items():
         if vid in before.vlans:
@@ -51,7 +51,7 @@ def summarize_changes(before: Config, after: Config) -> list[str]:
 
 
 def shorten(names: Iterable[str], between: str = ", ") -> str:
-    """Return names as a sentence has them, cut short when there are many."""
+    """Return names for a sentence, cut short when there are many."""
     all_names = list(names)
     more = f" and {len(all_names) - _MAX_NAMED} more" if len(all_names) > _MAX_NAMED else ""
     return between.join(all_names[:_MAX_NAMED]) + more
@@ -62,7 +62,7 @@ def _vlan_names(vlans: Mapping[int, Vlan]) -> dict[int, str]:
 
 
 def _links(before: Iterable[CoreLink], after: Iterable[CoreLink]) -> Iterator[str]:
-    """Yield what differs of links, which are the same by the dpids and ports of their ends."""
+    """Yield the differences of links, identified by the dpids and ports of their ends."""
     olds, news = (
         {frozenset((end.dpid, end.port_no) for end in one.ends): one for one in links} for links in (before, after)
     )
@@ -74,7 +74,7 @@ def _links(before: Iterable[CoreLink], after: Iterable[CoreLink]) -> Iterator[st
 
 
 def _switches(before: Config, after: Config) -> Iterator[str]:
-    """Yield what differs of switches, which are the same by their dpids, of their ports and of the VNs there."""
+    """Yield the differences of switches, identified by their dpids, with their ports and VNs."""
     olds, news = ({one.dpid: one for one in config.switches.values()} for config in (before, after))
     names = tuple({dpid: one.name for dpid, one in switches.items()} for switches in (olds, news))
     yield from _added_removed("switch", names[0], names[1], "switches")
@@ -97,7 +97,7 @@ def _switches(before: Config, after: Config) -> Iterator[str]:
 
 def _port(old_switch: Switch, old: EdgePort, switch: Switch, port: EdgePort) -> Iterator[str]:
     place = f"port {switch.name}:{port.label}"
-    # A name that follows from the switch's changes with that.
+    # A default name changes together with its switch's.
     follows = (old.name, port.name) == (f"{old_switch.name}-{old.port_no}", f"{switch.name}-{port.port_no}")
     yield from _values(place, old, port, ("untagged_vid", "vns", *(("name",) if follows else ())))
     if old.is_access != port.is_access:
@@ -107,7 +107,10 @@ def _port(old_switch: Switch, old: EdgePort, switch: Switch, port: EdgePort) -> 
 
 
 def _vns(before: Mapping[int, Vlan], after: Mapping[int, Vlan], ports: _Ports) -> Iterator[str]:
-    """Yield what differs of VNs at ports that both have; alike at several ports is one sentence."""
+    """Yield the differences of VNs at ports that both configurations have.
+
+    The same change at several ports is one sentence.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for place, old_port, port in ports:
         if old_port.vns == port.vns:
@@ -138,7 +141,7 @@ def _added_removed(
 
 
 def _values(subject: str, old: object, new: object, left_out: tuple[str, ...]) -> Iterator[str]:
-    """Yield the fields of two dataclasses of one kind that differ; a name that does is a renaming."""
+    """Yield the differing fields of two dataclasses of one type; a different name is a renaming."""
     for one in fields(new):  # type: ignore[arg-type]
         was, now = getattr(old, one.name), getattr(new, one.name)
         if was == now or one.name in left_out:

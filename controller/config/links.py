@@ -1,7 +1,7 @@
-"""The ``links`` of a configuration: core links whose capacity is known.
+"""The ``links`` of a configuration: core links with known capacities.
 
-The controller finds links by itself; the file only states their capacities, which are never guessed. A link that is not
-named is taken to carry any load. ``controller.config.validation`` checks whether the limits fit.
+The controller discovers links; the file only states their capacities, which are never guessed. A link that is not named
+is assumed to carry any load. ``controller.config.validation`` checks whether the limits fit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_DIGITS = 10  # of a port number
 def read_links(
     sections: Sequence[object], switches: Mapping[str, Switch]
 ) -> tuple[tuple[CoreLink, ...], list[Problem]]:
-    """Return the links that have no problem, and the problems of the others."""
+    """Return the valid links, and the problems of the others."""
     links, problems = [], []
     used: dict[LinkEnd, int] = {}
     for index, data in enumerate(sections):
@@ -41,7 +41,7 @@ def read_links(
 
 
 def _read_ends(path: Path, texts: Sequence[str], switches: Mapping[str, Switch]) -> tuple[list[LinkEnd], list[Problem]]:
-    """Return the ends of a link; of two that cannot be one link's, none."""
+    """Return the ends of a link, or none for two ends that cannot belong to one link."""
     read = [_read_end(text, switches) for text in texts]
     ends = [end for end in read if isinstance(end, LinkEnd)]
     problems = [Problem((*path, f"[{index}]"), end) for index, end in enumerate(read) if isinstance(end, str)]
@@ -53,7 +53,7 @@ def _read_ends(path: Path, texts: Sequence[str], switches: Mapping[str, Switch])
 
 
 def _read_end(text: str, switches: Mapping[str, Switch]) -> LinkEnd | str:
-    """Return the end that a text names, or what is wrong with it."""
+    """Return the end that a text names, or its problem."""
     name, _, number = text.rpartition(":")
     is_number = number.isascii() and number.isdecimal() and len(number) <= _MAX_DIGITS
     if not (name and is_number and 0 < int(number) <= MAX_PORT_NO):

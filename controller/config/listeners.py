@@ -1,4 +1,4 @@
-"""What the listeners need, REST's and OpenFlow's: addresses, TLS files, and where changes are stored."""
+"""Settings of the listeners, REST's and OpenFlow's: addresses, TLS files, and the store of changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IN_MEMORY = ":memory:"
 
 
 def read_rest(section: RestSection, store: StoreSection, source_name: str) -> tuple[Rest, list[Problem]]:
-    """Return how REST is served and where changes are kept, and what is wrong with it.
+    """Return the settings of REST and the store, and their problems.
 
     Paths are relative to the folder of the configuration file. Without a path the store is next to that file; the store
     of a configuration that is no file is in memory.
@@ -44,7 +44,7 @@ def read_rest(section: RestSection, store: StoreSection, source_name: str) -> tu
 
 
 def read_tls(section: ListenerSection, source_name: str) -> tuple[Tls | None, list[Problem]]:
-    """Return the TLS files of a section, None without any, and what is wrong with them."""
+    """Return the TLS files of a section, None without any, and their problems."""
     problems = list(_incomplete_tls(section))
     if section.certificate is None or section.key is None:
         return None, problems
@@ -54,7 +54,7 @@ def read_tls(section: ListenerSection, source_name: str) -> tuple[Tls | None, li
 
 
 def read_ovsdb_tls(data: object, source_name: str) -> tuple[ClientTls | None, list[Problem]]:
-    """Return the TLS files for OVSDB, None without any, and what is wrong with them."""
+    """Return the TLS files for OVSDB, None without any, and their problems."""
     if data is None:
         return None, []
     section, problems = read_section(OvsdbTlsSection, ("ovsdb_tls",), data)
@@ -65,7 +65,10 @@ def read_ovsdb_tls(data: object, source_name: str) -> tuple[ClientTls | None, li
 
 
 def ovsdb_problems(switches: Iterable[Switch], tls: ClientTls | None, taken: dict[Endpoint, str]) -> Iterator[Problem]:
-    """Yield what is wrong with addresses at which databases connect; ``taken`` are those of other listeners, by key."""
+    """Yield the problems of listening addresses for databases.
+
+    ``taken`` are the addresses of other listeners, by key.
+    """
     for switch in switches:
         endpoint = None if switch.ovsdb is None else ovsdb_endpoint(switch.ovsdb)
         if switch.ovsdb is None or endpoint is None:

@@ -1,14 +1,15 @@
-"""The configuration: what an operator writes in YAML, checked as a whole and made into frozen values.
+"""The configuration: the operator's YAML, checked as a whole and turned into frozen values.
 
-``load_config`` and ``parse_config`` either return a ``Config`` that keeps every rule below, or raise ``ConfigError``
-with all that is wrong, each with file, line and column. Reading the file is this module's only input and output.
+``load_config`` and ``parse_config`` either return a ``Config`` that satisfies every rule below, or raise
+``ConfigError`` with all problems, each with file, line and column. Reading the file is this module's only input and
+output.
 
 Rules between sections: a VN's limit is at most its port's capacity, and so is the sum of a port's send limits and the
 sum of its receive limits; a port is either an access port or a trunk; its VLANs exist and are named once; a dpid
 belongs to one switch; floods fit the receive limits; the links carry every traffic matrix that the limits allow.
 
-Each section's reader returns its values and the problems it found. Where a section has bad values its reader goes on
-with the others: its problems stop the result from being used, and rules that need a bad value are left out.
+Each section's reader returns its values and the problems it found. A reader continues after a bad value; rules that
+need the bad value are skipped, and any problem prevents the use of the result.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _MAX_ENTRIES = Bounds({"vlans": MAX_VLAN_VID, "vns": MAX_VLAN_VID, "trunk": MAX_
 
 
 def load_config(path: str | pathlib.Path) -> Config:
-    """Return the configuration in the file at ``path``; raise ConfigError if it is unreadable or not acceptable."""
+    """Return the configuration in the file at ``path``; raise ConfigError if it is unreadable or invalid."""
     try:
         with open(path, "rb", opener=_open_nonblocking) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -69,7 +70,7 @@ def load_config(path: str | pathlib.Path) -> Config:
 
 
 def read_config(stream: BinaryIO, name: str) -> Config:
-    """Return the configuration that a stream holds; raise ConfigError as ``load_config`` does, OSError from reading."""
+    """Return the configuration read from a stream; raise ConfigError as ``load_config`` does, OSError from reading."""
     try:
         content = stream.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:
@@ -83,12 +84,12 @@ def read_config(stream: BinaryIO, name: str) -> Config:
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file; a FIFO would be waited for until somebody writes to it."""
+    """Open a file without waiting for the writer of a FIFO."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parse_config(text: str, source_name: str = "<text>") -> Config:
-    """Return the configuration that a YAML text holds; raise ConfigError with everything that is wrong with it."""
+    """Return the configuration in a YAML text; raise ConfigError with all its problems."""
     document = read_document(text, _MAX_ENTRIES)
     if document.data is None and document.problems:
         raise ConfigError(source_name, document.problems)
@@ -240,7 +241,7 @@ def _read_ports(
     vlans: Mapping[int, VlanSection],
     named: dict[tuple[str, str], Path],
 ) -> tuple[dict[int, EdgePort], list[Problem]]:
-    """Return the ports of a switch by number; ``named`` is that of ``_name_problems``."""
+    """Return the ports of a switch by number; ``named`` is the argument of ``_name_problems``."""
     ports: dict[int, EdgePort] = {}
     problems: list[Problem] = []
     key_of: dict[int, str] = {}
@@ -264,12 +265,12 @@ def _read_ports(
             else:
                 found += _name_problems(port_path, port, named)
             ports[port.port_no], key_of[port.port_no] = port, key
-        problems += dict.fromkeys(found)  # what is wrong with a range is wrong with each of its ports
+        problems += dict.fromkeys(found)  # a problem of a range is one of each of its ports
     return ports, problems
 
 
 def _range_problems(path: Path, numbers: Sequence[object], data: object) -> Iterator[Problem]:
-    """Yield for names in a section that is that of several."""
+    """Yield a problem for each key of several numbers with a ``name``."""
     given = data if isinstance(data, Mapping) and len(numbers) > 1 else {}
     for key in ("name", "expect"):
         if given.get(key) not in (None, ANY_NAME):
@@ -277,9 +278,11 @@ def _range_problems(path: Path, numbers: Sequence[object], data: object) -> Iter
 
 
 def _name_problems(path: Path, port: EdgePort, named: dict[tuple[str, str], Path]) -> Iterator[Problem]:
-    """Yield for a port that has another one's name; ``named`` are those before it, by switch ("": any) and name.
+    """Yield a problem if a port has the name of another one.
 
-    Interfaces of several switches may have the same name.
+    ``named`` are the earlier ports, by switch ("": any) and name.
+
+    Interfaces of different switches may have the same name.
     """
     for where in (path[1],) if port.name == port.interface else (path[1], ""):
         first = named.setdefault((where, port.name), path)

@@ -1,4 +1,4 @@
-"""What the file says of a switch's meters."""
+"""The meter settings of a switch in the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MIN_BURST_LIMIT_BITS = 40_000  # three frames of 1,522 bytes, in whole kb
 
 
 def read_meters(path: Path, data: object) -> tuple[MeterSettings, list[Problem]]:
-    """Return the settings, and what is wrong with them."""
+    """Return the settings, and their problems."""
     section, problems = read_section(MetersSection, path, data)
     max_burst, low, high, step = section.max_burst, section.min_rate, section.max_rate, section.rate_step
     if max_burst is not None and max_burst < MIN_BURST_LIMIT_BITS:

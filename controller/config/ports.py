@@ -1,7 +1,7 @@
 """The edge ports of a configuration: which VLANs they carry, and their VNs' limits, ceilings and weights.
 
-A VN's limits are its own or its VLAN's, and none is above the port's capacity. ``controller.config.validation``
-checks their sums.
+A VN has its own limits or its VLAN's, all within the port's capacity. ``controller.config.validation`` checks their
+sums.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _RATES = attrgetter("send_limit", "receive_limit", "send_ceiling", "receive_ceil
 
 
 def port_keys(path: Path) -> tuple[Sequence[int | str], list[Problem]]:
-    """Return the ports that the key at the end of ``path`` stands for, by number or interface's name; problems too.
+    """Return the ports named by the key at the end of ``path``, by number or interface name, and problems.
 
-    A key that stands for none is one port without a number, so that its section is read too.
+    An invalid key counts as one port without a number, so that its section is read too.
     """
     key = path[-1]
     if is_name(key) and not is_numeric(key):
@@ -44,7 +44,7 @@ def port_keys(path: Path) -> tuple[Sequence[int | str], list[Problem]]:
 def read_port(
     path: Path, key: int | str, switch: str, dpid: int, data: object, vlans: Mapping[int, VlanSection]
 ) -> tuple[EdgePort, list[Problem]]:
-    """Return a port, and what is wrong with it; capacities and limits that are unknown for that reason are 0.
+    """Return a port, and its problems; capacities and limits that are unknown because of these are 0.
 
     ``key`` is one of ``port_keys``.
     """
@@ -105,7 +105,7 @@ def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) ->
 
 
 class _Given(NamedTuple):
-    """What the file says about one VN, whose own section is at ``path``: the VN itself, its VLAN and its port."""
+    """The file's sections for one VN: its own one, at ``path``, its VLAN's and its port's."""
 
     path: Path
     vid: int
@@ -124,7 +124,8 @@ def _read_vn(
         own, problems = read_section(VnSection, own_path, port.vns[own_path[-1]])
     mine, of_vlan = _RATES(own), _RATES(vlan)
     rates = [theirs if own_bps is None else own_bps for own_bps, theirs in zip(mine, of_vlan, strict=True)]
-    if not (own.is_good and vlan.is_good and _fit(rates, port.capacity)):  # few of the thousands of a large file
+    # True for few of the thousands in a large file.
+    if not (own.is_good and vlan.is_good and _fit(rates, port.capacity)):
         given = _Given(own_path, vid, own, vlan, port)
         for at, way in enumerate(DIRECTIONS):
             rates[at], bad_limit = _limit_bps(given, f"{way}_limit")
@@ -147,7 +148,7 @@ def _read_vn(
 
 
 def _fit(rates: list[int | None], capacity_bps: int | None) -> bool:
-    """Return whether there are both limits, within the capacity, and no ceiling, of which there is more to check."""
+    """Return whether both limits exist within the capacity, without a ceiling, so that nothing else needs a check."""
     send_bps, receive_bps, *ceilings = rates
     if send_bps is None or receive_bps is None or capacity_bps is None:
         return False
@@ -155,7 +156,7 @@ def _fit(rates: list[int | None], capacity_bps: int | None) -> bool:
 
 
 def _limit_bps(given: _Given, key: str) -> tuple[int, list[Problem]]:
-    """Return a VN's limit in bit/s, 0 if it is unknown."""
+    """Return a VN's limit in bit/s, 0 if unknown."""
     capacity_bps = given.port.capacity
     own_bps: int | None = getattr(given.own, key)
     limit_bps: int | None = own_bps if own_bps is not None else getattr(given.vlan, key)
@@ -192,7 +193,7 @@ def _ceiling_bps(given: _Given, key: str, limit_bps: int) -> tuple[int | None, l
 
 def _stray_vns(path: Path, section: PortSection, vids: list[int]) -> Iterator[Problem]:
     """Yield a problem for every VN of a VLAN that is not on the port."""
-    named = {vid for some in section.trunk_vids for vid in (some[0], some[-1])}  # those that the file lacks too
+    named = {vid for some in section.trunk_vids for vid in (some[0], some[-1])}  # including those that the file lacks
     here = {*vids, *named, section.access}
     for key in section.vns:
         vid, bad_number = read_number((*path, "vns", key), "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)

@@ -1,4 +1,4 @@
-"""Reads one section of a configuration file, and says what is wrong with it, in words for whoever wrote it."""
+"""Reads one section of a configuration file, and reports its problems in the words of the file."""
 
 from __future__ import annotations
 
@@ -16,25 +16,28 @@ from controller.errors import InvalidValueError, near_name, nearest
 
 MAX_RANGE = 4096
 _KEY_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
-# Sections with the same values, of which a large file has thousands, are made once.
+# Sections with the same values, of which a large file has thousands, are built once.
 _SECTIONS_KEPT = 4096
 
 AnySection = TypeVar("AnySection", bound=Section)
 
 
 def read_section(model: type[AnySection], path: Path, data: object) -> tuple[AnySection, list[Problem]]:
-    """Return the section that ``data`` makes, and what is wrong with it; a bad value is left at its default."""
+    """Return the section in ``data``, and its problems; a bad value is left at its default."""
     if not isinstance(data, Mapping):
         return model().with_bad(frozenset(model.model_fields)), [Problem(path, _not_a_section(model, data))]
     try:
         return _good_section(model, *chain.from_iterable(data.items())), []
-    except (TypeError, ValueError):  # it holds others, or something is wrong
+    except (TypeError, ValueError):  # it contains sections, or has a problem
         return _read_section(model, path, data)
 
 
 @lru_cache(_SECTIONS_KEPT, typed=True)
 def _good_section(model: type[AnySection], *items: object) -> AnySection:
-    """Return the section of these keys and values, by turns, which many have alike. Raises ValueError."""
+    """Return the section with these alternating keys and values; cached, since many sections are equal.
+
+    Raises ValueError.
+    """
     values = dict(zip(items[::2], items[1::2], strict=True))
     if None in items or not values.keys() >= set(model.required):
         raise ValueError
@@ -48,7 +51,7 @@ def _read_section(model: type[AnySection], path: Path, data: Mapping[str, Any]) 
     problems = [Problem((*path, key), "is empty: give it a value or leave the key out") for key in empty]
     problems += [Problem((*path, key), "is missing") for key in missing]
     values = {key: value for key, value in data.items() if key not in empty}
-    bad = {*empty, *missing, *(key for key in misspelt if key is not None)}  # one mistake is one problem
+    bad = {*empty, *missing, *(key for key in misspelt if key is not None)}  # one mistake gives one problem
     try:
         section = model.model_validate(values)
     except ValidationError as refusal:
@@ -62,12 +65,12 @@ def _read_section(model: type[AnySection], path: Path, data: Mapping[str, Any]) 
 
 
 def is_numeric(key: str) -> bool:
-    """Return whether a key is a number or a range of them, good or bad."""
+    """Return whether a key is a number or a range of numbers, valid or not."""
     return key.isdecimal() or KEY_RANGE.fullmatch(key) is not None
 
 
 def expand_key(path: Path, what: str, minimum: int, maximum: int) -> tuple[range, list[Problem]]:
-    """Return the numbers that the key at the end of ``path`` stands for, ``1-24`` for 24; none with a problem."""
+    """Return the numbers in the key at the end of ``path``, 24 for ``1-24``; none, with a problem, if it is invalid."""
     match = KEY_RANGE.fullmatch(path[-1])
     if match is None:
         number, problems = read_number(path, what, minimum, maximum)
@@ -80,7 +83,7 @@ def expand_key(path: Path, what: str, minimum: int, maximum: int) -> tuple[range
 
 
 def read_number(path: Path, what: str, minimum: int, maximum: int) -> tuple[int | None, list[Problem]]:
-    """Return the number that the key at the end of ``path`` is; None and a problem if it is none."""
+    """Return the number in the key at the end of ``path``; None, with a problem, if it is invalid."""
     key = path[-1]
     if _KEY_NUMBER.fullmatch(key) and minimum <= int(key) <= maximum:
         return int(key), []

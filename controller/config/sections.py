@@ -1,8 +1,8 @@
-"""The sections of a configuration file and what each of their keys may hold, one pydantic model per section.
+"""The sections of a configuration file with the values of their keys, one pydantic model per section.
 
-A model here knows its own section only; rules between sections are in ``controller.config.loader``. Every field may be
-absent as far as pydantic is concerned (``required`` names those that may not). So a section with one bad value still
-yields the others, and all the problems of a file can be reported at once.
+A model covers its own section only; rules between sections are in ``controller.config.loader``. To pydantic every field
+is optional (``required`` names the mandatory ones). So a section with one bad value still yields the other values, and
+all problems of a file are reported at once.
 
 The reference (``docs/configuration.md``) is made from these models: each names its ``path``, and the reference quotes
 the text below a field.
@@ -39,45 +39,46 @@ from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 
 
 class Section(BaseModel):
-    """Base of every section; ``has_bad`` names the fields whose values were refused and so are None or the default.
+    """Base of every section; ``has_bad`` tests for rejected fields, which are None or the default.
 
-    ``path`` is the section's place in the file: ``vlans.VID`` for each of the VLANs.
+    ``path`` is the section's position in the file: ``vlans.VID`` for each of the VLANs.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
     path: ClassVar[str] = ""
     required: ClassVar[tuple[str, ...]] = ()
-    renamed: ClassVar[dict[str, str]] = {}  # the present names of keys that were called otherwise
-    _bad: ClassVar[frozenset[str]] = frozenset()  # of sections with bad values; a private attribute is slow to make
+    renamed: ClassVar[dict[str, str]] = {}  # renamed keys: the present names by the former ones
+    # Of sections with bad values; a class variable, because a private attribute is slow to make.
+    _bad: ClassVar[frozenset[str]] = frozenset()
 
     def with_bad(self, names: frozenset[str]) -> Self:
-        """Return the section, which has not been handed out yet, with the names of its bad values."""
+        """Return the section, still unshared, with the names of its bad values."""
         object.__setattr__(self, "_bad", names)
         return self
 
     @property
     def is_good(self) -> bool:
-        """Whether no value was refused, or is missing."""
+        """Return whether no value was rejected or is missing."""
         return not self._bad
 
     def has_bad(self, name: str) -> bool:
-        """Return whether the value of ``name`` was refused, or is required and missing."""
+        """Return whether the value of ``name`` was rejected, or is required and missing."""
         return name in self._bad
 
 
 class ControlSection(Section):
-    """``control``: the loop's interval and what a stop leaves on the switches."""
+    """``control``: the loop's interval, and what remains on the switches when the controller stops."""
 
     path = "control"
     renamed: ClassVar = {"report_rate": "packet_in_rate"}
     interval_ms: Annotated[int, Field(ge=MIN_INTERVAL_MS, le=MAX_INTERVAL_MS)] = 55
     """The control interval, milliseconds."""
     on_stop: Literal["keep", "remove"] = "keep"
-    """What a stop does with meters, flows and queues."""
+    """What a stop does with meters, flow entries and queues."""
     mac_ageing_s: Annotated[int, Field(ge=1, le=MAX_IDLE_TIMEOUT_S)] = 300
-    """A MAC that was not seen for so many seconds is forgotten."""
+    """A MAC that was not seen for this many seconds is forgotten."""
     max_macs_per_vn: Annotated[int, Field(ge=1, le=1_000_000)] = 64
-    """How many MACs are learned behind one VN at most; as many again may move there."""
+    """Maximum number of learned MACs behind one VN; the same number again may move there."""
     packet_in_rate: Rate = 128_000
     """Rate limit of packet-ins per VN (new hosts and pairs). Frames above it are forwarded without a packet-in."""
     newcomers: Literal["share", "limit"] = "share"
@@ -85,7 +86,7 @@ class ControlSection(Section):
 
 
 class ListenerSection(Section):
-    """Base of the sections of listeners, with TLS or without; files are in PEM form."""
+    """Base of the sections of listeners, with or without TLS; files are in PEM form."""
 
     certificate: FilePath | None = None
     """File with the server's certificate chain (PEM); it turns TLS on."""
@@ -108,17 +109,17 @@ class OpenFlowSection(ListenerSection):
 
 
 class RestSection(ListenerSection):
-    """``rest``: where the REST interface listens, and who may use it."""
+    """``rest``: the address of the REST interface, and who may use it."""
 
     path = "rest"
     listen: Listen = ("127.0.0.1", 8080)
-    """Where the REST interface listens; other machines can reach it only with authentication or client_ca."""
+    """Address of the REST interface; other machines can reach it only with authentication or client_ca."""
     authentication: Literal["none", "token"] = "none"
     """Whether requests need a token (`dets token`)."""
     if_match: Literal["optional", "required"] = "optional"
     """Whether every change must name the revision it is meant for (If-Match)."""
     ui: Annotated[bool, of_room("ui", but=False)] = True
-    """Whether the live page is served at /ui."""
+    """Whether the web UI is served at /ui."""
     requests_per_s: Annotated[int, Field(ge=1, le=1_000_000)] = 200
     """Sustained requests per second of one address; short bursts may have twice as many."""
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = 256
@@ -141,7 +142,7 @@ class OvsdbTlsSection(Section):
 
 
 class StoreSection(Section):
-    """``store``: where changes made at run time are kept."""
+    """``store``: the file that keeps changes made at run time."""
 
     path = "store"
     file: FilePath | None = None
@@ -159,15 +160,15 @@ class LoggingSection(Section):
 
 
 class MetricsSection(Section):
-    """``metrics``: what `/metrics` shows."""
+    """``metrics``: the contents of `/metrics`."""
 
     path = "metrics"
     vns: bool = True
-    """Whether each VN has its series; without them the page is short, and VLANs keep their sums."""
+    """Whether each VN has its series; without them only the sums of VLANs are shown."""
 
 
 class QueuesSection(Section):
-    """``queues``: which queues edge ports have, and whether one may exceed its limit while the port has room."""
+    """``queues``: the queues of edge ports, and whether a queue may use idle capacity above its limit."""
 
     path = "queues"
     renamed: ClassVar = {"classes": "mode"}
@@ -178,7 +179,7 @@ class QueuesSection(Section):
 
 
 class EcnSection(Section):
-    """``ecn``: what marks frames for policies that read marks."""
+    """``ecn``: the source of congestion marks, for policies that read marks."""
 
     path = "ecn"
     renamed: ClassVar = {"marks": "source", "deliver": "expose_to_hosts"}
@@ -188,8 +189,8 @@ which IP packets of these VLANs carry ECT between switches. Not with cluster.mod
     expose_to_hosts: bool = False
     """Whether hosts see congestion marks. Without, hosts that use ECN react to losses only; with, to marks too."""
     codepoint: Codepoint = 1
-    """What packets without ECN carry meanwhile: 1, ECT(1), which is taken off again; 2, ECT(0), for switches that \
-serve ECT(1) first (L4S): it looks like what hosts write themselves, so it stays."""
+    """ECN codepoint of packets without ECN between switches: 1, ECT(1), which is cleared at the edge; 2, ECT(0), for
+    switches that serve ECT(1) first (L4S): hosts send it too, so it stays."""
 
 
 class AgentsSection(Section):
@@ -220,18 +221,21 @@ class VlanSection(Section):
     shadow_parameters: Parameters = Field(default_factory=dict)
     """The shadow's parameters; the others keep their defaults."""
     send_limit: Rate | None = None
-    """Of each of its VNs; without it every VN needs its own limit."""
+    """Default of its VNs; without it every VN needs its own limit."""
     receive_limit: Rate | None = None
-    """Of each of its VNs; without it every VN needs its own limit."""
+    """Default of its VNs; without it every VN needs its own limit."""
     send_ceiling: Rate | None = None
-    """Up to this rate its VNs may borrow, limit to port's capacity; for algorithms that borrow, as `max-min`."""
+    """Rate up to which its VNs may borrow, from the limit to the port's capacity; for algorithms that borrow, as
+    `max-min`."""
     receive_ceiling: Rate | None = None
-    """Up to this rate its VNs may borrow, limit to port's capacity; for algorithms that borrow, as `max-min`."""
+    """Rate up to which its VNs may borrow, from the limit to the port's capacity; for algorithms that borrow, as
+    `max-min`."""
     flood_limit: Rate | None = None
-    """Broadcast, multicast and unknown destinations of each of its VNs; without it, a tenth of the smallest receive \
-limit, shared equally by the other VNs; at most all of it so shared, at least 2k (docs/enforcement.md)."""
+    """Limit of each VN on broadcast, multicast and unknown destinations; by default a tenth of the smallest receive
+    limit, divided among the other VNs; at most all of it, divided in the same way, at least 2k
+    (docs/enforcement.md)."""
     weight: Weight = 1.0
-    """Weight of each of its VNs, by which senders share; with `max-min` across VLANs too, not with `fe`."""
+    """Weight of each VN, by which senders share; with `max-min` across VLANs too; not used by `fe`."""
 
 
 class VnSection(Section):
@@ -258,46 +262,51 @@ class PortSection(Section):
     path = "switches.NAME.ports.NO"
     required = ("capacity",)
     name: Name | None = None
-    """Name for people, of no other port; by default NAME-NO, or the interface's name, which other switches may have."""
+    """Name for people, unique among ports; by default NAME-NO, or the interface's name, which other switches may
+    have."""
     capacity: Rate | None = None
     """Capacity of the link; never guessed."""
     expect: Interface | None = None
-    """Name that the switch must give the port, or nothing passes it; by default the name that was there first, `any`: \
-the number alone counts (docs/switches.md)."""
+    """Name that the switch must report for the port, otherwise it carries nothing; by default the first reported name;
+    `any`: only the number counts (docs/switches.md)."""
     access: VlanVid | None = None
-    """One VLAN, frames without a tag, or with VLAN id 0 (a priority alone); other tags are refused."""
+    """One VLAN, untagged frames, or frames with VLAN id 0 (priority tag); other tags are rejected."""
     trunk: list[TrunkVlans] | None = None
     """Several VLANs, frames with a tag; either this or `access`."""
     native: VlanVid | None = None
-    """One VLAN of the trunk: frames without a tag, or with VLAN id 0, are its own, and its frames leave without one."""
+    """One VLAN of the trunk: untagged frames, and frames with VLAN id 0, belong to it, and its frames leave
+    untagged."""
     vns: dict[str, Any] = Field(default_factory=dict)
     """Own limits and weights of VNs at this port."""
     agent: Annotated[AgentMode, of_room("agents", but="none")] = "none"
-    """Whether the host behind it has an agent that shapes: `trust` lets it shape alone, `verify` keeps meters \
-behind it (docs/agents.md)."""
+    """Whether the host behind the port has an agent that shapes: `trust` lets it shape alone, `verify` keeps meters
+    behind it (docs/agents.md)."""
 
     @property
     def trunk_vids(self) -> list[range]:
-        """What ``trunk`` names, as its validator makes it."""
+        """The VLANs in ``trunk``, as its validator returns them."""
         return cast("list[range]", self.trunk or [])
 
 
 class MetersSection(Section):
-    """``switches.NAME.meters``: what the switch takes of a meter; what is left out is found out (docs/switches.md)."""
+    """``switches.NAME.meters``: meter settings that the switch accepts.
+
+    Omitted ones are found by tests (docs/switches.md).
+    """
 
     path = "switches.NAME.meters"
     max_burst: Rate | None = None
     """Largest burst_size, in bits: `32M` is 32,000 kb."""
     min_rate: Rate | None = None
-    """Least rate of a meter."""
+    """Minimum rate of a meter."""
     max_rate: Rate | None = None
-    """Largest rate of a meter; limits above it are not enforced."""
+    """Maximum rate of a meter; limits above it are not enforced."""
     rate_step: Rate | None = None
     """Rates are multiples of this."""
     count: Annotated[int, Field(ge=0, le=MAX_METER_ID)] | None = None
-    """How many meters the controller may have there."""
+    """Number of meters that the controller may use at the switch."""
     fail: Literal["open", "closed"] = "open"
-    """A VN for whose send limit the switch has no meter sends without one, or not at all."""
+    """Whether a VN without a meter for its send limit sends unlimited (open), or not at all (closed)."""
 
 
 class SwitchSection(Section):
@@ -311,15 +320,15 @@ class SwitchSection(Section):
     """Address of its OVSDB; without it the switch gets no queues. `ptcp:` and `pssl:`: the controller listens there, \
 and the switch connects (`ovs-vsctl set-manager`); several switches may share an address."""
     profile: Profile = "auto"
-    """What the switch lacks: ``auto`` asks and tests it, ``full`` assumes that nothing is missing."""
+    """Missing features of the switch: ``auto`` asks and tests it, ``full`` assumes that nothing is missing."""
     meters: dict[str, Any] = Field(default_factory=dict)
-    """What it takes of a meter."""
+    """Meter settings that the switch accepts."""
     ports: dict[str, Any] = Field(default_factory=dict)
-    """Its edge ports by OpenFlow port number, 1 to 4294967040, or interface's name; `1-24`: 24 ports that are alike."""
+    """Its edge ports by OpenFlow port number, 1 to 4294967040, or interface's name; `1-24`: 24 equal ports."""
 
 
 class LinkSection(Section):
-    """``links[N]``: a link between two switches whose capacity is known; limits are not checked against other links."""
+    """``links[N]``: a link between two switches with known capacity; limits are not checked against other links."""
 
     path = "links[N]"
     required = ("between", "capacity")
@@ -342,21 +351,21 @@ class RootSection(Section):
     ovsdb_tls: dict[str, Any] | None = None
     """Certificates for the databases of switches."""
     store: dict[str, Any] = Field(default_factory=dict)
-    """Where changes made at run time are kept."""
+    """The store of changes made at run time."""
     logging: dict[str, Any] = Field(default_factory=dict)
     """The log."""
     metrics: dict[str, Any] = Field(default_factory=dict)
-    """What `/metrics` shows."""
+    """The contents of `/metrics`."""
     queues: dict[str, Any] = Field(default_factory=dict)
     """The queues of receiving VLANs."""
     agents: dict[str, Any] = Field(default_factory=dict)
     """Agents on hosts."""
     ecn: dict[str, Any] = Field(default_factory=dict)
-    """Marks of congestion."""
+    """Congestion marks."""
     cluster: dict[str, Any] | None = None
     """Several controllers of one fabric."""
     vlans: dict[str, Any] = Field(default_factory=dict)
-    """The tenants by VLAN id, 1 to 4094; `10-20` is eleven that are alike."""
+    """The tenants by VLAN id, 1 to 4094; `10-20` are eleven equal ones."""
     switches: dict[str, Any] = Field(default_factory=dict)
     """The switches by name."""
     links: list[Any] = Field(default_factory=list)

@@ -1,6 +1,6 @@
-"""What a configuration must fulfil beyond its sections: known algorithms, and limits that ports and links can carry.
+"""The rules of a configuration beyond its sections: known algorithms, and limits that ports and links can carry.
 
-Only this part of reading a configuration knows algorithms and the routes of frames.
+Only this part of reading a configuration uses algorithms and the routes of frames.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from controller.units import format_rate
 
 
 def algorithm_problems(path: Path, section: VlanSection, interval_ms: int) -> Iterator[Problem]:
-    """Yield what is wrong with the algorithm and the shadow of a VLAN, and with their parameters, at an interval."""
+    """Yield the problems of a VLAN's algorithm, its shadow and their parameters, at an interval."""
     for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
         if section.has_bad(key) or section.has_bad(parameters_key):
             continue
@@ -40,7 +40,7 @@ def algorithm_problems(path: Path, section: VlanSection, interval_ms: int) -> It
 
 
 def unused_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
-    """Yield for each ceiling and the weight of a VLAN that its algorithm does not use."""
+    """Yield a problem for each ceiling and weight of a VLAN that its algorithm does not use."""
     if section.has_bad("algorithm") or section.has_bad("shadow"):
         return
     for key in ("send_ceiling", "receive_ceiling"):
@@ -58,9 +58,9 @@ def unused_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
 
 
 def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) -> Iterator[Problem]:
-    """Yield for each sum of limits above the port's capacity, and for what a VN has and its VLAN does not use.
+    """Yield a problem for each sum of limits above the port's capacity, and for each unused value of a VN.
 
-    Capacities and limits that are unknown are 0.
+    Unknown capacities and limits are 0.
     """
     for vn, way in product(port.vns, DIRECTIONS):
         ceiling_bps = getattr(vn, f"{way}_ceiling_bps")
@@ -68,7 +68,7 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
             continue
         vlan, key = vlans[vn.vlan_vid], f"{way}_ceiling"
         try:
-            if ceiling_bps != getattr(vlan, key):  # the VLAN's own is checked with the VLAN
+            if ceiling_bps != getattr(vlan, key):  # the VLAN's own value is checked with the VLAN
                 check_used("ceilings", key, ceiling_bps, vlan.algorithm, vlan.shadow)
         except InvalidValueError as error:
             message = f"the {key} of VLAN {vn.vlan_vid}, {format_rate(ceiling_bps)}, {error.reason}"
@@ -91,7 +91,7 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
 
 
 def link_problems(config: Config) -> Iterator[Problem]:
-    """Yield the first limit in the file with which some traffic matrix would overload a core link.
+    """Yield a problem for the first limit in the file with which some traffic matrix would overload a core link.
 
     ``config`` must have no other problem.
     """
@@ -102,7 +102,7 @@ def link_problems(config: Config) -> Iterator[Problem]:
     asked = [VnLimits(vn.vlan_vid, f"{vn.switch}:{vn.port_no}", vn.send_limit_bps, vn.receive_limit_bps) for vn in vns]
     if not core_overloaded(core, asked):
         return
-    # More VNs never mean less load: find the first that is one too many.
+    # More VNs never lower the load: find the first one that is too many.
     fit, too_many = 0, len(asked)
     while too_many - fit > 1:
         middle = (fit + too_many) // 2
@@ -121,7 +121,7 @@ def link_problems(config: Config) -> Iterator[Problem]:
 
 
 def flood_problems(config: Config) -> Iterator[Problem]:
-    """Yield for each ``flood_limit`` with which floods could exceed the receive limit of a VN of the VLAN.
+    """Yield a problem for each ``flood_limit`` with which floods could exceed the receive limit of a VN of the VLAN.
 
     ``config`` must have no other problem.
     """
@@ -149,7 +149,7 @@ def flood_problems(config: Config) -> Iterator[Problem]:
 
 
 def _own_flood_problems(config: Config, own: Mapping[int, Sequence[Vn]]) -> Iterator[Problem]:
-    """Yield for each VLAN with ``own`` flood limits of VNs that do not fit the receive limits of its VNs."""
+    """Yield a problem for each VLAN whose VNs' ``own`` flood limits do not fit the receive limits of its VNs."""
     if not own:
         return
     vns = list(config.vns())
@@ -178,7 +178,7 @@ def _flood_problem(config: Config, vn: Vn, reason: str) -> Problem:
 
 
 def sharding_problems(config: Config) -> Iterator[Problem]:
-    """Yield what cannot be sharded over nodes, where ``cluster.mode`` is ``sharded``.
+    """Yield the problems of sharding, if ``cluster.mode`` is ``sharded``.
 
     ``config`` must have no other problem.
     """

@@ -1,4 +1,4 @@
-"""What single values of a configuration file look like: the types of fields, and who reads them from text."""
+"""Single values of a configuration file: the types of fields, and the functions that parse them from text."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def parse_address(value: object) -> tuple[str, int]:
 
 
 def _vids(value: object, check: Callable[[object], int]) -> range:
-    """Return the VLAN ids that an entry of a trunk stands for; ``check`` reads a single one."""
+    """Return the VLAN ids in an item of a trunk; ``check`` reads a single one."""
     match = _VID_RANGE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         vid = check(value)
@@ -67,7 +67,7 @@ def _vids(value: object, check: Callable[[object], int]) -> range:
 
 
 def check_network(value: object) -> str:
-    """Return an IP address, or a network such as ``192.0.2.0/24``, as text in its usual form."""
+    """Return an IP address, or a network such as ``192.0.2.0/24``, as text in canonical form."""
     try:
         if isinstance(value, str):
             return str(ipaddress.ip_network(value))
@@ -78,7 +78,7 @@ def check_network(value: object) -> str:
 
 
 def check_ovsdb(value: object) -> str:
-    """Return an OVSDB address as Open vSwitch writes it; with ``ptcp:`` and ``pssl:`` this end listens."""
+    """Return an OVSDB address in Open vSwitch's form; with ``ptcp:`` and ``pssl:`` this end listens."""
     scheme, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
     if scheme in ("ptcp", "pssl") and _PASSIVE.fullmatch(rest):
         ovsdb_endpoint(f"{scheme}:{rest}")
@@ -92,7 +92,7 @@ def check_ovsdb(value: object) -> str:
 
 
 def ovsdb_endpoint(address: str) -> tuple[str, int] | None:
-    """Return where this end listens for databases that connect (host, TCP port), None where it connects itself."""
+    """Return the endpoint (host, TCP port) at which this end listens for databases, None if this end connects."""
     scheme, _, rest = address.partition(":")
     port, _, host = rest.partition(":")
     return parse_address(f"{host}:{port}") if scheme in ("ptcp", "pssl") else None
@@ -105,7 +105,7 @@ def _check_path(value: object) -> object:
 
 
 def _check_whole_number(value: object) -> object:
-    if isinstance(value, bool):  # which would be taken for 1 or 0
+    if isinstance(value, bool):  # which would count as 1 or 0
         raise InvalidValueError("number", value, "is not a whole number")
     return value
 
@@ -115,7 +115,7 @@ def _parse_rate(value: object) -> int:
 
 
 def of_room(name: str, but: object) -> AfterValidator:
-    """Return what refuses all values ``but`` one where a room is not installed."""
+    """Return a validator that rejects all values except ``but`` if a room is not installed."""
 
     def check(value: object) -> object:
         if value != but:
@@ -127,7 +127,7 @@ def of_room(name: str, but: object) -> AfterValidator:
 
 @dataclass(frozen=True, slots=True)
 class SyntaxHint:
-    """What the values of a field look like, for the reference; pydantic ignores it."""
+    """The form of a field's values, for the reference; pydantic ignores it."""
 
     text: str
 
@@ -141,7 +141,7 @@ Interface = Annotated[
     BeforeValidator(_check_path),
     SyntaxHint("an interface's name"),
 ]
-# strict mode would refuse the tuple that the validator makes
+# strict mode would reject the tuple that the validator returns
 Listen = Annotated[Any, BeforeValidator(parse_address), SyntaxHint("HOST:PORT")]
 Ovsdb = Annotated[
     str,

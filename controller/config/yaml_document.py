@@ -1,14 +1,14 @@
 """A YAML file as plain values, and the line and column of each of them.
 
-Readers of a file's values know paths only: they return or yield a ``Problem`` for what is wrong. ``Document.place``
-adds the positions, once, at the end.
+Readers of values use paths only: they return or yield a ``Problem`` with its path. ``Document.with_positions`` adds the
+positions, once, at the end.
 
-PyYAML reads YAML 1.1: ``010`` is 8, ``no`` is False, ``1:30`` is 90, and of a key written twice the last one counts.
-Here a scalar becomes a number only if every reader would take it for that decimal number. All else stays the text that
-its author wrote; the field that it belongs to accepts or refuses it. Duplicate keys, aliases and tags are refused.
+PyYAML reads YAML 1.1: ``010`` is 8, ``no`` is False, ``1:30`` is 90, and the last one of two equal keys counts. Here a
+scalar becomes a number only if it is a plain decimal number. All other scalars stay text; their field accepts or
+rejects them. Duplicate keys, aliases and tags are rejected.
 
-A file is read twice at most. The first time is quick and keeps no positions: nobody asks for those of a file that is
-as it should be. Whatever the first does not take, the second one looks at, and finds the positions.
+A file is read at most twice. The first reader is fast and keeps no positions, since a valid file needs none. If it
+fails, the second reader finds the problems and positions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from controller.printable import printable
 Path = tuple[str, ...]
 Position = tuple[int, int]
 
-# The C parser is ten times faster, which a file of thousands of ports feels; PyYAML's wheels all carry it.
+# The C parser is ten times faster, which matters for thousands of ports; all of PyYAML's wheels have it.
 _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = frozenset(
@@ -36,22 +36,22 @@ _PLAIN_TAGS = frozenset(
 )
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-# Python refuses to turn longer texts into an int (sys.int_info.default_max_str_digits); no field needs as many.
+# Python converts no longer texts into an int (sys.int_info.default_max_str_digits); no field needs as many digits.
 _MAX_DIGITS = 40
 _MAX_DEPTH = 32
 KEY_RANGE = re.compile(r"([0-9]{1,10})-([0-9]{1,10})")
-"""a key that stands for several: ``1-24``"""
+"""a key of several numbers: ``1-24``"""
 _UNKNOWN = object()
 
 
 class Bounds(NamedTuple):
-    """How many entries a section or a list can have at most, by its key; ``otherwise`` is for all others."""
+    """The maximum number of items of a section or a list, by its key; ``otherwise`` is for all other keys."""
 
     most: Mapping[str, int]
     otherwise: int
 
     def max_items(self, key: str) -> int:
-        """Return the most entries of what stands at a key."""
+        """Return the maximum number of items at a key."""
         return self.most.get(key, self.otherwise)
 
 
@@ -59,7 +59,7 @@ NO_BOUNDS = Bounds({}, sys.maxsize)
 
 
 class Problem(NamedTuple):
-    """One thing wrong with the value at ``path``, or with its key if ``at_key``.
+    """One problem of the value at ``path``, or of its key if ``at_key``.
 
     With ``see``, the line of that other path follows ``message`` in parentheses, and ``rest`` follows the line.
     """
@@ -73,7 +73,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ConfigProblem:
-    """One thing wrong with a file, and where. ``line`` and ``column`` count from 1; 0 means the file as a whole."""
+    """One problem of a file, with its position. ``line`` and ``column`` count from 1; 0 means the file as a whole."""
 
     line: int
     column: int
@@ -82,7 +82,7 @@ class ConfigProblem:
 
 
 class ConfigError(DetsError):
-    """A configuration is not acceptable. ``problems`` holds all that is wrong with it, in the order of the file."""
+    """An invalid configuration. ``problems`` has all its problems, in the order of the file."""
 
     def __init__(self, source_name: str, problems: Sequence[ConfigProblem]) -> None:
         self.source_name = source_name
@@ -90,7 +90,7 @@ class ConfigError(DetsError):
         super().__init__("\n".join(self._lines()))
 
     def _lines(self) -> list[str]:
-        """Return a line for each problem; those of one key that say the same are one."""
+        """Return a line for each problem; equal problems of one key share a line."""
         alike: dict[tuple[str, str], list[ConfigProblem]] = {}
         for problem in self.problems:
             key = problem.path.partition("[")[0].rpartition(".")[2]
@@ -105,19 +105,19 @@ class ConfigError(DetsError):
 
 
 def show_path(path: Path) -> str:
-    """Return a path the way a reader would write it: ``switches.s1.ports.2.trunk[0]``."""
+    """Return a path in text form: ``switches.s1.ports.2.trunk[0]``."""
     text = ".".join(path).replace(".[", "[")
     return text if text.isprintable() else repr(text)[1:-1]
 
 
 def show_value(value: object) -> str:
-    """Return ``value`` on one line and cut short, since a value may be a whole section."""
+    """Return ``value`` on one line, cut short, since a value may be a whole section."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 class Places(NamedTuple):
-    """Where the keys and the values of a file are, by path."""
+    """The positions of keys and values in a file, by path."""
 
     keys: Mapping[Path, Position] = {}
     values: Mapping[Path, Position] = {}
@@ -125,7 +125,7 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """A file's content as plain Python values, and what is wrong with it as YAML; ``find`` finds positions.
+    """A file's content as plain Python values, and its YAML problems; ``find`` finds positions.
 
     Mapping keys are always text (``vlans: {10: ...}`` has the key ``"10"``); the path of a list's element has ``[0]``.
     """
@@ -136,7 +136,7 @@ class Document:
 
     @cached_property
     def places(self) -> Places:
-        """Where everything is; found when it is asked for first."""
+        """The positions of all keys and values, found at the first access."""
         return self.find()
 
     def locate(self, path: Path, at_key: bool = False) -> Position:
@@ -153,12 +153,12 @@ class Document:
 
     @cached_property
     def _ranges(self) -> list[tuple[Path, range]]:
-        """The keys that stand for several numbers, and these."""
+        """The keys that stand for several numbers, with these numbers."""
         matches = ((path, KEY_RANGE.fullmatch(path[-1])) for path in self.places.keys)
         return [(path, range(int(match[1]), int(match[2]) + 1)) for path, match in matches if match is not None]
 
     def _as_written(self, path: Path) -> Path:
-        """Return a path with the keys that the file has for it: ``1-24`` where it has no ``7``."""
+        """Return a path with the keys of the file: ``1-24`` if the file has no ``7``."""
         written: Path = ()
         for part in path:
             written = (*written, part)
@@ -179,9 +179,9 @@ class Document:
 
 
 def read_document(text: str, bounds: Bounds = NO_BOUNDS) -> Document:
-    """Return the content of a YAML text; ``problems`` names syntax errors and all else that is refused.
+    """Return the content of a YAML text; ``problems`` has syntax errors and all other rejected parts.
 
-    More than the ``bounds`` is not read on: that is the one problem then.
+    A text that exceeds the ``bounds`` has that one problem, and is not read further.
     """
     try:
         return Document(_PlainReader(text, bounds).data, (), lambda: _read_with_care(text, bounds).places)
@@ -207,13 +207,13 @@ def _unreadable(message: str) -> Document:
 
 
 def _excess(text: str, bounds: Bounds) -> ConfigProblem | None:
-    """Return where a text is nested too deep, or holds more entries than there can be; None if it does not.
+    """Return the position at which a text is nested too deep, or has too many items; None if it is within bounds.
 
-    The parser's events come without recursion; composing them recurses in C and would overrun its stack.
+    The parser's events come without recursion; composing them recurses in C and would overflow its stack.
     """
-    keys: list[str] = []  # where the collections that are open stand
+    keys: list[str] = []  # the positions of the open collections
     most: list[int] = []
-    nodes: list[int] = []  # in them by now; a section has two for each entry
+    nodes: list[int] = []  # the number of nodes in them so far; a section has two for each item
     in_section: list[bool] = []
     key = ""
     for event in yaml.parse(text, Loader=_LOADER):
@@ -245,20 +245,20 @@ def _more_than(max_items: int) -> str:
 
 
 class _NotPlainError(Exception):
-    """A file has something that only the careful reader looks at."""
+    """The file has a feature that only the second reader handles."""
 
 
 class _PlainReader:
-    """Turns PyYAML's events into values, in one pass, for files in which nothing is wrong as YAML.
+    """Turns PyYAML's events into values, in one pass, for files without YAML problems.
 
-    ``data`` is the content. Raises _NotPlainError or YAMLError for all others, and for those with anchors, tags or an
-    empty document, which may be right.
+    ``data`` is the content. Raises _NotPlainError or YAMLError for all others, and for anchors, tags or an empty
+    document, which may be valid.
     """
 
     def __init__(self, text: str, bounds: Bounds) -> None:
         loader: Any = _LOADER(text)
         self._next, self._resolve, self._bounds = loader.get_event, loader.resolve, bounds
-        self._known: dict[str, object] = {}  # values by their text: most stand in a file many times
+        self._known: dict[str, object] = {}  # values by their text: most appear in a file many times
         try:
             self._expect(yaml.StreamStartEvent)
             self._expect(yaml.DocumentStartEvent)
@@ -332,7 +332,7 @@ class _Reader:
         self._values: dict[Path, Position] = {}
         self._seen: set[int] = set()
         self._problems: list[Problem] = []
-        self._bad_keys: list[ConfigProblem] = []  # a key that is refused is in no path, but its position is known
+        self._bad_keys: list[ConfigProblem] = []  # a rejected key is in no path, but its position is known
 
     def document(self, root: yaml.Node) -> Document:
         data = self._value(root, ())

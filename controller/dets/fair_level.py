@@ -1,4 +1,4 @@
-"""Fair Level: everybody may send up to the level at which those that want more than they get share the limit."""
+"""Fair Level: every sender may send up to a common level, at which the demands of all senders fill the limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.allocation.segments import Segments, fill_level, safe_divide
 from controller.policy.per_receiver import PerReceiverPolicy
 
 BOOKED = "booked"
-# How quickly the booked part follows what is received, as RAA-FE's k.
+# How fast the factor follows the received rate, as RAA-FE's k.
 GAIN = 0.5
 
 
@@ -23,18 +23,18 @@ GAIN = 0.5
 class FairLevel(PerReceiverPolicy):
     """Fair Level, which is not one of the paper's.
 
-    1. A sender that fully uses its rate wants as much as it can send; any other wants what it sends.
-    2. What is shared out is the receive limit, and up to ``booking`` more, steered as RAA-FE steers its rate: more
-       while less than the limit is received, and ever less while it is passed, down to the limit.
-    3. The level is where the wants fill that, max-min fairly, by weight.
-    4. Every active sender is granted the level, or its sending capacity if that is less, wanted or not.
-    5. Where all wants fit there is no such level: it is the highest want, and a fair part of the rest above it.
+    1. A sender that fully uses its rate demands its sending capacity; any other sender demands what it sends.
+    2. The shared amount is the receive limit times a factor from 1 to ``booking``, controlled as RAA-FE controls its
+       rate: it rises while less than the limit is received, and falls while more is.
+    3. The level is the max-min fair rate, by weight, at which the demands fill that amount.
+    4. Every active sender is granted the level, or its sending capacity if that is less, whatever it demands.
+    5. If all demands fit, the level is the highest demand plus a fair part of the rest.
 
-    With step 4 nobody has to be probed: whoever wants more has it in the same interval, up to what is fair. And what
-    somebody leaves goes to the others with the next measurement, which RAA-FS never does and RAA-SP and FP do in turns.
-    The grants of a receiver sum to more than its limit while some senders do not use theirs, as RAA-FE's do. If those
-    begin to send all at once, more than the limit comes for an interval; where queues hold receive limits, other VLANs
-    do not notice.
+    With step 4 no sender needs to be probed: a sender that needs more has it in the same interval, up to its fair
+    share. Idle rate goes to the other senders with the next measurement; RAA-FS never does that, RAA-SP and FP take
+    several intervals. The grants of a receiver sum to more than its limit while some senders do not use theirs, as
+    RAA-FE's do. If these begin to send at once, more than the limit arrives for an interval; where queues hold receive
+    limits, other VLANs are not affected.
     """
 
     booking: float = parameter(
@@ -78,7 +78,7 @@ class FairLevel(PerReceiverPolicy):
 
 
 def _booked(requests: AllocationInput, before: FloatArray, maximum: float) -> FloatArray:
-    """Return how many times its limit each receiver shares out, (receivers,); once if nothing is known yet."""
+    """Return the factor by which each receiver multiplies its limit, (receivers,); 1 if no state is known yet."""
     factor = np.maximum(1.0 - GAIN * (requests.received_bps - requests.limit_bps) / requests.limit_bps, 0.5)
     stepped = np.clip(before * factor, 1.0, 1.0 + maximum)
     return np.where(np.isnan(before), 1.0, stepped)

@@ -1,4 +1,4 @@
-"""RAA-FS: every active sender gets the same, whether it needs it or not."""
+"""RAA-FS: every active sender gets an equal share, whether it needs it or not."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class FairShare(PerReceiverPolicy):
 
     1. Divide the receiving rate limit by the number of sending nodes that have traffic to send.
     2. Grant that fair share to each of them, but not more than its sending capacity.
-    3. Distribute what is left over fairly among those that still have sending capacity.
+    3. Distribute the rest fairly among the senders with sending capacity left.
 
-    It does not look at the measured rates. Weighted: a share is in proportion to the sender's weight.
+    Measured rates are ignored. Weighted: a share is in proportion to the sender's weight.
     """
 
     name: ClassVar[str] = "fs"

@@ -1,4 +1,4 @@
-"""RAA-FP: slow probe, and then from those that have much to those that have little."""
+"""RAA-FP: slow probe, followed by transfers from senders with high rates to senders with low rates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from controller.allocation.parameters import parameter
 from controller.allocation.segments import Segments, fill_level
 from controller.dets.slow_probe import SlowProbe, keep_settled, slow_probe
 
-# Halving a difference again and again never ends it; below this part of the mean it is ended at once.
+# Repeated halving never ends; differences below this part of the mean are removed at once.
 EQUAL_WITHIN = 0.01
 
 
@@ -31,23 +31,23 @@ class FastProbe(SlowProbe):
 
     1. Execute the slow probe algorithm.
     2. Sort all nodes that fully use their allocated rate by the rate granted now, and calculate the mean of these.
-    3. Take the node with the highest rate above the mean (upper) and the one with the lowest below it (lower):
-       a. multiply the rate of the lower by d, within its sending capacity, and deduct the increase from the upper;
-       b. if that brings the upper below the mean, give both the average of their two rates.
-       Go on with the next highest and the next lowest.
+    3. Take the node with the highest rate above the mean (upper) and the one with the lowest below it (lower): a.
+       multiply the rate of the lower by d, within its sending capacity, and deduct the increase from the upper; b. if
+       that brings the upper below the mean, give both the average of their two rates. Go on with the next highest and
+       the next lowest.
 
     Choice: Algorithm 2 nests its loops, so that one upper node raises several lower ones; the text pairs ("repeated on
     the next two nodes with the next highest and lowest until all get revised"). Here the k-th highest is paired with
-    the k-th lowest; then, while there are any, the uppers that are still above the mean with the lowers not yet raised,
-    in the same way and order. So every lower is raised once if anybody can give: with pairs alone, nine that join one
-    take 49 intervals to come within 5 %, and with this 9. Equal rates are taken in the order of the entries.
-    Choice: in 3b, what the lower cannot take of the average, for lack of sending capacity, the upper keeps.
-    Choice: weighted by comparing, and averaging, rates divided by weights.
-    Deviation: the mean counts a node at most with its sending capacity and shares what it leaves among the others (with
-    enough capacity everywhere it is the paper's mean). With the plain mean, senders whose capacity is small pull it
-    below all others, nobody is then "below the mean" and able to rise, and the others never become equal.
-    Deviation: when all are within 1 % of the mean, they get the mean. Averages of pairs come ever closer but do not
-    arrive, and each step would modify every meter; so the shares become equal, and stay, after some intervals.
+    the k-th lowest; then the uppers still above the mean are paired with the lowers not yet raised, in the same order,
+    until one side is empty. So every lower is raised once if any upper can give. With the pairs of the text alone, nine
+    senders that join one need 49 intervals to come within 5 %; with these pairs, 9. Equal rates are in the order of the
+    pair table. Choice: in 3b, if the lower lacks sending capacity for the average, the upper keeps the difference.
+    Choice: weighted by comparing, and averaging, rates divided by weights. Deviation: the mean counts each node with at
+    most its sending capacity, and shares the remainder among the other nodes (with enough capacity everywhere it is the
+    paper's mean). With the plain mean, senders with a small capacity pull the mean below all others; no node is then
+    "below the mean" and able to rise, and the others never become equal. Deviation: when all are within 1 % of the
+    mean, they get the mean. Averages of pairs approach the mean without reaching it, and each step would modify every
+    meter; with this rule the shares become equal after some intervals.
     """
 
     d: float = parameter(
@@ -78,7 +78,7 @@ class FastProbe(SlowProbe):
 
 
 def _reallocate(requests: AllocationInput, groups: Segments, full: BoolArray, grants_bps: FloatArray, d: float) -> None:
-    """Steps 2 and 3, in place."""
+    """Do steps 2 and 3 of the algorithm, in place."""
     shared_bps = groups.sum(np.where(full, grants_bps, 0.0))
     room_bps = np.where(full, requests.available_bps, 0.0)
     mean_bps = fill_level(groups, shared_bps, requests.weight, room_bps)  # 2, per unit of weight
@@ -107,7 +107,7 @@ def _reallocate(requests: AllocationInput, groups: Segments, full: BoolArray, gr
 def _sides(
     groups: Segments, rows: IntArray, grants_bps: FloatArray, target_bps: FloatArray, weight: FloatArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the rows above the mean, by group and highest first, and those below it, by group and lowest first."""
+    """Return the rows above the mean, by group and highest first, and the rows below it, by group and lowest first."""
     group, rate = groups.index()[rows], grants_bps[rows] / weight[rows]
     above, below = grants_bps[rows] > target_bps[rows], grants_bps[rows] < target_bps[rows]
     upper, lower = rows[above], rows[below]
@@ -124,7 +124,7 @@ def _paired(groups: Segments, upper: IntArray, lower: IntArray) -> tuple[IntArra
 
 
 def _ranks(groups: Segments, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the group of each row, its rank in the group, and (groups,) how many rows each group has here."""
+    """Return the group of each row, its rank in the group, and (groups,) the number of ``rows`` in each group."""
     group = np.searchsorted(groups.offsets, rows, side="right") - 1
     count = np.bincount(group, minlength=len(groups))
     return group, np.arange(len(rows)) - (np.cumsum(count) - count)[group], count

@@ -1,4 +1,4 @@
-"""RAA-FE: one rate for all senders, steered by the receiving rate alone, after FERA."""
+"""RAA-FE: one rate for all senders, controlled by the receiving rate alone, after FERA."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from controller.policy.per_receiver import PerReceiverPolicy
 
 RATE = "rate_bps"
 
-# Choice: one interval cannot cut the rate by more than half, as f would at a receiving rate far above the target (and
-# below nothing at three times it, for k of 0.5). That happens before the first grants work, and costs seconds to undo.
+# Choice: one interval cannot cut the rate by more than half, as f would at a receiving rate far above the target (below
+# zero at three times the target, for k = 0.5). That happens before the first grants take effect, and takes seconds to
+# recover.
 MIN_FACTOR = 0.5
 
 
@@ -30,12 +31,12 @@ class ForwardExplicit(PerReceiverPolicy):
     2. Every active sender is granted the fair rate.
 
     The paper gives no weighted form, and no use of the senders' rates. So a receiver's grants may sum to more than its
-    limit while some senders do not use theirs: this is how the algorithm finds out that they do not.
+    limit while some senders do not use their grants; the algorithm relies on this.
 
     Choice: the target is the receive limit, and the first r is RAA-FS's: the limit over the number of active senders.
-    Choice: the receiving rate is what the Traffic Reports of the receiver's senders add up to.
-    Choice: r stays between ``floor`` of that fair share and the limit, and does not fall by more than half in one
-    interval; it keeps its value while nobody is active. No sender is granted more than its sending capacity.
+    Choice: the receiving rate is the sum of the Traffic Reports of the receiver's senders. Choice: r stays between
+    ``floor`` of that fair share and the limit, and does not fall by more than half in one interval; it keeps its value
+    while no sender is active. No sender is granted more than its sending capacity.
     """
 
     k: float = parameter(

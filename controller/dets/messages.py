@@ -1,8 +1,8 @@
-"""The five DETS messages (DETS, section II-A) as columns, and one that the paper does not have, ``Loads``.
+"""The five DETS messages (DETS, section II-A) as columns, and ``ReceiverLoads``, which the paper does not have.
 
-Send-rate controllers and rate allocators talk to each other in these messages only, so that they can sit on different
-machines. A column holds one value per message. ``entry`` addresses both ends: it is the row of the pair table, which
-knows the sending and the receiving VN.
+Send-rate controllers and rate allocators exchange these messages only, so that they can run on different machines. A
+column holds one value per message. ``entry`` addresses both ends: it is a row of the pair table, which has the sending
+and the receiving VN.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from controller.columns import BoolArray, FloatArray, IntArray
 
 
 class TrafficReport(NamedTuple):
-    """Sending to receiving node: what is sent there, under which limit, and what could be sent at most.
+    """Sending to receiving node: the measured rate, the rate limit, and the rate that the sender could send at most.
 
     ``measured_bps`` is what passed the entry's meter, ``dropped_bps`` what the meter dropped, ``drops`` whether it
-    dropped anything, ``limit_bps`` the rate limit in force (inf when there is none yet) and ``available_bps`` the
+    dropped anything, ``limit_bps`` the effective rate limit (inf when there is none yet) and ``available_bps`` the
     sender's send limit less what it sends to other receivers. ``active`` says whether the sender has traffic for this
     receiver.
 
-    Deviation: the paper's report has no ``dropped_bps``, no ``drops`` and no ``active``. Its agents could not see load
-    above the limit; a meter counts what it drops, so the report tells.
+    Deviation: the paper's report has no ``dropped_bps``, no ``drops`` and no ``active``. The paper's agents could not
+    see load above the limit; a meter counts its drops, so the report has them.
     """
 
     entry: IntArray
@@ -34,10 +34,10 @@ class TrafficReport(NamedTuple):
 
 
 class ReceiverLoads(NamedTuple):
-    """Senders' to receivers' side: what all entries of one place bring to each receiver, shape (vns,).
+    """Senders' to receivers' side: the load of all pairs of one node or shard on each receiver, shape (vns,).
 
-    ``passed_bps``, ``smoothed_bps`` and ``dropped_bps`` are sums over meters, of entries that are not under control
-    too. ``passed_bits`` is what passed since the last reading, for receivers that no queue holds.
+    ``passed_bps``, ``smoothed_bps`` and ``dropped_bps`` are sums over meters, including pairs that are not under
+    control. ``taken_bits`` is what passed since the last reading, for receivers that no queue holds.
 
     Deviation: in the paper the receiving node measures what it receives. Here meters at the senders do.
     """
@@ -49,7 +49,7 @@ class ReceiverLoads(NamedTuple):
 
 
 class InitializeTrafficControl(NamedTuple):
-    """Receiving to sending node: start to measure and to report what is sent to me."""
+    """Receiving to sending node: start to measure, and report what is sent to the receiver."""
 
     entry: IntArray
 
@@ -62,12 +62,12 @@ class SetRate(NamedTuple):
 
 
 class KeepAlive(NamedTuple):
-    """Receiving to sending node: traffic control is still active and the last granted rate stands."""
+    """Receiving to sending node: traffic control remains active, and the last granted rate holds."""
 
     entry: IntArray
 
 
 class DeactivateTrafficControl(NamedTuple):
-    """Receiving to sending node: congestion is over, limit me no longer."""
+    """Receiving to sending node: congestion is over, the sender is no longer limited."""
 
     entry: IntArray

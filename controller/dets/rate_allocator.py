@@ -1,7 +1,7 @@
 """The rate allocators' communication part: congestion, and the messages to and from the senders (DETS, section III-A).
 
-Every receiving VN has a rate allocator. Its communication part declares congestion and talks to the senders; its
-allocation part is the policy of its VLAN. All allocators work at once, as columns over VNs.
+Every receiving VN has a rate allocator. The communication part declares congestion and exchanges messages with the
+senders; the allocation part is the policy of the VLAN. All allocators run at once, as columns over VNs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from controller.policy.policy_state import PolicyState
 # Choice: a VN is congested when it receives more than its limit (section II); the paper gives no tolerance. Open
 # vSwitch's clock has a resolution of 1 ms, 2 % of an interval, and so has a rate read from its counters.
 CONGESTED_ABOVE = 1.02
-# Choice: the paper does not say when congestion is over. Here: when no sender was held back and the VN received less
-# than this part of its limit, for as many intervals (1.1 s at 55 ms).
+# Choice: the paper does not say when congestion is over. Here: when no sender was limited and the VN received less than
+# this part of its limit, for this many intervals (1.1 s at 55 ms).
 CALM_BELOW = 0.90
 CALM_INTERVALS = 20
 # A grant that differs by less than one part in a million is the same grant.
@@ -42,12 +42,13 @@ SAME_RATE = 1e-6
 
 
 class IntervalContext(NamedTuple):
-    """What policies see of an interval besides the Traffic Reports.
+    """Input of policies for an interval, besides the Traffic Reports.
 
-    ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force; they say nothing where
-    no policy reads links. ``unread_intervals`` (entries,) is for how long a meter was not read, ``received_bps`` (vns,)
-    what passes the meters of a VN's senders, ``passed_bps`` (entries,) what passed each meter in the last interval.
-    ``links`` are None where only access links count, ``observed`` where no policy reads queues or ports.
+    ``used_bps`` and ``limit_bps`` (entries,) are the rates through the meters and the effective limits; they are
+    undefined where no policy reads links. ``unread_intervals`` (entries,) is the number of intervals in which a meter
+    was not read, ``received_bps`` (vns,) the rate through the meters of a VN's senders, ``passed_bps`` (entries,) the
+    rate through each meter in the last interval. ``links`` is None where only access links count, ``observed`` where no
+    policy reads queues or ports.
     """
 
     now_s: float
@@ -60,14 +61,14 @@ class IntervalContext(NamedTuple):
     passed_bps: FloatArray
     observed: FabricReadings | None = None
     remote_cross_traffic_bps: tuple[FloatArray, FloatArray] | None = None
-    """(links,) each: what entries that are not in the table add to ``others_bps`` and ``others_within_bps``"""
+    """(links,) each: the cross traffic and its guaranteed part of pairs that are not in the table"""
 
 
 class RateAllocators(NamedTuple):
     """The state of all rate allocators.
 
-    ``congested`` and ``calm_intervals`` have shape (vns,). ``memories`` are what each policy group remembers;
-    ``decisions`` what the groups decided last, which does not stand when the pair table is re-arranged.
+    ``congested`` and ``calm_intervals`` have shape (vns,). ``memories`` is the state of each policy group;
+    ``decisions`` are the groups' last decisions, which become invalid when the pair table changes.
     """
 
     congested: BoolArray
@@ -77,14 +78,14 @@ class RateAllocators(NamedTuple):
 
     @classmethod
     def initial(cls, vns: int, groups: tuple[PolicyGroup, ...]) -> RateAllocators:
-        """Return the state in which nothing is congested."""
+        """Return the state without congestion."""
         memories = tuple(PolicyState(vns) for _ in groups)
         return cls(np.zeros(vns, dtype=np.bool_), np.zeros(vns, dtype=np.int64), memories)
 
     def with_groups(self, before: tuple[PolicyGroup, ...], groups: tuple[PolicyGroup, ...]) -> RateAllocators:
         """Return the state after VLANs changed their policy, from the groups of ``before`` to ``groups``.
 
-        Congestion stays. A policy that is still in use remembers; of VNs new to it it knows nothing yet.
+        Congestion stays. A policy that is still in use keeps its state; VNs that are new to it begin without state.
         """
         known = dict(zip((group.key for group in before), self.memories, strict=True))
         empty = PolicyState(len(self.congested))
@@ -97,10 +98,10 @@ class RateAllocators(NamedTuple):
 
 
 def received_rates(entries: PairTable, passed_bps: FloatArray, vns: int) -> FloatArray:
-    """Return what each VN is sent, shape (vns,): the sum of what passed the meters of its senders.
+    """Return the rate that each VN is sent, shape (vns,): the sum of what passed the meters of its senders.
 
-    Deviation: the paper's receiving node measures what arrives there. A switch's port counter does not tell VLANs
-    apart, and what the receiver's queue holds back would be missing: it would hide the congestion that it shapes.
+    Deviation: the paper's receiving node measures what arrives there. A switch's port counter does not separate VLANs,
+    and lacks what the receiver's queue holds back: it would hide the congestion that the queue causes.
     """
     return sum_by_row(entries.receiver, (passed_bps,), vns)[0]
 
@@ -109,7 +110,7 @@ def watch_congestion(before: RateAllocators, loads: ReceiverLoads, vns: VnTable)
     """Declare congestion begun or over.
 
     1) A VN that receives more than its receive limit is congested.
-    2) It stays so until it was calm for CALM_INTERVALS: below CALM_BELOW of its limit, and no sender held back.
+    2) Congestion ends after CALM_INTERVALS intervals with less than CALM_BELOW of the limit and no limited sender.
     """
     most_bps = vns.receive_max_bps
     # 1
@@ -124,9 +125,9 @@ def watch_congestion(before: RateAllocators, loads: ReceiverLoads, vns: VnTable)
 def initialize(
     allocators: RateAllocators, entries: PairTable, controlled: BoolArray, always: BoolArray
 ) -> tuple[InitializeTrafficControl, DeactivateTrafficControl]:
-    """Return what the allocators say first: initialize at senders not yet controlled, deactivate where it is over.
+    """Return the first messages: Initialize to senders not yet controlled, Deactivate where congestion is over.
 
-    VNs of ``always``, shape (vns,), have their senders under control whether they are congested or not.
+    VNs of ``always``, shape (vns,), always have their senders under control.
     """
     wanted = (allocators.congested | always)[entries.receiver]
     return (
@@ -145,12 +146,12 @@ def answer_reports(
 ) -> tuple[RateAllocators, SetRate, KeepAlive]:
     """Answer the Traffic Reports: let each policy decide, Set Rate where the grant changed, Keep Alive elsewhere.
 
-    Choice: the paper does not say when Keep Alive is sent. Set Rate says as much, so that each sender hears one of them
-    in every interval.
+    Choice: the paper does not say when Keep Alive is sent. Here each sender gets either Set Rate or Keep Alive in every
+    interval.
 
     ``reports`` must be in ascending order of ``entry``, which keeps the senders of a receiver together.
     """
-    alone = len(groups) == 1  # its grants are those of all
+    alone = len(groups) == 1  # its grants are all grants
     grants_bps = np.empty(0 if alone else len(reports.entry))
     receiver = entries.receiver[reports.entry] if len(groups) > 1 else entries.receiver
     congested, decisions = before.congested, []
@@ -174,7 +175,7 @@ def answer_reports(
 
 
 def _messages(reports: TrafficReport, grants_bps: FloatArray) -> tuple[SetRate, KeepAlive]:
-    """Return Set Rate where the grant is another than the limit in force, and Keep Alive elsewhere."""
+    """Return Set Rate where the grant differs from the effective limit, and Keep Alive elsewhere."""
     other = np.abs(grants_bps - reports.limit_bps) > SAME_RATE * np.minimum(grants_bps, reports.limit_bps)
     return SetRate(reports.entry[other], grants_bps[other]), KeepAlive(reports.entry[~other])
 
@@ -190,7 +191,7 @@ def _view(
     seen: IntervalContext,
 ) -> PolicyView:
     rows = reports.entry[chosen]
-    at = slice(None) if len(rows) == len(entries) else rows  # all of them need no picking
+    at = slice(None) if len(rows) == len(entries) else rows  # all rows need no selection
     links = others_bps = within_bps = None
     if ReadingKind.LINKS in group.policy.required_readings:
         links = seen.links or LinkTable.of_access(vns)
@@ -231,7 +232,7 @@ def _view(
 
 
 def _with_stale_mode(silence: StaleMode, decision: Decision) -> FloatArray:
-    """Return the grants, but for entries whose meters are not read, of which the policy's class says what holds."""
+    """Return the grants; for pairs with unread meters, the grants of the policy's stale mode."""
     view, grant_bps = decision.view, decision.grant_bps
     if silence is StaleMode.FREE:
         return np.where(view.unread_intervals >= KEEP_ALIVE_INTERVALS, view.ceiling_bps, grant_bps)

@@ -1,8 +1,8 @@
 """The send-rate controllers: one state machine per (sending VN, receiving VN) (DETS, section III and figure 4).
 
 A machine is idle until its receiver initializes traffic control; then it reports what is sent, applies each rate it is
-granted, and goes back to idle on Deactivate, or when it has heard nothing for a while (so that a sender is not
-limited for ever by a receiver that has vanished).
+granted, and goes back to idle on Deactivate, or after some intervals without a message (so that a receiver that is gone
+does not limit its senders for ever).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from controller.fabric.vn_table import VnTable
 from controller.metering.measurement import Measurement, sum_by_row
 
 # Choice: the paper does not say how long a sender waits for Keep Alive. After this many intervals (1.1 s at 55 ms) with
-# neither Set Rate nor Keep Alive a machine is idle again. An allocator waits as long until congestion is over; a few
-# lost messages do not set a sender free.
+# neither Set Rate nor Keep Alive a machine is idle again. An allocator waits the same time until congestion is over; a
+# few lost messages do not free a sender.
 KEEP_ALIVE_INTERVALS = 20
 
 
@@ -39,19 +39,19 @@ class MachineState(IntEnum):
     """The states of a machine."""
 
     IDLE = 0
-    REPORTING = 1  # initialized, no rate granted yet
-    LIMITED = 2  # a granted rate is in force
+    REPORTING = 1  # initialized, without a granted rate yet
+    LIMITED = 2  # limited to the granted rate
 
 
-_IDLE = np.int8(MachineState.IDLE)  # an IntEnum is compared as eight bytes
+_IDLE = np.int8(MachineState.IDLE)  # an IntEnum would be compared as eight bytes
 
 
 @dataclass(frozen=True)
 class SendRateControllers:
     """All machines, one per entry; columns of shape (entries,).
 
-    ``limit_bps`` is the granted rate, inf while there is none. ``intervals_since_message`` counts the intervals since
-    the receiver was last heard, up to MAX_COUNTED.
+    ``limit_bps`` is the granted rate, inf before the first grant. ``intervals_since_message`` counts the intervals
+    since the receiver's last message, up to MAX_COUNTED.
     """
 
     control: ControlArray
@@ -60,7 +60,7 @@ class SendRateControllers:
 
     @classmethod
     def initial(cls, entries: int) -> SendRateControllers:
-        """Return machines that control nothing."""
+        """Return machines that are all idle."""
         free = np.full(entries, MachineState.IDLE, dtype=np.int8)
         return cls(free, np.full(entries, np.inf), np.zeros(entries, dtype=np.int16))
 
@@ -74,12 +74,12 @@ class SendRateControllers:
 
     @property
     def controlled(self) -> BoolArray:
-        """Whether the receiver of an entry has initialized traffic control."""
+        """The mask of the pairs whose receiver has initialized traffic control."""
         return np.not_equal(self.control, _IDLE)
 
     @cached_property
     def rows(self) -> IntArray:
-        """The entries that are under control, ascending. They are kept while no machine begins or ends."""
+        """The rows of the pairs under control, ascending; cached while no machine begins or ends."""
         return np.flatnonzero(self.control)
 
     def on_initialize(self, message: InitializeTrafficControl) -> SendRateControllers:
@@ -93,10 +93,10 @@ class SendRateControllers:
         return self._heard(message.entry[~again], MachineState.REPORTING, None)._alive(message.entry[again])
 
     def on_set_rate(self, message: SetRate) -> SendRateControllers:
-        """REPORTING, LIMITED -> LIMITED, with the granted rate in force.
+        """REPORTING, LIMITED -> LIMITED, with the granted rate as the limit.
 
-        Choice: an idle machine is not limited. Only Initialize puts it under control; a rate without one, such as one
-        that Deactivate has overtaken, is not for it.
+        Choice: an idle machine stays unlimited. Only Initialize puts it under control; it ignores a rate without
+        Initialize, such as one that arrives after Deactivate.
         """
         known = self.control[message.entry] != _IDLE
         if known.all():
@@ -104,17 +104,17 @@ class SendRateControllers:
         return self._heard(message.entry[known], MachineState.LIMITED, message.rate_bps[known])
 
     def on_keep_alive(self, message: KeepAlive) -> SendRateControllers:
-        """Stay as you are."""
+        """Keep every state."""
         return self._alive(message.entry)
 
     def on_deactivate(self, message: DeactivateTrafficControl) -> SendRateControllers:
-        """Any state -> IDLE, limited no longer."""
+        """Any state -> IDLE, without a limit."""
         return self._heard(message.entry, MachineState.IDLE, np.inf)
 
     def on_interval(self, holds: BoolArray | bool = False) -> SendRateControllers:
-        """Count one interval; machines whose receiver has not been heard for too long go back to IDLE.
+        """Count one interval; machines without a message for too long go back to IDLE.
 
-        Those that hold, (entries,), stay as they are: their policy fails closed.
+        Machines in ``holds``, (entries,), keep their state: their policy fails closed.
         """
         unheard = incremented(self.intervals_since_message)
         counted = self._at_the_same(self.limit_bps, unheard)
@@ -126,9 +126,9 @@ class SendRateControllers:
     def after_messages(
         self, set_rate: SetRate, keep_alive: KeepAlive, ceiling_bps: FloatArray
     ) -> tuple[SendRateControllers, FloatArray]:
-        """Return the machines after Set Rate and then Keep Alive, and the rates in force, (entries,).
+        """Return the machines after Set Rate and then Keep Alive, and the effective rates, (entries,).
 
-        Those are the limits, or ``ceiling_bps`` (entries,) where that is lower.
+        These are the limits, or ``ceiling_bps`` (entries,) where that is lower.
         """
         after = self.on_set_rate(set_rate).on_keep_alive(keep_alive)
         return after, np.minimum(after.limit_bps, ceiling_bps)
@@ -141,7 +141,7 @@ class SendRateControllers:
         return self._at_the_same(self.limit_bps, unheard)
 
     def _at_the_same(self, limit_bps: FloatArray, unheard: Int16Array) -> SendRateControllers:
-        """Return machines in the same states."""
+        """Return machines with the same states and other columns."""
         after = SendRateControllers(self.control, limit_bps, unheard)
         if "rows" in self.__dict__:
             after.__dict__["rows"] = self.rows
@@ -163,15 +163,15 @@ class SendRateControllers:
 def traffic_reports(
     machines: SendRateControllers, rows: IntArray, entries: PairTable, vns: VnTable, measured: Measurement
 ) -> TrafficReport:
-    """Return the Traffic Report of the machines in ``rows``: measured rate, limit in force and available rate.
+    """Return the Traffic Report of the machines in ``rows``: measured rate, effective limit and available rate.
 
-    A sender's available rate towards one receiver is its send limit less what it sends to all others (section III-A:
-    a VN that sends 80 of its 100 Mb/s elsewhere cannot send more than 20 here).
+    A sender's available rate towards one receiver is its send limit less what it sends to all others (section III-A: a
+    VN that sends 80 of its 100 Mb/s to another receiver can send at most 20 to this one).
 
-    Deviation: the paper's measurements are capped by the rate set. A meter lets its burst through on top, so the
-    measured rate is capped here.
+    Deviation: in the paper the set rate caps the measurements. A meter passes its burst in addition, so the measured
+    rate is capped here.
     """
-    chosen = rows if len(rows) < len(entries) else slice(None)  # all of them need no picking
+    chosen = rows if len(rows) < len(entries) else slice(None)  # all rows need no selection
     limit_bps, dropped_bps = machines.limit_bps[chosen], measured.dropped_bps[chosen]
     (sent_bps,) = sum_by_row(entries.sender, (measured.smoothed_bps,), len(vns))
     sender = entries.sender[chosen]

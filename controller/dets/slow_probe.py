@@ -1,4 +1,4 @@
-"""RAA-SP: in proportion to what is asked for; whoever fully uses its rate asks for a little more."""
+"""RAA-SP: grants in proportion to requests; a sender that fully uses its rate requests a little more."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from controller.allocation.parameters import parameter
 from controller.allocation.segments import Segments, fill_level, safe_divide
 from controller.policy.per_receiver import PerReceiverPolicy
 
-# Closer than this to the limits in force is rounding, not a decision. A meter is set in steps of 1 kb/s, at most 2^-32
-# of the largest rate it can have.
+# Differences from the effective limits below this are rounding, not a decision. A meter is set in steps of 1 kb/s, at
+# most 2^-32 of its largest rate.
 SETTLED = 1e-9
 
 
@@ -30,19 +30,18 @@ class SlowProbe(PerReceiverPolicy):
        ratio, but not more than its sending capacity, and distribute the extra rate fairly among the other nodes.
 
     Deviation: step 3 reads ``ratio <- totalReqRate / totalAvailableRate`` and step 4 multiplies by it, which grants
-    the more the more is asked for. The text ("allocates a portion of the available bandwidth to each node") needs the
-    inverse.
-    Choice: a node requests its measured rate; one that fully uses its rate requests the limit in force, of which its
-    measured rate is a noisy copy. So the grants of senders that want more than they get do not follow the noise.
-    Choice: "fairly" in step 4 means by weight, as in RAA-FS, on top of what step 4 granted already.
-    Choice: an active node requests at least ``floor`` of its fair share. A sender that was granted nothing fully uses
-    it, and no inflation would ever lead away from nothing. If nobody sends yet, this makes the shares equal.
-    Deviation, with ``headroom`` above 0 only: the ratio squeezes those too who want no more than they send; they then
-    fully use their rate, are raised, do not use it, and so on, and every turn modifies every meter. With headroom h,
-    one that does not fully use its rate keeps its limit while it sends between 1 / (1 + 2 h) and 95 % of it, otherwise
-    gets what it sends and h more, if that is within its fair share; the others share the rest by the ratio.
-    Choice: when the outcome is the limits in force but for rounding, it is the limits in force: a new limit costs a
-    meter modification, and each of those refills the meter's bucket.
+    more when more is requested. The text ("allocates a portion of the available bandwidth to each node") needs the
+    inverse. Choice: a node requests its measured rate; a node that fully uses its rate requests its effective limit
+    instead, which its measured rate only copies with noise. So noise does not reach the grants of backlogged senders.
+    Choice: "fairly" in step 4 means by weight, as in RAA-FS, on top of what step 4 granted already. Choice: an active
+    node requests at least ``floor`` of its fair share. A grant of zero is fully used, and inflating zero gives zero. If
+    no node sends yet, this makes the shares equal. Deviation, with ``headroom`` above 0 only: the ratio also lowers the
+    rates of nodes that need no more than they send; they then fully use their rate, are raised, do not use it, and so
+    on, and every change modifies every meter. With headroom h, a node that does not fully use its rate keeps its limit
+    while it sends between 1 / (1 + 2 h) and 95 % of it; otherwise it gets (1 + h) times what it sends, if that is
+    within its fair share. The other nodes share the rest by the ratio. Choice: results that differ from the effective
+    limits by rounding only are replaced by these limits, because each new limit costs a meter-mod, which refills the
+    meter's bucket.
     """
 
     inflation: float = parameter(
@@ -83,7 +82,7 @@ class SlowProbe(PerReceiverPolicy):
 def slow_probe(
     requests: AllocationInput, groups: Segments, full: BoolArray, inflation: float, floor: float, headroom: float
 ) -> FloatArray:
-    """Return grants (entries,) of Algorithm 1, where ``full`` (entries,) says which nodes fully use their rate."""
+    """Return grants (entries,) of Algorithm 1; ``full`` (entries,) is the mask of nodes that fully use their rate."""
     active, granted_bps = requests.active, requests.granted_bps
     room_bps = np.where(active, requests.available_bps, 0.0)
     in_force_bps = np.where(np.isinf(granted_bps), requests.measured_bps, granted_bps)
@@ -105,18 +104,18 @@ def slow_probe(
     extra_bps = np.maximum(requests.limit_bps - groups.sum(grants_bps), 0.0)
     left_bps = room_bps - grants_bps
     more_bps = groups.broadcast(fill_level(groups, extra_bps, requests.weight, left_bps)) * requests.weight
-    # Who is given all that is left has its capacity to the last bit: one just below it would take a turn in RAA-FP.
+    # A pair that is given all of the rest has its exact capacity: one just below it would be raised by RAA-FP.
     return np.where(more_bps >= left_bps, room_bps, np.minimum(grants_bps + more_bps, room_bps))
 
 
 def _with_headroom(requests: AllocationInput, wanted_bps: FloatArray, headroom: float) -> FloatArray:
-    """Return what each entry would keep if it did not fully use its rate, (entries,)."""
+    """Return each entry's grant under the headroom rule, as if it did not fully use its rate, (entries,)."""
     near = requests.measured_bps * (1.0 + 2.0 * headroom) >= requests.granted_bps
     return np.maximum(np.where(near, requests.granted_bps, requests.measured_bps * (1.0 + headroom)), wanted_bps)
 
 
 def keep_settled(requests: AllocationInput, groups: Segments, grants_bps: FloatArray) -> FloatArray:
-    """Return the grants, but the limits in force at the receivers where the two differ by rounding only."""
+    """Return the grants, replaced by the effective limits at receivers where the two differ by rounding only."""
     in_force_bps = np.where(requests.active, requests.granted_bps, 0.0)
     moved = np.abs(grants_bps - in_force_bps) > SETTLED * grants_bps
     moved |= in_force_bps > requests.available_bps

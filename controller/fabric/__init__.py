@@ -1,4 +1,4 @@
-"""The fabric as described and as found: switches, ports, VLANs, VNs, the pairs of VNs and the links they share.
+"""The fabric as configured and as discovered: switches, ports, VLANs, VNs, pairs of VNs and the links they share.
 
-Start with config_model.py (what a configuration says), then vn_table.py and pair_table.py (the same as columns).
+Start with config_model.py (the configuration as values), then vn_table.py and pair_table.py (VNs and pairs as columns).
 """

@@ -1,4 +1,4 @@
-"""What the controller and those who ask it say of agents on hosts: plain values, also where none is listened to."""
+"""Plain values about agents on hosts, used with and without an agent manager."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.fabric.topology import PortId
 
 
 class AgentState(StrEnum):
-    """How far the agent at a port is (``controller.agents.agent_port``)."""
+    """The state of the agent at a port (``controller.agents.agent_port``)."""
 
     ABSENT = "absent"
     HELLO = "hello"
@@ -19,7 +19,7 @@ class AgentState(StrEnum):
 
 
 class Shaping(StrEnum):
-    """Who shapes an entry."""
+    """Who shapes a pair."""
 
     METER = "meter"
     AGENT = "agent"
@@ -34,10 +34,10 @@ class AgentFrame(NamedTuple):
 
 
 class AgentSeen(NamedTuple):
-    """The agent behind an edge port as it is shown.
+    """The agent behind an edge port, as REST shows it.
 
-    ``silent_s`` is since when it was not heard, as of the last interval; NaN: never heard. ``refused`` are the frames
-    of it that were not listened to, by cause.
+    ``silent_s`` is the time since its last frame, as of the last interval; NaN: no frame yet. ``refused`` counts its
+    rejected frames by cause.
     """
 
     mode: AgentMode

@@ -1,4 +1,4 @@
-"""A configuration that was read and checked, as frozen values. ``controller.config.loader`` makes them."""
+"""A checked configuration, as frozen values. ``controller.config.loader`` makes them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Vlan:
-    """A tenant: its algorithm, and the limits its VNs have by default (None: each VN has its own).
+    """A tenant: its algorithm, and the default limits of its VNs (None: each VN has its own).
 
-    ``shadow`` is an algorithm that is computed, with its own parameters, and not enforced. ``flood_limit_bps`` is what
-    each VN may flood; None: a part of the smallest receive limit.
+    ``shadow`` is an algorithm that is computed, with its own parameters, and not enforced. ``flood_limit_bps`` is the
+    flood limit of each VN; None: a part of the smallest receive limit.
     """
 
     vlan_vid: int
@@ -45,8 +45,8 @@ class Vlan:
 class Vn:
     """A virtual node: one VLAN on one edge port, its limits, and the ceilings up to which it may borrow, if any.
 
-    ``own_limits`` says which of the limits (``send``, ``receive``) are its own and not its VLAN's. ``weight`` and
-    ``flood_limit_bps`` are its own; None: it has its VLAN's.
+    ``own_limits`` are the limits (``send``, ``receive``) that are set for this VN and not for its VLAN. ``weight`` and
+    ``flood_limit_bps`` are set for this VN; None: the VLAN's apply.
     """
 
     vlan_vid: int
@@ -63,21 +63,23 @@ class Vn:
 
 
 AgentMode = Literal["none", "trust", "verify"]
-"""Whether the host behind a port has an agent that shapes, and whether meters watch it."""
+"""Whether the host behind a port has an agent that shapes, and whether meters verify it."""
 
 
 ANY_NAME = "any"
-"""What is expected of a port that may have any name."""
+"""The expected name of a port that may have any name."""
 FIRST_NAMED, LAST_NAMED = 0x6000_0000, 0x7FFF_FFFF
-"""The numbers that ports by name have inside the controller: no switch has so many."""
+"""The range of numbers of ports by name inside the controller, which no switch uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgePort:
-    """An edge port. Frames of ``untagged_vid`` carry no tag: that of an access port, or the native VLAN of a trunk.
+    """An edge port.
 
-    ``expect`` is the name that the switch has to give it; None: the one that it had first. One that is configured by
-    the name of its ``interface`` has a number that follows from that, and on its switch whichever that gives it.
+    Frames of ``untagged_vid`` carry no tag: it is the VLAN of an access port, or the native VLAN of a trunk.
+
+    ``expect`` is the port name that the switch must report; None: the first name that it reported. A port configured by
+    the name of its ``interface`` has a number derived from that name; its number on the switch may be any.
     """
 
     port_no: int
@@ -91,16 +93,16 @@ class EdgePort:
 
     @property
     def label(self) -> str:
-        """What the configuration calls it: its number, or its interface's name."""
+        """The port's name in the configuration: its number, or its interface's name."""
         return str(self.port_no) if self.interface is None else self.interface
 
     def tag_of(self, vlan_vid: int) -> int | None:
-        """Return the tag that a VLAN's frames carry at the port, None if they carry none."""
+        """Return the tag of a VLAN's frames at the port, None if they are untagged."""
         return None if vlan_vid == self.untagged_vid else vlan_vid
 
     @property
     def is_access(self) -> bool:
-        """Whether no frame carries a tag here; so a trunk of its native VLAN alone is one."""
+        """Return whether no frame is tagged at this port; a trunk with only its native VLAN counts."""
         return self.vlan_vids == (self.untagged_vid,)
 
     @property
@@ -110,14 +112,14 @@ class EdgePort:
 
 
 Profile = Literal["auto", "full", "no-meters", "no-queues", "no-meter-counters"]
-"""What a switch lacks; ``auto``: what it says and tests show, ``full``: nothing, and no test is made."""
+"""Missing features of a switch; ``auto``: by its own statements and tests, ``full``: none, without tests."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeterSettings:
-    """What is known of a switch's meters beforehand, None where it is to be found out: bounds, and how many there are.
+    """Configured bounds and number of a switch's meters, None where tests must find them.
 
-    ``fail`` is what becomes of a VN for whose send limit the switch has no meter: it sends without, or nothing.
+    ``fail`` is what happens to a VN for whose send limit the switch has no meter: it sends unlimited, or not at all.
     """
 
     max_burst_bits: int | None = None
@@ -128,7 +130,7 @@ class MeterSettings:
     fail: Literal["open", "closed"] = "open"
 
     def bounds(self) -> dict[str, int]:
-        """Return the bounds that are given, in kb/s and kb, as fields of MeterBounds."""
+        """Return the configured bounds, in kb/s and kb, as fields of MeterBounds."""
         given = {
             "max_burst_kbits": (self.max_burst_bits, 0),
             "min_rate_kbps": (self.min_rate_bps, 999),
@@ -164,7 +166,7 @@ class LinkEnd:
 
 @dataclass(frozen=True, slots=True)
 class CoreLink:
-    """A link between two switches, that carries ``capacity_bps`` in either direction."""
+    """A link between two switches with ``capacity_bps`` in each direction."""
 
     ends: tuple[LinkEnd, LinkEnd]
     capacity_bps: int
@@ -172,7 +174,7 @@ class CoreLink:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM form: the server's certificate (with its chain) and key, and the CA that clients' must be of."""
+    """Files in PEM form: the server's certificate (with its chain) and key, and the CA of clients' certificates."""
 
     certificate: str
     key: str
@@ -181,7 +183,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """Files in PEM form: the CA that servers' certificates must be of, and what is shown to them, if anything."""
+    """Files in PEM form: the CA of servers' certificates, and the client's own certificate and key, if any."""
 
     ca: str
     certificate: str | None = None
@@ -190,7 +192,7 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """How the REST interface is served, and ``store``, the file (``:memory:``: none) in which changes are kept.
+    """Settings of the REST interface, and ``store``, the file that keeps changes (``:memory:``: none).
 
     ``trusted_proxies`` are IP networks.
     """
@@ -210,8 +212,8 @@ class Rest:
 class Cluster:
     """One of the nodes that share an etcd (client URLs) and a fabric; ``rest_advertise`` is the URL of its REST.
 
-    ``mode``: one active node controls all switches, or each switch has an owner among all nodes. Then nodes exchange
-    messages at ``peer_listen``, which other nodes reach at ``peer_advertise``.
+    ``mode``: one active node controls all switches, or each switch is owned by one of the nodes. In the second case
+    nodes exchange messages at ``peer_listen``, which other nodes reach at ``peer_advertise``.
 
     Files are in PEM form: the CA of etcd's certificates, the node's certificate and key.
     """

@@ -1,4 +1,4 @@
-"""The links that entries share, as rows: what an allocation of the whole network has to keep within."""
+"""The links that pairs share, as rows: the capacities that a network-wide allocation must respect."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _SENDING = " (sending)"
 
 @dataclass(frozen=True)
 class LinkTable:
-    """Every direction of a link is a row: the access ports towards the fabric, the access ports towards the hosts, and
-    the core links of known capacity.
+    """A row for each direction of a link: access links up, access links down, and core links of known capacity.
 
     ``names`` and ``capacity_bps`` have shape (links,). ``up`` and ``down`` (vns,) are the rows of the access link of a
     VN. The core links from switch ``a`` to ``b``, both as indices of ``switch`` (vns,), are
@@ -45,9 +44,9 @@ class LinkTable:
         paths: SwitchPaths,
         links: Iterable[Link],
     ) -> LinkTable:
-        """Return the links of a fabric: ``core_capacity_bps`` by the port out of which frames enter a link.
+        """Return the links of a fabric; ``core_capacity_bps`` is by the port out of which frames enter a link.
 
-        ``paths`` and ``links`` are those in use; links without a capacity bound nothing.
+        ``paths`` and ``links`` are the paths and links in use; a link without a capacity is no constraint.
         """
         ports, port = _access_ports(vns)
         dpids, switch = np.unique(vns.dpid, return_inverse=True)
@@ -74,15 +73,15 @@ class LinkTable:
 
     @classmethod
     def of_access(cls, vns: VnTable) -> LinkTable:
-        """Return the access links alone."""
+        """Return the access links only."""
         return cls.build(vns, {}, {}, SwitchPaths(frozenset(), {}), ())
 
     def place(self, vn: int) -> str:
-        """Return where a VN is, as ``SWITCH:PORT``."""
+        """Return a VN's location, as ``SWITCH:PORT``."""
         return self.names[int(self.up[vn])].removesuffix(_SENDING)
 
     def pair_links(self, entries: PairTable, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the links of some entries in compressed sparse rows: (rows + 1,) offsets and links."""
+        """Return the links of some pairs in compressed sparse rows: (rows + 1,) offsets and links."""
         sender, receiver = entries.sender[rows], entries.receiver[rows]
         pair = self.switch[sender] * self.switches + self.switch[receiver]
         first, core = self.path_offsets[pair], self.path_offsets[pair + 1] - self.path_offsets[pair]
@@ -98,9 +97,9 @@ class LinkTable:
 
 @dataclass(frozen=True)
 class LinkPorts:
-    """Where each row of ``LinkTable`` can be read, shape (links,): a port, and which way its frames go there.
+    """The port at which each row of ``LinkTable`` can be read, shape (links,), and the direction of its frames there.
 
-    ``inward`` marks the links from hosts: the port receives what they carry, and sends into all others.
+    ``inward`` marks the links from hosts: the port receives their frames; into all other links it sends.
     """
 
     dpid: NDArray[np.uint64]
@@ -109,7 +108,10 @@ class LinkPorts:
 
     @classmethod
     def build(cls, vns: VnTable, core: Iterable[PortId]) -> LinkPorts:
-        """Return the ports of the links of ``LinkTable.build``; ``core`` in the order of its ``core_capacity_bps``."""
+        """Return the ports of the links of ``LinkTable.build``.
+
+        ``core`` is in the order of its ``core_capacity_bps``.
+        """
         access, ends = _access_ports(vns)[0].astype(np.uint64), list(core)
         dpid, port_no = np.concatenate([access, access, np.array(ends, dtype=np.uint64).reshape(-1, 2).T], axis=1)
         return cls(dpid, port_no.astype(np.int64), np.arange(len(dpid)) < access.shape[1])
@@ -122,7 +124,7 @@ def _access_ports(vns: VnTable) -> tuple[NDArray[np.uint64], IntArray]:
 
 
 class LinkTableCache:
-    """Remembers the links until the topology changes."""
+    """Caches the link table until the topology changes."""
 
     def __init__(self, config: Config) -> None:
         self._names = {switch.dpid: switch.name for switch in config.switches.values()}
@@ -134,7 +136,7 @@ class LinkTableCache:
         self._ports: LinkPorts | None = None
 
     def link_table(self, vns: VnTable, topology: Topology) -> LinkTable:
-        """Return the links of the paths in use; the very same object as long as the same links are up."""
+        """Return the links of the paths in use; the same object while the same links are up."""
         up = topology.links()
         if self._links is None or up != self._seen:
             self._seen = up
@@ -142,7 +144,7 @@ class LinkTableCache:
         return self._links
 
     def ports(self, vns: VnTable) -> LinkPorts:
-        """Return where the links can be read; the same object for the life of a configuration."""
+        """Return the ports at which the links can be read; the same object while the configuration lasts."""
         if self._ports is None:
             self._ports = LinkPorts.build(vns, self._capacity_bps)
         return self._ports

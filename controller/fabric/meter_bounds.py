@@ -1,4 +1,4 @@
-"""What a switch takes of a meter: bounds of rates and bursts, and settings brought within them.
+"""The meter settings that a switch accepts: bounds of rates and bursts, and settings fitted to them.
 
 Rates are kb/s and bursts kb, as a band carries them (OpenFlow 1.3.5, section 7.3.4.4).
 """
@@ -15,7 +15,7 @@ Kilos: TypeAlias = "npt.NDArray[np.integer] | int"
 
 
 class MeterBounds(NamedTuple):
-    """What one switch takes, or what each of several VNs' switches takes, in columns of shape (vns,)."""
+    """The bounds of one switch, or of each VN's switch in columns of shape (vns,)."""
 
     min_rate_kbps: Kilos = 1
     max_rate_kbps: Kilos = MAX_KILO
@@ -24,13 +24,15 @@ class MeterBounds(NamedTuple):
     max_burst_kbits: Kilos = MAX_KILO
 
     def select(self, rows: npt.NDArray[np.int64]) -> MeterBounds:
-        """Return the columns of some rows."""
+        """Return the bounds of some rows."""
         return MeterBounds._make(np.asarray(column)[rows] for column in self)
 
     def fitted(self, rate_kbps: Kilos, burst_kbits: Kilos) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """Return rates and bursts as near to these as the bounds allow; rates are rounded down, to the least at least.
+        """Return the rates and bursts nearest to these within the bounds.
 
-        A limit below the least rate is not kept: its sender gets the least rate.
+        Rates are rounded down, but not below the minimum.
+
+        A limit below the minimum rate cannot be enforced: its sender gets the minimum rate.
         """
         step, rates = np.maximum(self.rate_step_kbps, 1), np.asarray(rate_kbps, np.int64)
         least, most = -(-np.asarray(self.min_rate_kbps, np.int64) // step), np.asarray(self.max_rate_kbps) // step
@@ -40,7 +42,7 @@ class MeterBounds(NamedTuple):
         return rates.astype(np.uint32), bursts.astype(np.uint32)
 
     def min_burst_bits(self, least_bits: float) -> npt.NDArray[np.float64]:
-        """Return the smallest bursts that the bounds allow, in bits, none below ``least_bits``."""
+        """Return the smallest bursts within the bounds, in bits, each at least ``least_bits``."""
         kbits = np.minimum(self.min_burst_kbits, self.max_burst_kbits)
         return np.maximum(kbits * 1_000.0, least_bits)
 
@@ -51,9 +53,9 @@ UNBOUNDED = MeterBounds()
 def columns_of(
     bounds: list[MeterBounds], rows: npt.NDArray[np.integer], min_burst_kbits: Kilos = 0
 ) -> MeterBounds | None:
-    """Return the bounds of each row's switch, of which ``rows`` are the numbers in ``bounds``; None: there are none.
+    """Return the bounds of each row's switch; ``rows`` are indices into ``bounds``; None: there are no bounds.
 
-    ``min_burst_kbits`` is what each row needs beside that, as far as its switch takes it.
+    ``min_burst_kbits`` is an additional minimum of each row, as far as its switch accepts it.
     """
     if all(one == UNBOUNDED for one in bounds) and not np.any(min_burst_kbits):
         return None

@@ -1,4 +1,4 @@
-"""The pair table: one row per (sender VN, receiver VN) pair that talks, with the meter that limits it."""
+"""The pair table: one row per active (sender VN, receiver VN) pair, with the meter that limits it."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import numpy as np
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 
 NO_METER = 0
-"""The meter id of an entry that an agent on its host shapes alone; ids begin at 1 (OpenFlow 1.3.5, section 7.3.4.4)."""
+"""The meter id of a pair that an agent on its host shapes alone; ids begin at 1 (OpenFlow 1.3.5, section 7.3.4.4)."""
 
 
 class PairColumns(Protocol):
-    """Whatever has pairs: ``sender`` and ``receiver``, rows of the VN table, sorted by receiver, then sender."""
+    """Columns of pairs: ``sender`` and ``receiver``, rows of the VN table, sorted by receiver, then sender."""
 
     @property
     def sender(self) -> IntArray:
-        """Who sends."""
+        """The sending VNs."""
 
     @property
     def receiver(self) -> IntArray:
-        """Who receives."""
+        """The receiving VNs."""
 
 
 @dataclass(frozen=True)
 class PairTable:
-    """Entries sorted by (receiver, sender), so that a receiver's senders are one slice; columns of shape (entries,).
+    """Pairs sorted by (receiver, sender), so that a receiver's senders are one slice; columns of shape (entries,).
 
-    ``sender`` and ``receiver`` are rows of the VN table. ``meter_id`` is the meter at the sender's edge switch.
-    A row number addresses an entry in the messages of ``controller.dets.messages``.
+    ``sender`` and ``receiver`` are rows of the VN table. ``meter_id`` is the meter at the sender's edge switch. A row
+    number addresses a pair in the messages of ``controller.dets.messages``.
     """
 
     sender: IntArray
@@ -40,7 +40,7 @@ class PairTable:
 
     @classmethod
     def empty(cls) -> PairTable:
-        """Return a table without entries."""
+        """Return a table without pairs."""
         none = np.empty(0, dtype=np.int64)
         return cls(none, none, none)
 
@@ -49,19 +49,19 @@ class PairTable:
 
     @cached_property
     def metered(self) -> BoolArray:
-        """Which entries have a meter, shape (entries,)."""
+        """The mask of the pairs with a meter, shape (entries,)."""
         metered: BoolArray = self.meter_id != NO_METER
         return metered
 
     @cached_property
     def all_metered(self) -> bool:
-        """Whether all entries have a meter."""
+        """Return whether all pairs have a meter."""
         return bool(self.metered.all())
 
     def min_of_ends(self, sender_bps: FloatArray, receiver_bps: FloatArray) -> FloatArray:
-        """Return the lower of what both ends have, shape (entries,); the arguments are columns of VNs.
+        """Return the lower value of both ends, shape (entries,); the arguments are columns of VNs.
 
-        It is kept while nobody asks for other columns: they stay when nothing is configured.
+        The result is cached until the arguments change: they stay the same while nothing is configured.
         """
         kept: tuple[FloatArray, FloatArray, FloatArray] | None = self.__dict__.get("_least")
         if kept is None or kept[0] is not sender_bps or kept[1] is not receiver_bps:
@@ -70,7 +70,7 @@ class PairTable:
         return kept[2]
 
     def add(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> tuple[PairTable, IntArray]:
-        """Return the table with more entries, and for each of its rows the old row (NEW_ROW for the added)."""
+        """Return the table with more pairs, and for each of its rows the old row (NEW_ROW for added ones)."""
         order = np.lexsort((sender, receiver))
         at = np.searchsorted(_order_key(self.sender, self.receiver), _order_key(sender[order], receiver[order]))
         old_row = np.insert(np.arange(len(self)), at, NEW_ROW)
@@ -78,13 +78,13 @@ class PairTable:
         return PairTable(*(np.insert(column, at, new[order]) for column, new in columns)), old_row
 
     def keep(self, kept: BoolArray) -> tuple[PairTable, IntArray]:
-        """Return the table with only the ``kept`` rows, and for each of its rows the old row."""
+        """Return the table with the ``kept`` rows only, and for each of its rows the old row."""
         old_row = np.flatnonzero(kept)
         return PairTable(self.sender[kept], self.receiver[kept], self.meter_id[kept]), old_row
 
 
 def find_pairs(pairs: PairColumns, sender: IntArray, receiver: IntArray) -> IntArray:
-    """Return the row of ``pairs`` for each sender and receiver, NEW_ROW for those that are not there."""
+    """Return the row of ``pairs`` for each sender and receiver, NEW_ROW for absent pairs."""
     keys, sought = _order_key(pairs.sender, pairs.receiver), _order_key(sender, receiver)
     if not len(keys):
         return np.full(len(sought), NEW_ROW)

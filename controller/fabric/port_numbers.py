@@ -1,8 +1,8 @@
-"""Which numbers edge ports that are configured by name have on their switches now.
+"""The present numbers, on their switches, of edge ports that are configured by name.
 
-Inside the controller such a port has a number of its own, that follows from its name and is on no switch: VNs, limits,
-hosts and meters stay with it when the switch gives it another one. Flow entries, and all that switches say, have the
-switch's numbers. A port that has none has no entries.
+Inside the controller such a port has a fixed number, derived from its name and used on no switch: VNs, limits, hosts
+and meters stay with it when the switch renumbers the port. Flow entries and messages have the switch's numbers. A port
+without such a number has no flow entries.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from controller.fabric.topology import PortId
 
 
 class PortNumbers:
-    """The numbers of ports by name, by dpid; all other ports have their own."""
+    """The numbers of ports by name, by dpid; all other ports keep their configured number."""
 
     def __init__(self) -> None:
         self._of: defaultdict[int, dict[int, int]] = defaultdict(dict)
 
     def inherit(self, before: PortNumbers) -> None:
-        """Know what ``before`` knows."""
+        """Take over the numbers of ``before``."""
         for dpid, numbers in before._of.items():
             self._of[dpid] = dict(numbers)
 
     def bind(self, port: PortId, number: int | None) -> None:
-        """A port by name has this number now, or none. Whoever had it before must have lost it."""
+        """Set the number of a port by name, or None. The previous holder of the number must have lost it."""
         self._of[port.dpid].pop(port.port_no, None)
         if number is not None:
             self._of[port.dpid][port.port_no] = number
 
     def bound(self, dpid: int) -> dict[int, int]:
-        """Return the ports by name that have a number on a switch, and that number."""
+        """Return the ports by name with a number on a switch, and that number."""
         return dict(self._of.get(dpid, {}))
 
     def number(self, port: PortId) -> int:
-        """Return the number that a switch knows a port by; that of a port by name is on no switch while it has none."""
+        """Return the switch's number of a port; an unbound port by name returns a number that no switch uses."""
         return self._of.get(port.dpid, {}).get(port.port_no, port.port_no)
 
     def on_switch(self, dpid: int, port: EdgePort) -> EdgePort:
-        """Return a port with the number that its switch knows it by."""
+        """Return a port with the switch's number."""
         number = self.number(PortId(dpid, port.port_no))
         return port if number == port.port_no else replace(port, port_no=number)
 
     def port(self, dpid: int, number: int) -> PortId:
-        """Return the port that has a number on a switch."""
+        """Return the port with this number on a switch."""
         named = self._of.get(dpid, {}).items()
         return PortId(dpid, next((port_no for port_no, its in named if its == number), number))
 
     def numbers(self, dpid: int, port_no: IntArray) -> IntArray:
-        """Return the same as ``number`` of ports of a switch."""
+        """Return the switch's numbers of several ports, as ``number`` does for one."""
         found = port_no
         for one, number in self._of.get(dpid, {}).items():
             found = found.copy() if found is port_no else found
@@ -59,7 +59,7 @@ class PortNumbers:
         return found
 
     def ports(self, dpid: int, number: IntArray) -> IntArray:
-        """Return the same as ``port`` of numbers on a switch."""
+        """Return the ports with these numbers on a switch, as ``port`` does for one."""
         found = number
         for one, its in self._of.get(dpid, {}).items():
             found = found.copy() if found is number else found
@@ -68,5 +68,5 @@ class PortNumbers:
 
 
 def is_nowhere(number: int | None) -> bool:
-    """Whether a number is that of a port by name that has none on its switch."""
+    """Return whether a number is that of an unbound port by name."""
     return number is not None and FIRST_NAMED <= number <= LAST_NAMED

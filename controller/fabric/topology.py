@@ -1,4 +1,4 @@
-"""Which switches are linked, the tree for broadcasts and the paths between switches."""
+"""Links between switches, the tree for broadcasts and the paths between switches."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 PROBE_INTERVAL_S = 1.0
-# A link of which three hellos in a row were lost is down; a port that goes down takes its links with it at once.
+# A link is down after three lost probes in a row; a port that goes down takes its links with it at once.
 LINK_TIMEOUT_S = 3.5
-LATE_S = 1.5  # so long after the last hello another one was missed
-MAX_LATE = 50  # ports that say hello again in an interval; the others follow in the next ones
-HOLD_S = 1.0  # so long a port whose link was reported down has no other: paths are not found for every flap of a link
-MAX_NEIGHBOURS = 8  # ports that one port hears, or that hear it: one, but for a segment that several switches share
+LATE_S = 1.5  # time after the last probe when another one is late
+MAX_LATE = 50  # ports that repeat a probe in an interval; others follow in the next intervals
+HOLD_S = 1.0  # time in which a port with a link reported down gets no new one: paths do not follow every flap
+MAX_NEIGHBOURS = 8  # neighbours of one port in each direction: one, except on a segment that several switches share
 
 
 class PortId(NamedTuple):
@@ -28,7 +28,7 @@ class PortId(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A link that carries frames both ways, the lower end first."""
+    """A bidirectional link, the lower end first."""
 
     a: PortId
     b: PortId
@@ -36,14 +36,14 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class SwitchPaths:
-    """What follows from the links: ports to flood along, and the port that leads towards another switch."""
+    """The result of the links: the ports to flood out of, and the port that leads to each other switch."""
 
     tree: frozenset[Link]
     next_port: dict[tuple[int, int], int]
 
 
 class FloodTree:
-    """The links to flood along, which form no circle. Sets of switches are integers, a bit for each."""
+    """The links to flood along, which form no loop. Sets of switches are integers, a bit for each."""
 
     def __init__(self, links: Iterable[Link]) -> None:
         self._ports: defaultdict[int, dict[int, int]] = defaultdict(dict)  # by dpid: port and the dpid at its end
@@ -57,7 +57,7 @@ class FloodTree:
                 self._find_behind(dpid)
 
     def switches(self, dpids: Iterable[int]) -> int:
-        """Return the set of those of these switches that the tree has."""
+        """Return the bit set of those ``dpids`` that are in the tree."""
         found = 0
         for dpid in dpids:
             found |= self._bit.get(dpid, 0)
@@ -68,9 +68,9 @@ class FloodTree:
         return tuple(port_no for port_no, behind in sorted(self._behind.get(dpid, {}).items()) if behind & switches)
 
     def _find_behind(self, root: int) -> None:
-        """Find what is behind the ports of the tree that ``root`` is in."""
+        """Find the switches behind the ports of the tree that contains ``root``."""
         order, came_from = [root], {root: root}
-        for dpid in order:  # grows meanwhile
+        for dpid in order:  # grows during the loop
             for other in self._ports[dpid].values():
                 if other not in came_from:
                     came_from[other] = dpid
@@ -85,16 +85,16 @@ class FloodTree:
 
 
 class Topology:
-    """Switches and links that come and go. A link is up when both its ends have heard each other lately.
+    """Switches and links that come and go. A link is up while probes from both ends arrive.
 
-    What a hello costs does not grow with the fabric: every link is heard of twice a second. Nor with what a switch
-    makes up: a port hears, and is heard by, MAX_NEIGHBOURS others, and one whose link was reported down has none for
+    The cost of a probe does not grow with the fabric: each link is probed twice a second. Nor can a switch inflate it:
+    a port has at most MAX_NEIGHBOURS neighbours in each direction, and a port whose link was reported down has none for
     HOLD_S.
     """
 
     def __init__(self) -> None:
         self._switches: set[int] = set()
-        self._heard_s: dict[tuple[PortId, PortId], float] = {}  # by sender and receiver, those heard last at the end
+        self._heard_s: dict[tuple[PortId, PortId], float] = {}  # by sender and receiver, the latest at the end
         self._heard_at: defaultdict[PortId, set[tuple[PortId, PortId]]] = defaultdict(set)  # by either end
         self._held_until_s: dict[PortId, float] = {}
         self._links: frozenset[Link] = frozenset()
@@ -102,7 +102,7 @@ class Topology:
         self._links_of: defaultdict[int, set[Link]] = defaultdict(set)  # by the dpid of either end
 
     def limited_to(self, switches: Iterable[int], is_edge: Callable[[PortId], bool]) -> Topology:
-        """Return what is known of the links between some switches, those at edge ports left out."""
+        """Return the topology between some switches, without edge ports."""
         limited = Topology()
         limited._switches = self._switches & set(switches)
         for ends, at_s in self._heard_s.items():
@@ -116,19 +116,19 @@ class Topology:
         return frozenset(self._switches)
 
     def add_switch(self, dpid: int) -> None:
-        """A switch is up."""
+        """Record that a switch is up."""
         self._switches.add(dpid)
         for ends in self._heard_s:
             if dpid in (ends[0].dpid, ends[1].dpid):
                 self._look_at(*ends)
 
     def remove_switch(self, dpid: int) -> None:
-        """A switch is down, and so are its links."""
+        """Record that a switch is down, and remove its links."""
         self._switches.discard(dpid)
         self._forget([ends for ends in self._heard_s if dpid in (ends[0].dpid, ends[1].dpid)])
 
     def remove_port(self, port: PortId, now_s: float) -> bool:
-        """A port is down, and so is its link; return whether it had one."""
+        """Record that a port is down, and remove its link; return whether it had one."""
         heard = list(self._heard_at.get(port, ()))
         if down := self._forget(heard):
             held = {end: until_s for end, until_s in self._held_until_s.items() if until_s > now_s}
@@ -136,7 +136,7 @@ class Topology:
         return down
 
     def record_probe(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
-        """Note that ``receiver`` got a hello from ``sender``; return whether that brought a link up."""
+        """Record that ``receiver`` got a probe from ``sender``; return whether that brought a link up."""
         pair = (sender, receiver)
         if sender.dpid == receiver.dpid or any(now_s < self._held_until_s.get(end, now_s) for end in pair):
             return False
@@ -149,13 +149,13 @@ class Topology:
         return self._look_at(sender, receiver)
 
     def expire(self, now_s: float) -> bool:
-        """Forget what was not heard for LINK_TIMEOUT_S; return whether that took a link down."""
+        """Forget probes older than LINK_TIMEOUT_S; return whether that took a link down."""
         return self._forget(list(takewhile(lambda ends: now_s - self._heard_s[ends] > LINK_TIMEOUT_S, self._heard_s)))
 
     def overdue_probes(self, now_s: float) -> list[PortId]:
-        """Return ports, of links that are up, of which no hello was heard for LATE_S: MAX_LATE of them, in turn.
+        """Return at most MAX_LATE ports of links that are up whose last probe is older than LATE_S, in turn.
 
-        A link that is full loses hellos as it loses other frames: so these say hello in every interval.
+        A full link loses probes as it loses other frames: these ports then send a probe in every interval.
         """
         silent = takewhile(lambda ends: self.is_late(ends, now_s), self._heard_s)
         late = [ends[0] for ends in silent if Link(min(ends), max(ends)) in self._links]
@@ -163,29 +163,29 @@ class Topology:
         return [late[(self._asked + n) % len(late)] for n in range(min(len(late), MAX_LATE))]
 
     def is_late(self, ends: tuple[PortId, PortId], now_s: float) -> bool:
-        """Return whether a hello of this (sender, receiver) is missing, of those that were heard lately."""
+        """Return whether the next probe of a recent (sender, receiver) is late."""
         return now_s - self._heard_s[ends] > LATE_S
 
     def extend_timeouts(self, seconds: float) -> None:
-        """Forgive all links a silence of so long: nobody listened."""
+        """Extend the timeouts of all links, since the controller did not read its sockets for that time."""
         self._heard_s = {ends: at_s + seconds for ends, at_s in self._heard_s.items()}
 
     def refresh_switches(self, dpids: Container[int], now_s: float) -> None:
-        """Nobody listens at these switches now: what was heard from or at them stands."""
+        """Extend the validity of probes from and to these switches, which are not read now."""
         for ends in [ends for ends in self._heard_s if ends[0].dpid in dpids or ends[1].dpid in dpids]:
             del self._heard_s[ends]
             self._heard_s[ends] = now_s
 
     def probes_received_at(self, dpids: Container[int]) -> list[tuple[PortId, PortId]]:
-        """Return the (sender, receiver) of the hellos that were heard at these switches lately."""
+        """Return the (sender, receiver) of the recent probes at these switches."""
         return [ends for ends in self._heard_s if ends[1].dpid in dpids]
 
     def drop_probes(self, hellos: Iterable[tuple[PortId, PortId]]) -> bool:
-        """Others have listened, and heard these (sender, receiver) no more; return whether that took a link down."""
+        """Drop probes that another node no longer receives; return whether that took a link down."""
         return self._forget([ends for ends in hellos if ends in self._heard_s])
 
     def links(self) -> frozenset[Link]:
-        """Return the links that are up: the very same object until one comes or goes."""
+        """Return the links that are up; the same object until one changes."""
         return self._links
 
     def is_linked(self, port: PortId) -> bool:
@@ -204,7 +204,8 @@ class Topology:
         """
         between: dict[int, dict[int, Link]] = {dpid: {} for dpid in sorted(self._switches)}
         tree = set[Link]()
-        part = {dpid: [dpid] for dpid in between}  # those that the tree connects, one list for all of them
+        # The switches that the tree connects, one shared list for all of them.
+        part = {dpid: [dpid] for dpid in between}
         for link in sorted(self.links()):
             one, other = link.a.dpid, link.b.dpid
             if other in between[one]:
@@ -218,7 +219,7 @@ class Topology:
         return SwitchPaths(frozenset(tree), _next_ports(between))
 
     def _forget(self, links: Iterable[tuple[PortId, PortId]]) -> bool:
-        """Forget some of what was heard; return whether that took a link down."""
+        """Drop some probes; return whether that took a link down."""
         down = False
         for ends in links:
             del self._heard_s[ends]
@@ -230,7 +231,7 @@ class Topology:
         return down
 
     def _look_at(self, one: PortId, other: PortId) -> bool:
-        """Look whether the link of two ports is up; return whether that is news."""
+        """Re-evaluate the link of two ports; return whether its state changed."""
         heard = (one, other) in self._heard_s and (other, one) in self._heard_s
         up = heard and one.dpid != other.dpid and {one.dpid, other.dpid} <= self._switches
         link = Link(min(one, other), max(one, other))
@@ -245,8 +246,8 @@ class Topology:
 def _next_ports(between: dict[int, dict[int, Link]]) -> dict[tuple[int, int], int]:
     """Return the port by which a shortest path leaves a switch towards another, by both dpids.
 
-    ``between`` has the link to each neighbour, by the dpids in order. Of several neighbours that are as near it is the
-    one with the lowest dpid.
+    ``between`` has the link to each neighbour, by the dpids in order. Of several neighbours at the same distance, the
+    one with the lowest dpid is used.
     """
     found: dict[tuple[int, int], int] = {}
     dpids = list(between)
@@ -267,7 +268,7 @@ def _next_ports(between: dict[int, dict[int, Link]]) -> dict[tuple[int, int], in
 
 
 def _hop_counts(neighbours: list[list[int]]) -> NDArray[np.float64]:
-    """Return how many links apart any two switches are, infinite without a path; both by number (Floyd, Warshall)."""
+    """Return the number of hops between any two switches, infinite without a path; both by index (Floyd, Warshall)."""
     apart = np.full((len(neighbours), len(neighbours)), np.inf)
     for number, nearest in enumerate(neighbours):
         apart[number, nearest] = 1.0
@@ -280,9 +281,9 @@ def _hop_counts(neighbours: list[list[int]]) -> NDArray[np.float64]:
 def hops(
     paths: SwitchPaths, links: Iterable[Link], pairs: Iterable[tuple[int, int]]
 ) -> dict[tuple[int, int], list[PortId]]:
-    """Return for each (from dpid, to dpid) the ports out of which frames leave on their way, in order.
+    """Return for each (from dpid, to dpid) the ports out of which frames leave along the path, in order.
 
-    ``links`` are those that ``paths`` were found on. Pairs without a path, or of one switch, have no hops.
+    ``links`` are the links from which ``paths`` were computed. Pairs without a path, or of one switch, have no hops.
     """
     peer = {end: other for link in links for end, other in ((link.a, link.b), (link.b, link.a))}
     found: dict[tuple[int, int], list[PortId]] = {}

@@ -1,4 +1,4 @@
-"""What the values of VLANs and VNs may be, whether they come from the configuration file, REST or the store."""
+"""Checks of VLANs' and VNs' values, from the configuration file, REST or the store."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def check_weight(value: object, *, key: str = "weight") -> float:
 
 
 def check_vn_value(field: str, value: object, *, key: str | None = None) -> int | float | None:
-    """Return a VN's limit, ceiling (None: it has none) or weight; raise InvalidValueError naming ``key``.
+    """Return a VN's limit, ceiling (None: no ceiling) or weight; raise InvalidValueError naming ``key``.
 
-    ``field`` is one of ``controller.limits.overrides.VN_FIELDS``, and the key unless one is given.
+    ``field`` is one of ``controller.limits.overrides.VN_FIELDS``, and the default of ``key``.
     """
     key = field if key is None else key
     if field == "weight":
@@ -49,9 +49,9 @@ def check_vn_value(field: str, value: object, *, key: str | None = None) -> int 
 
 
 def check_vlan_values(values: Mapping[str, object]) -> None:
-    """Raise InvalidValueError for a value that no VLAN can have; keys are those of ``description.Vlan``.
+    """Raise InvalidValueError for a value that no VLAN can have; keys are fields of ``config_model.Vlan``.
 
-    Whether an algorithm exists and takes its parameters is not checked here.
+    Whether an algorithm exists and accepts its parameters is not checked here.
     """
     for key, value in values.items():
         if key not in _CHECKS:

@@ -1,4 +1,4 @@
-"""Virtual nodes (VNs): one (VLAN, edge port) pair each, as columns. A row number is a VN's name inside the core."""
+"""Virtual nodes (VNs): one (VLAN, edge port) pair each, as columns. Inside the core a row number identifies a VN."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.units import format_rate
 
 
 class VnKey(NamedTuple):
-    """What names a VN outside the core: its VLAN and the edge port behind which it lives."""
+    """The key of a VN outside the core: its VLAN and its edge port."""
 
     vlan_vid: int
     dpid: int
@@ -27,9 +27,9 @@ class VnKey(NamedTuple):
 
 
 def check_ceiling(key: str, ceiling_bps: int, limit_bps: int, capacity_bps: int) -> int:
-    """Return a VN's ceiling if it is from its limit to its port's capacity; raise InvalidValueError otherwise.
+    """Return a VN's ceiling if it is between its limit and its port's capacity; raise InvalidValueError otherwise.
 
-    It is no promise: what is lent is what others leave idle, so that nothing needs to be kept free for it.
+    A ceiling is no guarantee: only idle capacity is lent, so none needs to be reserved.
     """
     if not limit_bps <= ceiling_bps <= capacity_bps:
         most = f"the port's capacity of {format_rate(capacity_bps)}"
@@ -42,14 +42,13 @@ class VnTable:
     """All VNs of the fabric, one row each; every column has shape (vns,).
 
     ``capacity_bps`` is the capacity of the VN's edge port, which all VNs of that port share. Limits are rates on the
-    wire (layer 2, frame header included, without preamble and inter-frame gap), as meters and queues count them.
-    A ceiling is NaN where the VN has none, and of no effect where ``borrows`` is False or the limit is above it. None
-    means the limit, or with ``port_ceilings`` the port's capacity.
-    ``always_controlled`` tells whether its senders are under control while it is not congested, too. All three follow
-    from the policy of its VLAN.
-    ``shaped`` tells whether a queue at the edge port holds the VN to its receive limit; else its senders' meters do.
-    ``meter_bounds`` are those of its switch; None: no switch has any. ``own_flood_limit_bps`` is NaN for VNs that have
-    their VLAN's; None: all have.
+    wire (layer 2, frame header included, without preamble and inter-frame gap), as meters and queues count them. A
+    ceiling is NaN where the VN has none, and has no effect where ``uses_ceiling`` is False or the limit is above it.
+    Without a ceiling the limit applies, or with ``port_ceilings`` the port's capacity. ``always_controlled`` is the
+    mask of VNs with senders under control even without congestion. These three columns depend on the policy of the
+    VLAN. ``has_queue`` is the mask of VNs that a queue at the edge port holds to their receive limit; the others depend
+    on their senders' meters. ``meter_bounds`` are the bounds of the VN's switch; None: no switch has any.
+    ``own_flood_limit_bps`` is NaN for VNs with their VLAN's flood limit; None: all have it.
     """
 
     vlan_vid: IntArray
@@ -92,7 +91,7 @@ class VnTable:
         return self._row.get(VnKey(vlan_vid, dpid, port_no))
 
     def key(self, row: int) -> VnKey:
-        """Return what names the VN of ``row`` outside the core."""
+        """Return the key of the VN of ``row``."""
         return self._keys[row]
 
     def has_rows_of(self, other: VnTable) -> bool:
@@ -104,7 +103,7 @@ class VnTable:
         )
 
     def rows_in(self, other: VnTable) -> IntArray:
-        """Return which row of another table each of these VNs has, shape (vns,); NEW_ROW for none."""
+        """Return the row in another table of each of these VNs, shape (vns,); NEW_ROW for none."""
         if self.has_rows_of(other):
             return np.arange(len(self), dtype=np.int64)
         return np.array(list(map(other._row.get, self._keys, repeat(NEW_ROW))), dtype=np.int64)
@@ -116,45 +115,45 @@ class VnTable:
 
     @property
     def switch(self) -> NDArray[np.uint16]:
-        """Which of ``dpids`` each VN is behind, shape (vns,)."""
+        """The index into ``dpids`` of each VN's switch, shape (vns,)."""
         return self._switch
 
     @cached_property
     def vlan(self) -> IntArray:
-        """Which of the VLANs, in ascending order of their ids, each VN is in, shape (vns,)."""
+        """The index of each VN's VLAN among the VLAN ids in ascending order, shape (vns,)."""
         return np.unique(self.vlan_vid, return_inverse=True)[1].astype(np.int64)
 
     @cached_property
     def all_shaped(self) -> bool:
-        """Whether a queue holds every VN."""
+        """Return whether every VN has a queue."""
         return bool(self.has_queue.all())
 
     @cached_property
     def some_shaped(self) -> bool:
-        """Whether a queue holds some VN."""
+        """Return whether some VN has a queue."""
         return bool(self.has_queue.any())
 
     @cached_property
     def some_borrow(self) -> bool:
-        """Whether ceilings count for some VN."""
+        """Return whether some VN uses its ceiling."""
         return bool(self.uses_ceiling.any())
 
     @cached_property
     def some_always_controlled(self) -> bool:
-        """Whether the senders of some VN are always under control."""
+        """Return whether some VN's senders are always under control."""
         return bool(self.always_controlled.any())
 
     def by_switch(self, rows: IntArray) -> tuple[IntArray, list[tuple[int, int, int]]]:
-        """Return the places in ``rows`` of this table, in the order of switches, and where each switch's are.
+        """Return the positions in ``rows`` ordered by switch, and the range of each switch.
 
-        That is (dpid, start, end), for switches that have VNs.
+        A range is (dpid, start, end), for switches that have VNs.
         """
         switch = self._switch[rows]
         ends = np.cumsum(np.bincount(switch, minlength=len(self._dpids))).tolist()
         return np.argsort(switch, kind="stable"), list(zip(self._dpids, [0, *ends], ends, strict=False))
 
     def with_columns(self, **columns: FloatArray | BoolArray | MeterBounds | None) -> VnTable:
-        """Return the table with other columns that name no VN: the index of names is slow to make, and shared."""
+        """Return the table with other columns, but the same VNs: the index of keys is slow to build, and shared."""
         table = copy(self)
         for name in _DERIVED:
             table.__dict__.pop(name, None)
@@ -164,12 +163,12 @@ class VnTable:
 
     @cached_property
     def send_max_bps(self) -> FloatArray:
-        """What a VN may send at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
+        """The maximum send rate of a VN, shape (vns,): its ceiling if its VLAN borrows, otherwise its limit."""
         return self._most_bps(self.send_limit_bps, self.send_ceiling_bps)
 
     @cached_property
     def receive_max_bps(self) -> FloatArray:
-        """What a VN may receive at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
+        """The maximum receive rate of a VN, shape (vns,): its ceiling if its VLAN borrows, otherwise its limit."""
         return self._most_bps(self.receive_limit_bps, self.receive_ceiling_bps)
 
     def _most_bps(self, limit_bps: FloatArray, ceiling_bps: FloatArray) -> FloatArray:
@@ -206,7 +205,7 @@ class VnTable:
         )
 
 
-# Worked out once for each table, at first use.
+# Computed once for each table, at first use.
 _DERIVED = ("send_max_bps", "receive_max_bps", "all_shaped", "some_shaped", "some_borrow", "some_always_controlled")
 
 

@@ -1,4 +1,4 @@
-"""How frames find their way: hosts, paths, and the flow entries that follow from them.
+"""The forwarding of frames: hosts, paths, and the resulting flow entries.
 
 Start with pipeline.py (the tables of a switch), then forwarding_state.py; links between switches are in path_flows.py.
 """

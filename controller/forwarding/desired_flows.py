@@ -1,4 +1,4 @@
-"""Desired against installed flow entries: what the core wants on each switch, and the messages that get it there."""
+"""Desired against installed flow entries: what each switch should have, and the flow-mods that install it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from controller.forwarding.flow_table import KEY, KEY_BYTES, FlowTable, FlowTemp
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
 
-# So many keys that were touched are compared at a time: those that are installed already cost a microsecond each.
+# Changed keys that are compared at a time: installed ones cost a microsecond each.
 _MAX_SCAN = 10_000
 
 
 class DesiredFlows:
-    """The flow entries the switches should have, by dpid; of ``only`` some switches, None: of all.
+    """The desired flow entries of the switches, by dpid; of the switches ``only``, None: of all.
 
-    Entries are put and dropped in groups, each named by what caused it, so that one host or one link replaces its own
-    entries only. Those of which there are most are put by themselves (``put_entries``): their keys name them.
-    ``pop_changed`` tells which entries the switches have yet to follow.
+    Flow entries are put and dropped in groups, each named by its cause, so that one host or one link replaces its own
+    flow entries only. The most numerous ones belong to no group (``put_entries``): their keys identify them.
+    ``pop_changed`` returns the flow entries that switches do not have yet.
     """
 
     def __init__(self) -> None:
@@ -30,17 +30,17 @@ class DesiredFlows:
         self._groups: dict[Hashable, dict[int, tuple[Flow, ...]]] = {}
         self._tables: defaultdict[int, FlowTable] = defaultdict(FlowTable)
         self._touched: defaultdict[int, set[bytes]] = defaultdict(set)
-        self._ordered: dict[int, list[bytes]] = {}  # of those that were too many at once, the next one last
+        self._ordered: dict[int, list[bytes]] = {}  # of switches with too many changes, the next key last
         self._packed: tuple[Flow, bytes, FlowTemplate] | None = (
-            None  # the last: many switches in turn have the same entry
+            None  # the last one: many switches in turn get the same flow entry
         )
 
     def tracks(self, dpid: int) -> bool:
-        """Return whether the entries of a switch are kept; what is put for another one is forgotten at once."""
+        """Return whether the flow entries of a switch are tracked; those of other switches are ignored."""
         return self.only is None or dpid in self.only
 
     def forget(self, dpid: int) -> None:
-        """Keep the entries of a switch no longer."""
+        """Stop tracking the flow entries of a switch."""
         if self.only is not None:
             self.only.discard(dpid)
         for group in [group for group, parts in self._groups.items() if parts.pop(dpid, ()) and not parts]:
@@ -50,7 +50,7 @@ class DesiredFlows:
         self._ordered.pop(dpid, None)
 
     def put(self, group: Hashable, flows: Mapping[int, Iterable[Flow]]) -> None:
-        """Make ``flows``, by dpid, all that ``group`` asks for."""
+        """Replace all flow entries of ``group`` by ``flows``, by dpid."""
         if group not in self._groups and self.only is not None and self.only.isdisjoint(flows):
             return
         parts = self._groups.setdefault(group, {})
@@ -58,7 +58,7 @@ class DesiredFlows:
             self.put_at(group, dpid, flows.get(dpid, ()))
 
     def put_at(self, group: Hashable, dpid: int, flows: Iterable[Flow]) -> None:
-        """Make ``flows`` all that ``group`` asks for at one switch."""
+        """Replace the flow entries of ``group`` at one switch by ``flows``."""
         if not self.tracks(dpid):
             return
         parts = self._groups.setdefault(group, {})
@@ -71,12 +71,12 @@ class DesiredFlows:
                 self.put_entry(dpid, flow)
 
     def drop(self, group: Hashable) -> None:
-        """Ask for nothing any more in the name of ``group``."""
+        """Drop all flow entries of ``group``."""
         for dpid, flows in self._groups.pop(group, {}).items():
             self._remove(dpid, flows)
 
     def put_entry(self, dpid: int, flow: Flow) -> None:
-        """Ask for an entry that no group has; not for one of a port by name that has no number."""
+        """Put a flow entry without a group; ignored for an unbound port by name."""
         if not self.tracks(dpid) or is_nowhere(flow.match.in_port):
             return
         if self._packed is None or self._packed[0] is not flow:
@@ -85,12 +85,12 @@ class DesiredFlows:
         self.put_packed(dpid, packed, flow.meter_id or 0, effect)
 
     def put_packed(self, dpid: int, packed: bytes, meter_id: int, effect: FlowTemplate) -> None:
-        """Ask for an entry that no group has, of this packed key, meter (0: none) and effect."""
+        """Put a flow entry without a group, by packed key, meter (0: none) and effect."""
         if self.tracks(dpid) and self._tables[dpid].put_new(packed, meter_id, effect):
             self._touched[dpid].add(packed)
 
     def put_entries(self, dpid: int, keys: KeyArray, meter_id: IntArray, effect: FlowTemplate) -> None:
-        """Ask for entries that no group has, in columns: packed keys, meters (0: none), and what all have in common."""
+        """Put flow entries without a group, in columns: packed keys, meters (0: none), and their common effect."""
         if not self.tracks(dpid):
             return
         meters = meter_id.astype(np.uint32)
@@ -99,13 +99,13 @@ class DesiredFlows:
         self._touched[dpid].update(keys[new].tolist())
 
     def drop_entry(self, dpid: int, packed: bytes) -> None:
-        """Ask no more for an entry that no group has."""
+        """Drop a flow entry without a group."""
         if self.tracks(dpid) and self._tables[dpid].has(packed):
             self._tables[dpid].discard(packed)
             self._touched[dpid].add(packed)
 
     def drop_entries(self, dpid: int, keys: KeyArray) -> None:
-        """Ask no more for entries that no group has, by their packed keys."""
+        """Drop flow entries without a group, by their packed keys."""
         if self.tracks(dpid):
             there = keys[self._tables[dpid].contains(keys)].tolist()
             for packed in there:
@@ -121,19 +121,19 @@ class DesiredFlows:
 
     @property
     def pending(self) -> set[int]:
-        """The switches of which entries were touched that nobody has taken yet."""
+        """The switches with changed flow entries that ``pop_changed`` has not returned yet."""
         return {dpid for dpid, keys in self._touched.items() if keys} | self._ordered.keys()
 
     def of_switch(self, dpid: int) -> FlowTable:
-        """Return all entries that a switch should have."""
+        """Return all desired flow entries of a switch."""
         return self._tables[dpid]
 
     def pop_changed(self, max_keys: int, installed: Mapping[int, FlowTable]) -> dict[int, set[bytes]]:
-        """Return ``max_keys`` of the packed keys that were touched of which ``installed`` tables, by dpid, differ.
+        """Return at most ``max_keys`` changed packed keys, by dpid, at which the ``installed`` tables differ.
 
-        What other switches are to have is forgotten: it is compared as a whole when they come. Switches take turns. Of
-        one that has too many those come first that must go, then those of later tables, as in ``plan_flows``. Half of
-        ``max_keys`` is for such ones while there are any, so that what is touched later need not wait for them.
+        Changes at other switches are discarded: their tables are compared as a whole when they connect. Switches take
+        turns. At a switch with too many changes, deletions come first, then later tables, as in ``plan_flows``. Such
+        switches get half of ``max_keys``, so that later changes at other switches need not wait for them.
         """
         for waiting in (self._touched, self._ordered):
             for dpid in waiting.keys() - installed.keys():
@@ -164,7 +164,7 @@ class DesiredFlows:
         return taken
 
     def _first(self, dpid: int, keys: Collection[bytes]) -> list[bytes]:
-        """Return keys in the order in which they are to be seen to."""
+        """Return keys in the order in which they are handled."""
         ordered = sorted(keys, reverse=True)
         fitting = np.array([packed for packed in ordered if len(packed) <= KEY_BYTES], KEY)
         there = self._tables[dpid].contains(fitting)
@@ -179,8 +179,8 @@ FlowMods = list[tuple[FlowModCommand, Flow]]
 def plan_flows(desired: FlowTable, installed: FlowTable, keys: Collection[bytes] | None = None) -> FlowMods:
     """Return the flow-mods that turn ``installed`` into ``desired``, for some packed keys or for all.
 
-    What must go goes first, so that tables do not overflow; then later tables before earlier ones, so that no frame is
-    sent on to a table that is not ready for it.
+    Deletions come first, so that tables do not overflow; then later tables before earlier ones, so that no frame goes
+    to a table that is not ready.
     """
     delete: FlowMods = []
     add: FlowMods = []

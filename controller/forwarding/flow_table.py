@@ -1,4 +1,4 @@
-"""A table of flow entries in columns: tens of thousands cost a few bytes each, and two tables are compared at once."""
+"""A table of flow entries in columns: a few bytes for each of tens of thousands, and fast comparison of two tables."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from controller.openflow.actions import Action
 from controller.openflow.flows import Flow, WriteMetadata
 from controller.openflow.match import Match, encode_match, match_from_oxms, walk_oxms
 
-# Every match that the pipeline makes one of for each host or pair fits; the few longer ones are kept one by one.
+# Each per-host and per-pair match of the pipeline fits; the few longer ones are kept one by one.
 KEY_BYTES = 40
 KEY = np.dtype(f"S{KEY_BYTES}")
 KeyArray = NDArray[np.bytes_]
 _HEAD = Struct("!BHB")  # table, priority, bytes of the match
 _MATCH_HEADER_BYTES = 4
-# So many changes, and an eighth of the table, are kept one by one before they go into the columns. As few keys are
-# looked up one by one.
+# This many changes, or an eighth of the table, are kept one by one before they go into the columns. The same number of
+# keys is looked up one by one.
 _MAX_RECENT, _FEW = 256, 16
 _MAX_UNUSED = 64
 _NO_METER = 0
 
 
 class FlowKey(NamedTuple):
-    """What makes two entries the same entry to a switch (OpenFlow 1.3.5, section 5.2)."""
+    """The key of a flow entry in a switch (OpenFlow 1.3.5, section 5.2)."""
 
     table_id: int
     priority: int
@@ -36,14 +36,14 @@ class FlowKey(NamedTuple):
 
 
 def flow_key(flow: Flow) -> FlowKey:
-    """Return the key of an entry."""
+    """Return the key of a flow entry."""
     return FlowKey(flow.table_id, flow.priority, flow.match)
 
 
 def pack_key(key: FlowKey | Flow) -> bytes:
-    """Return a key, or that of an entry, as bytes: table, priority, length of the match, its OXM TLVs in order.
+    """Return a key, or the key of a flow entry, as bytes: table, priority, length of the match, its OXM TLVs in order.
 
-    Bytes of equal keys are equal, and in the order of tables. They end without zeros, as numpy's fixed-size bytes do.
+    Equal keys have equal bytes, and bytes sort by table. They end without zeros, as numpy's fixed-size bytes do.
     """
     match = encode_match(key.match)
     length = int.from_bytes(match[2:4]) - _MATCH_HEADER_BYTES
@@ -52,14 +52,14 @@ def pack_key(key: FlowKey | Flow) -> bytes:
 
 
 def unpack_key(packed: bytes) -> FlowKey:
-    """Return the key that ``pack_key`` made bytes of."""
+    """Return the key from the bytes of ``pack_key``."""
     table_id, priority, length = _HEAD.unpack(packed[: _HEAD.size].ljust(_HEAD.size, b"\0"))
     oxms = memoryview(packed[_HEAD.size :].ljust(length, b"\0"))
     return FlowKey(table_id, priority, match_from_oxms(list(walk_oxms(oxms, "key"))))
 
 
 class FlowTemplate(NamedTuple):
-    """All of an entry but its key and its meter: what many entries have in common."""
+    """A flow entry without its key and its meter: the part that many flow entries share."""
 
     cookie: int
     idle_timeout_s: int
@@ -70,24 +70,24 @@ class FlowTemplate(NamedTuple):
 
 
 def effect_of(flow: Flow) -> FlowTemplate:
-    """Return the effect of an entry."""
+    """Return the effect (``FlowTemplate``) of a flow entry."""
     return FlowTemplate(
         flow.cookie, flow.idle_timeout_s, flow.send_flow_removed, flow.actions, flow.goto_table, flow.write_metadata
     )
 
 
 class Row(NamedTuple):
-    """An entry without its key: its meter (0: none) and the place of its effect."""
+    """A flow entry without its key: its meter (0: none) and the index of its effect."""
 
     meter_id: int
     place: int
 
 
 class FlowTable(Mapping[FlowKey, Flow]):
-    """Flow entries by key. Columns by ascending packed key: the key, the meter (0: none) and the place of the effect.
+    """Flow entries by key. Columns by ascending packed key: the key, the meter (0: none) and the index of the effect.
 
-    Columns are replaced, never written, so that a copy shares them. What changes one by one is kept in a dict until
-    there is enough of it. Entries become objects when they are looked at.
+    Columns are replaced, never written, so that copies share them. Single changes are kept in a dict until there are
+    enough of them. Flow entries become objects only when they are read.
     """
 
     def __init__(self, flows: Iterable[Flow] = ()) -> None:
@@ -96,7 +96,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._place: NDArray[np.uint32] = np.empty(0, np.uint32)
         self._effects: list[FlowTemplate] = []
         self._places: dict[FlowTemplate, int] = {}
-        self._recent: dict[bytes, Row | None] = {}  # put or removed since; None: removed
+        self._recent: dict[bytes, Row | None] = {}  # put or removed since the last merge; None: removed
         self._long: dict[bytes, Row] = {}
         self._compact_at = _MAX_UNUSED
         for flow in flows:
@@ -121,7 +121,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return flow
 
     def flow(self, packed: bytes) -> Flow | None:
-        """Return the entry of a packed key, or None."""
+        """Return the flow entry of a packed key, or None."""
         row = self._row(packed)
         if row is None:
             return None
@@ -139,11 +139,11 @@ class FlowTable(Mapping[FlowKey, Flow]):
         )
 
     def has(self, packed: bytes) -> bool:
-        """Return whether there is an entry of a packed key."""
+        """Return whether there is a flow entry of a packed key."""
         return self._row(packed) is not None
 
     def holds(self, flow: Flow) -> bool:
-        """Return whether this very entry is there."""
+        """Return whether the table has exactly this flow entry."""
         row = self._row(pack_key(flow))
         return row is not None and row == (flow.meter_id or _NO_METER, self._places.get(effect_of(flow)))
 
@@ -153,7 +153,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return [*self._keys.tolist(), *self._long]
 
     def of_tables(self, table_ids: Collection[int]) -> Iterator[Flow]:
-        """Yield the entries of some tables, as they are when each is looked at."""
+        """Yield the flow entries of some tables, each in its state at the time when it is read."""
         inside = [packed for packed in self._long if packed[0] in table_ids]
         keys = self.columns[0]
         inside += keys[np.isin(keys.view(np.uint8)[::KEY_BYTES], list(table_ids))].tolist()
@@ -161,23 +161,23 @@ class FlowTable(Mapping[FlowKey, Flow]):
 
     @property
     def rows(self) -> tuple[KeyArray, NDArray[np.uint32], NDArray[np.uint32]]:
-        """The keys, ascending, the meters (0: none) and the places of effects of the entries whose keys fit."""
+        """The keys, ascending, meters (0: none) and effect indices of flow entries with keys of normal size."""
         self._fold()
         return self._keys, self._meter_id, self._place
 
     @property
     def oversized(self) -> Mapping[bytes, Row]:
-        """The entries whose keys do not fit."""
+        """The flow entries with oversized keys."""
         return self._long
 
     @property
     def columns(self) -> tuple[KeyArray, NDArray[np.uint32]]:
-        """The keys, ascending, and the meters (0: none) of the entries whose keys fit."""
+        """The keys, ascending, and the meters (0: none) of the flow entries with keys of normal size."""
         self._fold()
         return self._keys, self._meter_id
 
     def copy(self) -> FlowTable:
-        """Return a table of the same entries that changes on its own."""
+        """Return an independent copy of the table."""
         other = FlowTable()
         other._keys, other._meter_id, other._place = self._keys, self._meter_id, self._place
         other._effects, other._places = list(self._effects), dict(self._places)
@@ -186,7 +186,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return other
 
     def share(self, other: FlowTable) -> None:
-        """Keep keys and meters once in both tables, where they are the same."""
+        """Share keys and meters between both tables where they are equal."""
         (keys, meter_id), (self_keys, self_meter_id) = other.columns, self.columns
         self._keys = keys if np.array_equal(keys, self_keys) else self_keys
         self._meter_id = meter_id if np.array_equal(meter_id, self_meter_id) else self_meter_id
@@ -194,7 +194,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
     def with_rows(
         self, rows: tuple[KeyArray, NDArray[np.uint32], NDArray[np.uint32]], long: Mapping[bytes, Row]
     ) -> FlowTable:
-        """Return a table of other entries, as in ``rows`` and ``long``, whose effects have the same places."""
+        """Return a table of other flow entries, in ``rows`` and ``long``, with the same effect indices."""
         other = self.copy()
         other._keys, other._meter_id, other._place = rows
         other._recent, other._long = {}, dict(long)
@@ -204,14 +204,14 @@ class FlowTable(Mapping[FlowKey, Flow]):
     # -- changes
 
     def put(self, flow: Flow) -> bytes:
-        """Put an entry, in place of one with the same key; return that, packed."""
+        """Put a flow entry, replacing one with the same key; return the packed key."""
         packed = pack_key(flow)
         self._put(packed, Row(flow.meter_id or _NO_METER, self.template_index(effect_of(flow))))
         self._tidy()
         return packed
 
     def put_new(self, packed: bytes, meter_id: int, effect: FlowTemplate) -> bool:
-        """Put an entry of this packed key, meter (0: none) and effect; return whether this very one was not there."""
+        """Put a flow entry of this packed key, meter (0: none) and effect; return whether that changed the table."""
         row = Row(meter_id, self.template_index(effect))
         if self._row(packed) == row:
             return False
@@ -220,7 +220,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return True
 
     def put_from(self, other: FlowTable, packed: bytes) -> None:
-        """Put the entry that another table has of a packed key; remove it where that has none."""
+        """Copy the flow entry of a packed key from another table; remove it if that table has none."""
         row = other._row(packed)
         if row is None:
             self.discard(packed)
@@ -229,14 +229,17 @@ class FlowTable(Mapping[FlowKey, Flow]):
             self._tidy()
 
     def discard(self, packed: bytes) -> None:
-        """Remove the entry of a packed key, if there is one."""
+        """Remove the flow entry of a packed key, if present."""
         if len(packed) > KEY_BYTES:
             self._long.pop(packed, None)
         else:
             self._change(packed, None)
 
     def put_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: FlowTemplate | NDArray[np.uint32]) -> None:
-        """Put entries in columns, with one effect or the places (``place_of``) of theirs; the later of a key counts."""
+        """Put flow entries in columns, with one effect or with effect indices (``template_index``).
+
+        The last one of a key counts.
+        """
         place = (
             np.full(len(keys), self.template_index(effect), np.uint32) if isinstance(effect, FlowTemplate) else effect
         )
@@ -249,7 +252,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._tidy()
 
     def template_index(self, effect: FlowTemplate) -> int:
-        """Return the place of an effect, for ``put_rows`` before anything else is put: unused places are forgotten."""
+        """Return the index of an effect, for ``put_rows`` before any other put: unused indices are discarded."""
         place = self._places.setdefault(effect, len(self._effects))
         if place == len(self._effects):
             self._effects.append(effect)
@@ -258,7 +261,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
     # -- comparison
 
     def differing(self, other: FlowTable, among: Collection[bytes] | None = None) -> set[bytes]:
-        """Return the packed keys, all or ``among`` some, of entries that only one of both has, or that are unlike."""
+        """Return the packed keys, all or ``among`` some, of flow entries that differ or that only one table has."""
         if among is not None and len(among) <= _FEW:
             return {packed for packed in among if self._entry(packed) != other._entry(packed)}
         self._fold()
@@ -273,19 +276,19 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return found | {packed for packed in long if self._entry(packed) != other._entry(packed)}
 
     def missing_from(self, other: FlowTable) -> set[bytes]:
-        """Return the packed keys of the entries of which the other has none."""
+        """Return the packed keys of the flow entries that the other table lacks."""
         self._fold()
         other._fold()
         absent = ~find(other._keys, self._keys)[1]
         return set(self._keys[absent].tolist()) | (self._long.keys() - other._long.keys())
 
     def contains(self, keys: KeyArray) -> BoolArray:
-        """Return of which keys there are entries, shape of ``keys``."""
+        """Return the mask of the keys that the table has, shape of ``keys``."""
         self._fold()
         return find(self._keys, keys)[1]
 
     def differing_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: FlowTemplate) -> BoolArray:
-        """Return which of these entries are not in the table as they are, shape of ``keys``."""
+        """Return the mask of the flow entries that the table lacks or has otherwise, shape of ``keys``."""
         self._fold()
         at, there = find(self._keys, keys)
         place = self._places.get(effect, -1)
@@ -297,7 +300,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
     # -- within
 
     def _unlike(self, other: FlowTable) -> BoolArray:
-        """Return which rows the other has not, or has otherwise."""
+        """Return the mask of the rows that the other table lacks or has otherwise."""
         at, there = find(other._keys, self._keys)
         rows, same = at[there], there.copy()
         same[there] = (other._meter_id[rows] == self._meter_id[there]) & (
@@ -317,7 +320,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return unlike
 
     def _own_places(self, other: FlowTable) -> IntArray:
-        """Return, for each place of the other, where the same effect is here; -1 for nowhere."""
+        """Return, for each effect index of the other table, the index of the equal effect in this one; -1 for none."""
         return np.array([self._places.get(effect, -1) for effect in other._effects], dtype=np.int64)
 
     def _entry(self, packed: bytes) -> tuple[int, FlowTemplate] | None:
@@ -346,7 +349,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
             self._fold()
 
     def _fold(self) -> None:
-        """Take what has changed one by one into the columns."""
+        """Merge single changes into the columns."""
         if not self._recent:
             return
         recent, self._recent = self._recent, {}
@@ -374,7 +377,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._place = np.insert(self._place[stays], before, positions[order])
 
     def _tidy(self) -> None:
-        """Forget the effects that no entry has any more, if there are many. Every place in use must be in the table."""
+        """Discard unused effects, if there are many. Every index in use must be in the table."""
         if len(self._effects) <= self._compact_at:
             return
         self._fold()
@@ -392,7 +395,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
 
 
 def find(ascending: KeyArray, keys: KeyArray) -> tuple[IntArray, BoolArray]:
-    """Return where each key is, or would be put, and whether it is there, shape of ``keys``."""
+    """Return the position of each key, or its insertion point, and whether it is present, shape of ``keys``."""
     if len(ascending) == len(keys) and np.array_equal(ascending, keys):
         return np.arange(len(keys)), np.ones(len(keys), dtype=np.bool_)
     at = np.searchsorted(ascending, keys)

@@ -1,4 +1,4 @@
-"""The forwarding brain: turns what switches report into the flow entries that they should have.
+"""Forwarding: turns reports of switches into their desired flow entries.
 
 No I/O; time is an argument.
 """
@@ -27,19 +27,18 @@ from controller.forwarding.pairs import Host, HostChange, Pair
 from controller.forwarding.path_flows import PathFlows, edges_by_vlan
 from controller.forwarding.transit_flows import TransitFlows
 
-# So many VNs get their entries before others in the process get their turn.
+# VNs per batch of flow entries.
 _BATCH_SIZE = 500
 
 
 class ForwardingState:
-    """Hosts, links and pairs that talk, and the flow entries that follow (``desired``).
+    """Hosts, links and active pairs, and the resulting flow entries (``desired``).
 
-    Entries with meters appear once the caller has given a pair its meter (``pairs.add``). Where other nodes have some
-    of the switches (``enable_sharding``), entries are those of switches that this one has (``put_own``, until
-    ``release_switch``); hosts, links and paths are those of the whole fabric.
+    Flow entries with meters appear once the caller has given a pair its meter (``pairs.add``). In sharded mode
+    (``enable_sharding``) flow entries are made for local switches only (``put_own``, until ``release_switch``); hosts,
+    links and paths are those of the whole fabric.
 
-    ``known`` are the hosts, ``of_hosts`` the entries that each of them has; ``host_changes`` counts how often one came
-    or went.
+    ``known`` are the hosts, ``of_hosts`` their flow entries; ``host_changes`` counts how often a host came or went.
     """
 
     def __init__(self, switches: Iterable[Switch], vns: VnTable, settings: ForwardingSettings) -> None:
@@ -53,12 +52,13 @@ class ForwardingState:
         self.known = KnownHosts(len(vns), settings.max_macs_per_vn, settings.mac_ageing_s)
         self._changes: list[HostChange] | None = None
         self.sent_to_elsewhere: frozenset[int] = frozenset()  # rows of VNs to which other nodes' switches send
-        self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
+        self._queueless: set[int] = set()  # dpids of switches whose flow entries name no queue
         self.fenced: set[PortId] = set()  # edge ports that carry nothing
         self.numbers = PortNumbers()
-        self._own: dict[int, dict[int, pipeline.VnMeters]] = {}  # meters of VNs, of switches that have got their own
+        # The meters of VNs, at switches whose own flow entries are made.
+        self._own: dict[int, dict[int, pipeline.VnMeters]] = {}
         self._silenced: set[PortId] = set()
-        # Nothing here refers to the network itself: it is not to wait for the collector of cycles once it is replaced.
+        # No reference back to the network: it must not wait for the garbage collector once it is replaced.
         of_vn, ageing_s = self.known.of_vn, settings.mac_ageing_s
         self.marked = MarkingFlows(self.desired, vns, of_vn, settings.marking, self.numbers)
         self.pairs = MeteringFlows(self.desired, vns, of_vn, self.marked, self.numbers, ageing_s)
@@ -79,12 +79,12 @@ class ForwardingState:
     # -- taking over from a network of another configuration
 
     def inherit_links(self, before: ForwardingState, dpids: Iterable[int]) -> None:
-        """Know the links that ``before`` knows between these switches, and flood along its tree."""
+        """Take over the links between these switches from ``before``, and flood along its tree."""
         self.paths.inherit(before.paths, dpids)
         self.update_paths()
 
     def inherit_hosts(self, before: ForwardingState, new_row: IntArray) -> None:
-        """Know the hosts that ``before`` knows of VNs that are here; ``new_row`` are rows by what they were then."""
+        """Take over the hosts of remaining VNs from ``before``; ``new_row`` is indexed by old rows."""
         for host, row in before.hosts().items():
             here = int(new_row[row])
             if here != NOWHERE and self.known.has_room(here, moved=True):
@@ -94,20 +94,20 @@ class ForwardingState:
     # -- switches and links
 
     def enable_sharding(self) -> None:
-        """Other nodes have some of the switches: make entries of those alone that are put here from now on.
+        """Enter sharded mode: from now on make flow entries only for switches that are put here.
 
-        From now on changes of hosts have to be taken (``drain_host_changes``).
+        Changes of hosts must then be drained (``drain_host_changes``).
         """
         self.desired.only, self._changes = set(), []
 
     def release_switch(self, dpid: int) -> None:
-        """A switch is another node's: make its entries no longer."""
+        """Drop the flow entries of a switch that another node owns now."""
         self.desired.forget(dpid)
         self._own.pop(dpid, None)
         self.paths.release_switch(dpid)
 
     def _begin(self, dpid: int) -> Iterator[None]:
-        """Make a switch's entries for known hosts; yield after each piece. Ports follow when it is up."""
+        """Make a switch's flow entries for known hosts; yield after each batch. Ports follow when the switch is up."""
         only = self.desired.only
         if only is None or dpid in only:
             return
@@ -123,10 +123,12 @@ class ForwardingState:
     def put_own(
         self, dpid: int, meters_of_vn: Mapping[int, pipeline.VnMeters], *, set_queue: bool = True
     ) -> Iterator[None]:
-        """Let a switch have what it has whoever talks: edge ports and VNs' own limits; yield after each piece.
+        """Make the flow entries of a switch that do not depend on pairs: edge ports and VNs' limits.
 
-        ``meters_of_vn`` gives the meters of each of its VNs (rows). ``set_queue`` tells whether
-        its entries name queues.
+        Yield after each batch.
+
+        ``meters_of_vn`` gives the meters of each of its VNs (rows). ``set_queue`` tells whether its flow entries name
+        queues.
         """
         yield from self._begin(dpid)
         if (dpid in self._queueless) == set_queue:
@@ -171,14 +173,14 @@ class ForwardingState:
         self.desired.put(("sender", row), {dpid: flows})
 
     def allow_agent_frames(self, port: PortId, speaks: bool) -> None:
-        """Let what the agent behind an edge port says reach the controller, or be dropped where it comes in."""
+        """Let the control frames of the agent behind an edge port reach the controller, or drop them at the port."""
         (self._silenced.discard if speaks else self._silenced.add)(port)
         ethertypes = () if speaks else self._settings.control_ethertypes
         flows = [pipeline.drop_agent_frames(self.numbers.number(port), ethertype) for ethertype in ethertypes]
         self.desired.put(("silence", port), {port.dpid: flows})
 
     def renumber(self, port: PortId, number: int | None) -> None:
-        """A port by name has another number on its switch, or none; it is fenced meanwhile."""
+        """Give a port by name another number on its switch, or none; it is fenced during the change."""
         self.fence(port, True)
         edge = self.edge_port(port)
         if edge is None:
@@ -197,7 +199,7 @@ class ForwardingState:
                 self.allow_agent_frames(port, False)
 
     def port_down(self, port: PortId, now_s: float) -> None:
-        """A port lost its link: what was learned over it is forgotten."""
+        """Forget the hosts learned at a port that lost its link."""
         self.paths.port_down(port, now_s)
         for host in self._hosts_at(port):
             self.leave(host, now_s)
@@ -208,7 +210,7 @@ class ForwardingState:
         return [host for row in rows if row is not None for host in self.hosts_of_vn(row)]
 
     def fence(self, port: PortId, fenced: bool) -> None:
-        """Let an edge port carry nothing, or what its VLANs carry: it may be another port than is meant."""
+        """Fence an edge port, which may be the wrong port, so that it carries nothing; or let it carry its VLANs."""
         edge = self.edge_port(port)
         if edge is None or (port in self.fenced) == fenced:
             return
@@ -221,7 +223,7 @@ class ForwardingState:
             self.paths.rebuild(port.dpid)
 
     def _put_edge(self, dpid: int, port: EdgePort) -> None:
-        """Let an edge port's frames in, unless it is fenced: then no table behind CLASSIFY sees any."""
+        """Admit the frames of an edge port, unless it is fenced: then no table after CLASSIFY sees any."""
         there = self.numbers.on_switch(dpid, port)
         fenced = PortId(dpid, port.port_no) in self.fenced
         flows = [pipeline.drop_hosts_lldp(there.port_no), *pipeline.refuse_others(there, fenced=fenced)]
@@ -230,27 +232,27 @@ class ForwardingState:
         self.desired.put(("edge", dpid, port.port_no), {dpid: flows})
 
     def edge_port(self, port: PortId) -> EdgePort | None:
-        """Return the edge port of the configuration that this is, or None."""
+        """Return the configured edge port of this id, or None."""
         switch = self._switches.get(port.dpid)
         return switch.ports.get(port.port_no) if switch else None
 
     def is_edge(self, port: PortId) -> bool:
-        """Whether a port, by the number that its switch has for it, is an edge port of the configuration."""
+        """Return whether a port, by the switch's number, is an edge port of the configuration."""
         return _is_edge_port(self._switches, self.numbers, port)
 
     def update_paths(self) -> None:
-        """Let ``desired`` follow the links that are up, before anybody looks at it."""
+        """Update ``desired`` to the links that are up, before it is read."""
         if self.paths.find():
             self._transit.put_paths(self.paths.next_port, self.desired.tracks)
 
     # -- hosts
 
     def learn_host(self, host: Host, port: PortId, now_s: float = math.nan, *, standing: bool = False) -> bool:
-        """A host was seen behind an edge port; return whether that is news. A host that moved leaves its old place.
+        """Learn a host behind an edge port; return whether it is new. A host that moved leaves its old port.
 
-        A known host is never one too many, nor is one that has just left with its port, or ``standing`` in a switch's
-        tables: it comes to a full VN as well, until that has twice as many as it may learn. Then the last one that came
-        makes room for one that moves. Who is too many is known nowhere: frames to it are flooded, and lead to it.
+        A known host never exceeds the limit, nor does a host that just left with its port, or is in a switch's tables
+        (``standing``): it is added to a full VN as well, up to twice the limit. Then the newest host is dropped for a
+        host that moves. Hosts above the limit are not learned: frames to them are flooded, and so reach them.
         """
         row = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
         multicast = host.mac >> 40 & 1
@@ -265,7 +267,7 @@ class ForwardingState:
         return True
 
     def place_remote_host(self, host: Host, row: int, now_s: float = math.nan) -> None:
-        """A host is of this VN, by the word of whoever has its switch: he has seen how many it may have."""
+        """Place a host that the owner of its switch reported; the owner has checked the VN's host limit."""
         came_from = self.known.came_from(host, now_s)
         self.forget_host(host)
         self._note_change(host, None, row)
@@ -276,7 +278,7 @@ class ForwardingState:
         self.of_hosts.put_unknown_source(row)
 
     def drain_host_changes(self) -> list[HostChange]:
-        """Return what has changed of hosts since the last call, in that order, where switches are shared out."""
+        """Return the host changes since the last call, in order, and clear them; used in sharded mode."""
         if not self._changes:
             return []
         changes, self._changes = self._changes, []
@@ -288,7 +290,10 @@ class ForwardingState:
             self._changes.append(HostChange(host, before, after))
 
     def source_aged(self, host: Host, port: PortId) -> None:
-        """A host was silent for the ageing time. One that is still sent to stays, for its senders' meters' sake."""
+        """Forget a host that was silent for the ageing time.
+
+        A host that still receives traffic stays, because pairs' meters need it.
+        """
         row = self.known.vn_of(host)
         if row is None or self._vns.key(row)[1:] != tuple(port):
             return
@@ -298,11 +303,11 @@ class ForwardingState:
             self.forget_host(host)
 
     def forget_host(self, host: Host) -> None:
-        """Forget where a host is, and all entries that lead to it."""
+        """Forget a host, and drop all flow entries to it."""
         self._forgotten(host, self.known.go(host))
 
     def leave(self, host: Host, now_s: float) -> None:
-        """Forget where a host is, since its port has gone: if it comes elsewhere, it has moved there."""
+        """Forget a host whose port is gone; if it reappears at another port, it has moved."""
         self._forgotten(host, self.known.leave(host, now_s))
 
     def _forgotten(self, host: Host, row: int | None) -> None:
@@ -316,11 +321,11 @@ class ForwardingState:
         self.of_hosts.put_unknown_source(row)
 
     def knows(self, host: Host) -> bool:
-        """Return whether it is known where a host is."""
+        """Return whether a host's location is known."""
         return host in self.known
 
     def hosts(self) -> dict[Host, int]:
-        """Return the known hosts and the row of the VN each belongs to."""
+        """Return the known hosts, and the row of the VN of each."""
         return {host: row for host in self.known.all() if (row := self.known.vn_of(host)) is not None}
 
     def hosts_of_vn(self, row: int) -> list[Host]:
@@ -334,7 +339,7 @@ class ForwardingState:
         self.marked.hosts_changed(row)
 
     def mark_vlans(self, vids: frozenset[int]) -> None:
-        """Let switches on the way mark the packets of these VLANs, and of no others, and take the marks off again."""
+        """Let switches along the path mark the packets of exactly these VLANs, and clear the marks at the edge."""
         changed = self.marked.allow(vids)
         if not changed:
             return
@@ -345,7 +350,7 @@ class ForwardingState:
     # -- pairs
 
     def pair_seen(self, host: Host, port: PortId) -> Pair | None:
-        """A VN sent to a known host for which it has no entry: return the pair that needs a meter, if one does."""
+        """Handle a frame of a VN to a known host without a flow entry: return the pair if it needs a meter."""
         pair = self.pair_of(host, port)
         if pair is not None and self.pairs.has(pair):
             self.pairs.put_entry(pair, host)
@@ -358,15 +363,15 @@ class ForwardingState:
         return None if sender is None or receiver is None or sender == receiver else Pair(sender, receiver)
 
     def sender_at(self, vlan_vid: int, port: PortId) -> int | None:
-        """Return the row of the VN of a VLAN behind a port, or None."""
+        """Return the row of the VLAN's VN behind a port, or None."""
         return self._vns.row_of(vlan_vid, port.dpid, port.port_no)
 
     def vn_of(self, host: Host) -> int | None:
-        """Return the row of the VN of a host, or None if it is not known."""
+        """Return the row of the VN of a host, None if unknown."""
         return self.known.vn_of(host)
 
     def pair_aged(self, host: Host, port: PortId) -> Pair | None:
-        """A sender was silent towards a host; return the pair if its meter is of no use any more."""
+        """Handle an aged flow entry from a VN to a host; return the pair if its meter is no longer needed."""
         pair = self.pair_of(host, port)
         if pair is None:
             return None
@@ -375,7 +380,7 @@ class ForwardingState:
 
 
 def _is_edge_port(switches: Mapping[int, Switch], numbers: PortNumbers, port: PortId) -> bool:
-    """Return whether a port, by the number that its switch has for it, is an edge port of the configuration."""
+    """Return whether a port, by the switch's number, is an edge port of the configuration."""
     dpid, port_no = numbers.port(*port)
     switch = switches.get(dpid)
     return switch is not None and port_no in switch.ports

@@ -1,4 +1,4 @@
-"""The flow entries of known hosts: where each is, how frames go out to it, and what reports that it is sent to."""
+"""The flow entries of known hosts: their location, the output to them, and the packet-ins of frames to them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from controller.openflow.flows import Flow
 
 @dataclass(frozen=True)
 class ForwardingSettings:
-    """``mac_ageing_s`` is how long a silent host is remembered; a VN may learn ``max_macs_per_vn`` hosts at most.
+    """``mac_ageing_s`` is how long an idle host is kept; a VN may learn at most ``max_macs_per_vn`` hosts.
 
-    ``control_ethertypes`` are those that agents speak in, ``marking`` is what is done to packets that may be marked.
-    ``limited`` are the VNs (rows) to which others may send little before they have entries.
+    ``control_ethertypes`` are the EtherTypes of control frames, ``marking`` is what is done to packets that may be
+    marked. ``limited`` are the VNs (rows) to which senders without a flow entry may send little.
     """
 
     mac_ageing_s: int = 300
@@ -36,7 +36,10 @@ class ForwardingSettings:
 
 
 class HostEntries:
-    """Puts the entries of ``known`` hosts into ``desired``; those of ``queueless`` switches (dpids) name no queue."""
+    """Puts the flow entries of ``known`` hosts into ``desired``.
+
+    Those at ``queueless`` switches (dpids) name no queue.
+    """
 
     def __init__(
         self,
@@ -52,11 +55,11 @@ class HostEntries:
         self._desired, self._switches, self._vns, self._settings = desired, switches, vns, settings
         self._known, self._marked, self._numbers, self._queueless = known, marked, numbers, queueless
         self._edges = edges_by_vlan(switches.values())
-        self._heeded: dict[int, Heed] = {}  # by row, which unknown hosts of a full VN are reported, if not all
+        self._heeded: dict[int, Heed] = {}  # by row: the unknown hosts of a full VN that are reported, if not all
         self._phantom_of_vn: dict[int, int] = {}
 
     def put(self, host: Host) -> None:
-        """Make the entries of a host."""
+        """Make the flow entries of a host."""
         self.put_known_source(host)
         self.put_to_edge(host)
         own, elsewhere = self._vns.key(self._known.row_of(host)).dpid, self._discovery(None, host)
@@ -65,19 +68,19 @@ class HostEntries:
         self._desired.put(("discover", host), found)
 
     def drop(self, host: Host) -> None:
-        """Make none of a host."""
+        """Drop the flow entries of a host."""
         for group in ("source", "forward", "discover"):
             self._desired.drop((group, host))
 
     def heed(self, row: int, heeded: Heed) -> None:
-        """Let these of a VN's unknown hosts be reported, while it is full; all are when it is not."""
+        """Set which unknown hosts of a full VN cause packet-ins; those of a VN that is not full all do."""
         self._heeded[row] = heeded
         if heeded is Heed.ALL:
             del self._heeded[row]
         self.put_unknown_source(row)
 
     def put_at(self, host: Host, dpid: int) -> None:
-        """Make the entries for a host at one switch, which has had none; pairs that send there follow."""
+        """Make the flow entries for a host at one switch, which has none for it; those of pairs follow."""
         own = self._vns.key(self._known.row_of(host))
         if own.dpid == dpid:
             self.put_known_source(host)
@@ -86,7 +89,7 @@ class HostEntries:
             self._desired.put_at(("discover", host), dpid, self._discovery(dpid, host))
 
     def _discovery(self, dpid: int | None, host: Host) -> tuple[Flow, ...]:
-        """Return what reports new pairs to a host, at a switch of its VLAN; None: at all but its own."""
+        """Return the flow entries that report new pairs to a host, at a switch; None: at all except its own."""
         row = self._known.row_of(host)
         own, limited = self._vns.key(row), row in self._settings.limited
         if dpid == own.dpid:
@@ -97,7 +100,7 @@ class HostEntries:
         return (pipeline.report_new_pair(host.vlan_vid, host.mac, marks=marks, limited=limited),)
 
     def put_known_source(self, host: Host, *, again: bool = False) -> None:
-        """Let a host be known where it is; ``again`` where its switch has taken that entry away."""
+        """Put the known-source entry of a host at its location; ``again`` if the switch has removed it."""
         if again:
             self._desired.drop(("source", host))
         own = self._vns.key(self._known.row_of(host))
@@ -106,7 +109,7 @@ class HostEntries:
         self._desired.put(("source", host), {own.dpid: [flow]})
 
     def put_unknown_source(self, row: int) -> None:
-        """Let what a VN sends from unknown addresses be reported, as far as they are heeded."""
+        """Put the flow entry that reports a VN's frames from unknown addresses, unless they are ignored."""
         own = self._vns.key(row)
         number = self._numbers.number(PortId(own.dpid, own.port_no))
         heeded = self._heeded.get(row, Heed.ALL) if self._known.full(row) else Heed.ALL
@@ -116,7 +119,7 @@ class HostEntries:
         self._desired.put(("unknown", row), {own.dpid: flows})
 
     def put_to_edge(self, host: Host) -> None:
-        """Let a host's own switch send frames for it out to it."""
+        """Put the flow entry by which a host's own switch outputs frames to it."""
         own = self._vns.key(self._known.row_of(host))
         port = self._numbers.on_switch(own.dpid, self._switches[own.dpid].ports[own.port_no])
         set_queue = own.dpid not in self._queueless
@@ -130,7 +133,7 @@ class HostEntries:
         self._desired.put(("forward", host), {own.dpid: [to_edge, *counted]})
 
     def set_phantom(self, row: int, meter_id: int | None) -> None:
-        """What is sent to a VN's hosts passes this phantom meter once it has gone out; None: no one."""
+        """Let frames to a VN's hosts pass this phantom meter after their output; None: no meter."""
         if meter_id is None:
             self._phantom_of_vn.pop(row, None)
         else:
@@ -139,5 +142,5 @@ class HostEntries:
             self.put_to_edge(host)
 
     def phantom_keys(self, row: int) -> list[FlowKey]:
-        """Return the keys of the entries that name a VN's phantom meter."""
+        """Return the keys of the flow entries that name a VN's phantom meter."""
         return [flow_key(pipeline.phantom(host.vlan_vid, host.mac, 1)) for host in self._known.of_vn(row)]

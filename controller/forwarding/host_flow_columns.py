@@ -1,6 +1,6 @@
-"""The entries of which there is one for each VN and address, in columns: known sources of LEARN, pairs of RATE_CONTROL.
+"""Flow entries of one VN and one address, in columns: known sources of LEARN, pairs of RATE_CONTROL.
 
-Their matches are alike: port, source or destination address, VLAN.
+Their matches have the same form: port, source or destination address, VLAN.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _LAYOUT = np.dtype(
         ("pad", "V12"),
     ]
 )
-_ADDRESS_BITS = 48  # more than a port number has
+_ADDRESS_BITS = 48  # wider than a port number
 _ALIKE = ("table_id", "match_bytes", "in_port_oxm", "mac_oxm", "vlan_oxm")
 KNOWN_SOURCE, PAIR = pipeline.known_source(1, 1, 0, 0), pipeline.rate_control(1, 1, 0, None, 0)
 
 
 class HostFlows(NamedTuple):
-    """Entries of a VN and an address in columns, shape (entries,): packed key, port, VLAN, address, meter (0: none)."""
+    """Flow entries of a VN and an address, shape (entries,): packed key, port, VLAN, address, meter (0: none)."""
 
     key: KeyArray
     in_port: IntArray
@@ -47,29 +47,32 @@ class HostFlows(NamedTuple):
     meter_id: IntArray
 
     def only(self, rows: BoolArray | IntArray | slice) -> HostFlows:
-        """Return some of them."""
+        """Return some of the rows."""
         return HostFlows(self.key[rows], self.in_port[rows], self.vlan_vid[rows], self.mac[rows], self.meter_id[rows])
 
     def map_distinct(self, name: Literal["in_port", "mac"], answer: Callable[[int, int], int]) -> IntArray:
-        """Return what ``answer`` says of each entry's VLAN and port or address; it is asked once for equal ones."""
+        """Return the value of ``answer`` for each row's VLAN and port or address; equal ones are computed once."""
         values = self.vlan_vid << _ADDRESS_BITS | getattr(self, name)
         distinct, which = np.unique(values, return_inverse=True)
         answers = [answer(value >> _ADDRESS_BITS, value & (1 << _ADDRESS_BITS) - 1) for value in distinct.tolist()]
         return np.array(answers, dtype=np.int64)[which]
 
     def to(self, addresses: Iterable[tuple[int, int]]) -> BoolArray:
-        """Return which entries are of one of these (VLAN, address), (entries,)."""
+        """Return the mask of the rows for these (VLAN, address), (entries,)."""
         wanted = np.array([vlan_vid << _ADDRESS_BITS | mac for vlan_vid, mac in addresses], dtype=np.int64)
         return np.isin(self.vlan_vid << _ADDRESS_BITS | self.mac, wanted)
 
     def pieces(self, batch_size: int) -> Iterator[HostFlows]:
-        """Yield all of them in order, ``batch_size`` at a time."""
+        """Yield all rows in order, ``batch_size`` at a time."""
         for start in range(0, len(self.key), batch_size):
             yield self.only(slice(start, start + batch_size))
 
 
 def select_like(example: Flow, keys: KeyArray, meter_id: NDArray[np.uint32]) -> tuple[BoolArray, HostFlows]:
-    """Return which keys are in the table of ``example``, KNOWN_SOURCE or PAIR, and match as it does; and those rows."""
+    """Return the mask of the keys in the table of ``example``, KNOWN_SOURCE or PAIR, with matches of its form.
+
+    And these rows.
+    """
     records, one = keys.view(_LAYOUT), np.array([pack_key(example)], KEY).view(_LAYOUT)
     alike = np.logical_and.reduce([records[name] == one[name] for name in _ALIKE])
     found = records[alike]
@@ -79,7 +82,7 @@ def select_like(example: Flow, keys: KeyArray, meter_id: NDArray[np.uint32]) -> 
 
 
 def build_keys(example: Flow, in_port: IntArray, vlan_vid: IntArray, mac: IntArray) -> KeyArray:
-    """Return the packed keys of entries like ``example`` of other ports, VLANs (1..4094) and addresses, in columns."""
+    """Return the packed keys of flow entries like ``example`` for other ports, VLANs (1..4094) and addresses."""
     records = np.full(len(mac), np.array([pack_key(example)], KEY)).view(_LAYOUT)
     records["in_port"], records["vlan_vid"] = in_port, vlan_vid | VID_PRESENT
     records["mac_high"], records["mac_low"] = mac >> 32, mac & 0xFFFF_FFFF

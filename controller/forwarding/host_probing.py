@@ -1,12 +1,12 @@
-"""Asking silent hosts where they are.
+"""Probes that locate silent hosts.
 
-Frames to an address that has not been seen are flooded, with no receiver to control them for. A host that only listens,
-such as the receiver of a UDP stream, might stay unseen for ever after the tables were emptied. So whoever is sent to
-and not known is asked, in the sender's name and to the very address: its answer tells where it is. Other hosts' network
-cards drop the copies they get. IPv4 hosts are asked by ARP (RFC 826; to one address as in RFC 1122, section 2.3.2.1),
-IPv6 hosts by a unicast Neighbor Solicitation (RFC 4861, sections 4.3 and 7.3.3).
+Frames to an unknown address are flooded, and no receiver can be controlled for them. A host that only receives, such as
+the receiver of a UDP stream, might stay unknown for ever after the tables were emptied. So an unknown destination is
+probed, with the sender's address as the source and the unknown address as the destination: its reply shows its
+location. Other hosts' network cards drop their copies. IPv4 hosts are probed by ARP (RFC 826; to one address as in RFC
+1122, section 2.3.2.1), IPv6 hosts by a unicast Neighbor Solicitation (RFC 4861, sections 4.3 and 7.3.3).
 
-A router does not answer for the addresses behind it: it is seen when it sends something.
+A router does not reply for addresses behind it; it is learned when it sends a frame.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from controller.forwarding.pipeline import ETH_TYPE_ARP, ETH_TYPE_IPV6
 from controller.openflow.ethernet import FrameHeader, build_frame
 
 ETH_TYPE_IPV4 = 0x0800
-# The first question may come before the links between the switches are known, and may be lost: ask again, ever later.
+# Waiting times: the first probe may precede the discovery of links, or be lost; it is repeated at growing intervals.
 FIRST_WAIT_S = 1.0
 MAX_PROBES = 6
 MAX_SEARCHES = 1024
@@ -37,14 +37,14 @@ _MIN_PAYLOAD_BYTES = 46
 
 
 class HostProbe(NamedTuple):
-    """A frame to be handled as if it had come in by an edge port."""
+    """A frame to be handled as if it had arrived at an edge port."""
 
     port: PortId
     frame: bytes
 
 
 class SendingVn(NamedTuple):
-    """The VN on whose behalf a host is looked for."""
+    """The VN on whose behalf a host is probed."""
 
     vlan_vid: int
     port: PortId
@@ -59,21 +59,21 @@ class _Search:
 
 
 class HostProber:
-    """The hosts that are looked for; bounded, since anybody may send to any address.
+    """The hosts that are probed; bounded, since hosts may send to any address.
 
-    A VN has MAX_SEARCHES_PER_VN places. When all MAX_SEARCHES are taken, one that looks for fewer hosts than the VN
-    that looks for most takes that VN's newest place: whoever asks for much keeps nobody else from asking.
+    A VN has MAX_SEARCHES_PER_VN slots. When all MAX_SEARCHES are taken, a VN with fewer searches takes the newest slot
+    of the VN with the most: so no VN can exclude another one.
     """
 
     def __init__(self) -> None:
         self._searches: dict[Host, _Search] = {}
         self._of_vn: dict[SendingVn, list[Host]] = {}  # oldest first
-        self._due_s = math.inf  # no search is due before
+        self._due_s = math.inf  # no search is due before that
 
     def probe_host(self, host: Host, port: PortId, header: FrameHeader, payload: bytes, now_s: float) -> None:
-        """Look for a host to which the VN behind ``port`` has sent a frame of this header and payload.
+        """Probe for a host to which the VN behind ``port`` has sent a frame of this header and payload.
 
-        ``header`` has the tag with which the port's own frames come in, or none. What is not IP asks nobody.
+        ``header`` has the tag of the port's own frames, or none. A frame without IP causes no probe.
         """
         vn = SendingVn(host.vlan_vid, port)
         places = len(self._of_vn.get(vn, ()))
@@ -101,7 +101,7 @@ class HostProber:
             del self._of_vn[vn]
 
     def due_probes(self, knows: Callable[[Host], bool], now_s: float) -> list[HostProbe]:
-        """Return the questions to be asked now; who is known by now, or does not answer, is looked for no longer."""
+        """Return the probes to send now; searches for known hosts and hosts that never reply end."""
         if now_s < self._due_s:
             return []
         due = []
@@ -117,18 +117,18 @@ class HostProber:
 
 
 def arp_request(header: FrameHeader, payload: bytes) -> bytes | None:
-    """Return an ARP request from a frame's sender for its destination; None if the frame is not of IPv4."""
+    """Return an ARP request from a frame's sender for its destination; None unless the frame is IPv4."""
     if len(payload) < 20 or payload[0] >> 4 != 4:
         return None
     sender, target = payload[12:16], payload[16:20]
     if not any(sender):
-        return None  # a host without an address yet: its neighbours would not know whom to answer
+        return None  # a host without an address yet: no neighbour could reply to it
     arp = _ARP.pack(1, ETH_TYPE_IPV4, 6, 4, 1, header.eth_src.to_bytes(6), sender, bytes(6), target)
     return build_frame(header._replace(eth_type=ETH_TYPE_ARP), arp.ljust(_MIN_PAYLOAD_BYTES, b"\0"))
 
 
 def neighbor_solicitation(header: FrameHeader, payload: bytes) -> bytes | None:
-    """Return a unicast Neighbor Solicitation from a frame's sender to its destination; None if it is not of IPv6."""
+    """Return a unicast Neighbor Solicitation from a frame's sender to its destination; None if it is not IPv6."""
     if len(payload) < 40 or payload[0] >> 4 != 6:
         return None
     source, target = payload[8:24], payload[24:40]
@@ -143,7 +143,7 @@ def neighbor_solicitation(header: FrameHeader, payload: bytes) -> bytes | None:
 
 
 def _internet_checksum(data: bytes) -> int:
-    """RFC 1071, of an even number of bytes."""
+    """Return the checksum of RFC 1071 over an even number of bytes."""
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

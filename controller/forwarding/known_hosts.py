@@ -1,4 +1,4 @@
-"""Which hosts are known, in columns: of which VN each is, since when, and of which VN it was before."""
+"""The known hosts, in columns: the VN of each, since when, and the VN before that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.forwarding.pairs import Host
 
 NOWHERE = -1
-# A VN may learn so many hosts. As many again may move there: at most so many times as many are of it.
+# A VN may learn a number of hosts. The same number again may move there: this is the factor.
 WITH_MOVED = 2
 _MIN_ROWS = 64
 _MAC_BITS = 48
@@ -23,7 +23,7 @@ _NO_MAC = 1 << _MAC_BITS
 
 
 class Heed(Enum):
-    """Which unknown hosts of a full VN are reported: all, those that call everybody or a group, none."""
+    """Which unknown hosts of a full VN are reported: all, only senders to broadcast or group addresses, none."""
 
     ALL = 0
     CALLERS = 1
@@ -33,8 +33,8 @@ class Heed(Enum):
 class HostColumns(NamedTuple):
     """Some hosts, in ascending order of VLAN and address, (hosts,): ``vn`` and ``moved_from`` are rows of VNs.
 
-    ``since_s`` is when a host was seen to come to its VN, NaN if that is not known; ``moved_from`` is NOWHERE for one
-    that was known nowhere before.
+    ``since_s`` is when a host appeared at its VN, NaN if unknown; ``moved_from`` is NOWHERE for a host without an
+    earlier VN.
     """
 
     vlan_vid: IntArray
@@ -45,11 +45,11 @@ class HostColumns(NamedTuple):
 
 
 class KnownHosts:
-    """The hosts of ``vns`` VNs, of which each may learn ``most``.
+    """The hosts of ``vns`` VNs; each VN may learn ``most``.
 
-    Who leaves with its port is remembered for ``remembered_s``: ``most`` of each VN.
-    ``count`` and ``lowest_mac`` are columns of shape (vns,): how many hosts a VN has, and the lowest of their
-    addresses, which says nothing where there is none.
+    A host that leaves with its port is remembered for ``remembered_s``, at most ``most`` of each VN. ``count`` and
+    ``lowest_mac`` are columns of shape (vns,): the number of hosts of a VN, and their lowest address, which is
+    undefined without hosts.
     """
 
     def __init__(self, vns: int, max_hosts: int, remembered_s: float) -> None:
@@ -57,19 +57,19 @@ class KnownHosts:
         self.count = np.zeros(vns, dtype=np.int64)
         self.lowest_mac = np.full(vns, _NO_MAC, dtype=np.int64)
         self._slots: dict[Host, int] = {}
-        self._of_vn: defaultdict[int, dict[Host, None]] = defaultdict(dict)  # in the order in which they came
-        # By slot; the key is VLAN and address, NOWHERE in a slot that is free.
+        self._of_vn: defaultdict[int, dict[Host, None]] = defaultdict(dict)  # in the order of arrival
+        # By slot; the key is VLAN and address, NOWHERE in a free slot.
         self._key, self._vn, self._moved_from = np.full((3, _MIN_ROWS), NOWHERE, dtype=np.int64)
         self._since_s = np.full(_MIN_ROWS, np.nan)
         self._free = list(range(_MIN_ROWS))
-        self._left: dict[Host, tuple[int, float]] = {}  # of which VN they were, and when they left, oldest first
+        self._left: dict[Host, tuple[int, float]] = {}  # the last VN, and the time of leaving, oldest first
         self._left_count = np.zeros(vns, dtype=np.int64)
 
     def __contains__(self, host: Host) -> bool:
         return host in self._slots
 
     def vn_of(self, host: Host) -> int | None:
-        """Return the row of the VN of a host, or None if it is not known."""
+        """Return the row of the VN of a host, None if unknown."""
         slot = self._slots.get(host)
         return None if slot is None else int(self._vn[slot])
 
@@ -78,7 +78,7 @@ class KnownHosts:
         return list(self._slots)
 
     def row_of(self, host: Host) -> int:
-        """Return the row of the VN of a host that is known."""
+        """Return the row of the VN of a known host."""
         row = self.vn_of(host)
         assert row is not None, "it is a known host"
         return row
@@ -90,7 +90,7 @@ class KnownHosts:
     # -- changes
 
     def come(self, host: Host, row: int, now_s: float, moved_from: int | None) -> None:
-        """A host that is not known is of this VN."""
+        """Add an unknown host to a VN."""
         if not self._free:
             self._grow()
         slot = self._slots[host] = self._free.pop()
@@ -102,7 +102,7 @@ class KnownHosts:
         self._drop_left(host)
 
     def go(self, host: Host) -> int | None:
-        """A host is not known any more; return the row of the VN that it was of, None if it was of none."""
+        """Remove a host; return the row of its VN, None if it was unknown."""
         slot = self._slots.pop(host, None)
         if slot is None:
             return None
@@ -124,7 +124,10 @@ class KnownHosts:
         self._free += range(before, 2 * before)
 
     def leave(self, host: Host, now_s: float) -> int | None:
-        """A host goes as by ``go``, since its port has, and may come elsewhere: remember it."""
+        """Remove a host as ``go`` does, because its port is gone.
+
+        Remember it, since it may reappear at another port.
+        """
         row = self.go(host)
         while self._left and now_s - next(iter(self._left.values()))[1] >= self._remembered_s:
             self._drop_left(next(iter(self._left)))
@@ -145,15 +148,15 @@ class KnownHosts:
         return bool(self.count[row] >= self._most)
 
     def full_vns(self) -> BoolArray:
-        """Return the same of all VNs, (vns,)."""
+        """Return the mask of the full VNs, (vns,)."""
         return self.count >= self._most
 
     def has_room(self, row: int, *, moved: bool) -> bool:
-        """Return whether a VN may have one more host, which is a new one or has ``moved``."""
+        """Return whether a VN may have one more host, which is new or has ``moved``."""
         return bool(self.count[row] < self._most * (WITH_MOVED if moved else 1))
 
     def came_from(self, host: Host, now_s: float) -> int | None:
-        """Return the row of the VN that a host is of, or has left just now with its port, or None."""
+        """Return the row of the VN of a host, or of the VN that it just left with its port, or None."""
         row = self.vn_of(host)
         if row is None and host in self._left:
             row, left_s = self._left[host]
@@ -163,12 +166,12 @@ class KnownHosts:
     # -- what is shown
 
     def moved_from(self, host: Host) -> int | None:
-        """Return the row of the VN that a known host was of before it came to its own, or None."""
+        """Return the row of the previous VN of a known host, or None."""
         row = int(self._moved_from[self._slots[host]])
         return None if row == NOWHERE else row
 
     def inherit(self, host: Host, before: KnownHosts, new_row: IntArray) -> None:
-        """A known host is of its VN since when it was ``before``; ``new_row`` are the rows by what they were then."""
+        """Keep the times and the previous VN of a known host from ``before``; ``new_row`` is indexed by old rows."""
         was, slot = before._slots[host], self._slots[host]
         moved_from = int(before._moved_from[was])
         self._since_s[slot] = before._since_s[was]

@@ -1,4 +1,4 @@
-"""The flow entries that count congestion marks by pair of VNs, and those that let frames be marked."""
+"""The flow entries that count congestion marks by pair, and those that let frames be marked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.openflow.flows import Flow
 
 
 class MarkingFlows:
-    """VLANs whose packets switches on the way may mark (``vlans``), and the meters that count marks by pair.
+    """The VLANs whose packets switches along the path may mark (``vlans``), and the meters that count marks by pair.
 
     ``hosts_of_vn`` returns the known hosts of a VN.
     """
@@ -40,13 +40,13 @@ class MarkingFlows:
         self._pairs_from: defaultdict[int, set[Pair]] = defaultdict(set)
 
     def allow(self, vids: frozenset[int]) -> frozenset[int]:
-        """Let the VNs of these VLANs, and of no others, send what may be marked; return the VLANs that changed."""
+        """Let the VNs of exactly these VLANs send frames that may be marked; return the VLANs that changed."""
         changed, self.vlans = vids ^ self.vlans, vids
         self.renumbered(np.flatnonzero(np.isin(self._vns.vlan_vid, sorted(changed))).tolist())
         return changed
 
     def renumbered(self, rows: Iterable[int]) -> None:
-        """Make the entries again by which what these VNs send may be marked."""
+        """Rebuild the flow entries that let these VNs' frames be marked."""
         for row in rows:
             vn = self._vns.key(row)
             number = self._numbers.number(PortId(vn.dpid, vn.port_no))
@@ -59,13 +59,13 @@ class MarkingFlows:
         return sender.vlan_vid in self.vlans and sender.dpid != receiver.dpid
 
     def crosses_mask(self, sender: IntArray, receiver: IntArray) -> BoolArray:
-        """Return the same of pairs in columns, (pairs,)."""
+        """Return which pairs' frames may be marked, in columns, (pairs,), as ``crosses`` does for one."""
         allowed = np.isin(self._vns.vlan_vid[sender], sorted(self.vlans))
         crosses: BoolArray = allowed & (self._vns.dpid[sender] != self._vns.dpid[receiver])
         return crosses
 
     def set_counter(self, pair: Pair, meter_id: int | None) -> None:
-        """What comes with marks from a pair's sender to its receiver passes this meter; None: no one."""
+        """Let marked frames from a pair's sender to its receiver pass this meter; None: no meter."""
         if meter_id is None:
             self._meter_of_pair.pop(pair, None)
             self._pairs_from[pair.sender].discard(pair)
@@ -76,12 +76,12 @@ class MarkingFlows:
             self._put(pair)
 
     def hosts_changed(self, row: int) -> None:
-        """A VN has got a host, or lost one: what comes from it is counted by its hosts."""
+        """Update the counting entries of a VN that got or lost a host: there is one for each host."""
         for pair in self._pairs_from[row]:
             self._put(pair)
 
     def counter_keys(self, pair: Pair) -> list[FlowKey]:
-        """Return the keys of the entries that name the meter of a pair's marks."""
+        """Return the keys of the flow entries that name the counting meter of a pair."""
         return [flow_key(flow) for flow in self._flows(pair, 1)]
 
     def _put(self, pair: Pair) -> None:

@@ -1,4 +1,4 @@
-"""Pairs of VNs that talk, their meters, and the flow entries by which a pair's frames pass its meter."""
+"""Active pairs of VNs, their meters, and the flow entries that lead a pair's frames through its meter."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _UNKNOWN = -1  # neither a meter nor a row
 
 
 class MeteringFlows:
-    """Which pairs have their meters, or none because none is left, and their entries in ``desired``.
+    """The pairs with their meters, or None if no meter is left, and their flow entries in ``desired``.
 
-    ``hosts_of_vn`` returns the known hosts of a VN. Entries age when they are silent for ``mac_ageing_s``.
+    ``hosts_of_vn`` returns the known hosts of a VN. Flow entries age when they are idle for ``mac_ageing_s``.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class MeteringFlows:
         self._unused: set[Pair] = set()
 
     def has(self, pair: Pair) -> bool:
-        """Return whether a pair has got its meter, or none because there is none left."""
+        """Return whether a pair is known here, with a meter or without one because none is left."""
         return pair.sender in self._meters_to[pair.receiver]
 
     def has_each(self, sender: IntArray, receiver: IntArray) -> BoolArray:
-        """Return the same of pairs in columns, (pairs,)."""
+        """Return which pairs are known here, in columns, (pairs,), as ``has`` does for one."""
         ends = zip(sender.tolist(), receiver.tolist(), strict=True)
         return np.array([one in self._meters_to.get(to, ()) for one, to in ends], dtype=np.bool_)
 
@@ -61,28 +61,28 @@ class MeteringFlows:
         return [Pair(sender, row) for sender in self._meters_to[row]]
 
     def receivers(self) -> IntArray:
-        """Return the rows of the VNs to which pairs lead, in ascending order."""
+        """Return the rows of the receiving VNs of all pairs, in ascending order."""
         return np.flatnonzero(self._sender_count)
 
     def hosts_of(self, pair: Pair) -> list[Host]:
-        """Return the hosts of the pair's receiver to which its sender has an entry."""
+        """Return the receiver's hosts to which the pair's sender has a flow entry."""
         return [host for host in self._hosts_of_vn(pair.receiver) if self.has_entry(pair, host)]
 
     def inherit(self, pair: Pair, meter_id: int | None, hosts: Iterable[Host]) -> None:
-        """Know a pair with its meter, and the entries to these hosts."""
+        """Take over a pair with its meter, and its flow entries to these hosts."""
         self._know(pair, meter_id)
         for host in hosts:
             self.put_entry(pair, host)
 
     def add(self, meter_of: Mapping[Pair, int | None]) -> None:
-        """Pairs have got their meters, and their frames pass them from now on; None: there is none left."""
+        """Add pairs with their meters; their frames pass these from now on; None: no meter is left."""
         for pair, meter_id in meter_of.items():
             self._know(pair, meter_id)
         if meter_of:
             self.put_all(*np.array(list(meter_of), dtype=np.int64).T)
 
     def add_columns(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> None:
-        """Pairs, in columns, have got their meters; their entries follow (``put_all``)."""
+        """Add pairs, in columns, with their meters; ``put_all`` makes their flow entries."""
         order, one = np.argsort(receiver, kind="stable"), self._numbers.setdefault
         rows, starts = np.unique(receiver[order], return_index=True)
         for row, (start, end) in zip(rows.tolist(), pairwise([*starts.tolist(), len(order)]), strict=True):
@@ -92,14 +92,14 @@ class MeteringFlows:
             self._sender_count[row] = len(self._meters_to[row])
 
     def _know(self, pair: Pair, meter_id: int | None) -> None:
-        """Note a pair's meter. A number that many pairs have is one object: of its own it would take 32 octets."""
+        """Store a pair's meter. Equal numbers share one object, which would otherwise take 32 bytes for each pair."""
         one = self._numbers.setdefault
         meter_id = None if meter_id is None else one(meter_id, meter_id)
         self._meters_to[pair.receiver][one(pair.sender, pair.sender)] = meter_id
         self._sender_count[pair.receiver] = len(self._meters_to[pair.receiver])
 
     def put_all(self, sender: IntArray, receiver: IntArray) -> None:
-        """Let the frames of these pairs, in columns, as far as they are still known, pass their meters."""
+        """Let the frames of these pairs, in columns, pass their meters, if the pairs are still known."""
         nowhere: dict[int, int | None] = {}
         ends = zip(sender.tolist(), receiver.tolist(), strict=True)
         given = [self._meters_to.get(to, nowhere).get(one, _UNKNOWN) or 0 for one, to in ends]
@@ -121,7 +121,7 @@ class MeteringFlows:
                     self._desired.put_entries(dpid, keys, meter_id[mine], effect)
 
     def _to_hosts(self, receiver: IntArray) -> tuple[IntArray, IntArray]:
-        """Return a row for each host of each of these VNs (_UNKNOWN has none): its place there, and the address."""
+        """Return a row for each host of each of these VNs (_UNKNOWN has none): the VN's position, and the address."""
         rows, which = np.unique(receiver, return_inverse=True)
         macs = [[host.mac for host in self._hosts_of_vn(row)] if row != _UNKNOWN else [] for row in rows.tolist()]
         counts = np.array([len(some) for some in macs], dtype=np.int64)
@@ -131,14 +131,17 @@ class MeteringFlows:
         return np.repeat(np.arange(len(receiver)), each), address[np.repeat(first, each) + within]
 
     def remove(self, pair: Pair) -> None:
-        """A pair has lost its meter."""
+        """Remove a pair, which lost its meter."""
         self._meters_to[pair.receiver].pop(pair.sender, None)
         self._sender_count[pair.receiver] = len(self._meters_to[pair.receiver])
         for host in self._hosts_of_vn(pair.receiver):
             self.drop_entry(pair, host)
 
     def forget_senders(self, rows: frozenset[int]) -> None:
-        """These VNs have no entries any more, as their port has lost its number: they are met again when they talk."""
+        """Remove the pairs that these VNs send to, because their port lost its number.
+
+        The pairs return when they send again.
+        """
         for receiver, meters in list(self._meters_to.items()):
             for pair in [Pair(sender, receiver) for sender in meters if sender in rows]:
                 for host in self._hosts_of_vn(receiver):
@@ -146,19 +149,19 @@ class MeteringFlows:
                 self._unused.add(pair)
 
     def forget_host(self, row: int, host: Host) -> None:
-        """A VN has lost a host: nobody needs an entry to it."""
+        """Drop the flow entries of all pairs to a forgotten host of a VN."""
         for pair in self.to(row):
             self.drop_entry(pair, host)
             if not self.in_use(pair):
                 self._unused.add(pair)
 
     def drain_unused(self) -> set[Pair]:
-        """Return the pairs whose meters have become of no use because the hosts they led to were forgotten."""
+        """Return the pairs whose meters became unused because their hosts were forgotten, and clear them."""
         unused, self._unused = self._unused, set()
         return {pair for pair in unused if self.has(pair) and not self.in_use(pair)}
 
     def in_use(self, pair: Pair) -> bool:
-        """Return whether an entry leads through a pair's meter."""
+        """Return whether a flow entry uses a pair's meter."""
         return any(self.has_entry(pair, host) for host in self._hosts_of_vn(pair.receiver))
 
     def put_entry(self, pair: Pair, host: Host) -> None:
@@ -171,18 +174,18 @@ class MeteringFlows:
         self._desired.put_entry(sender.dpid, flow)
 
     def drop_entry(self, pair: Pair, host: Host) -> None:
-        """A pair's frames to a host have no entry any more."""
+        """Drop the flow entry of a pair's frames to a host."""
         self._desired.drop_entry(*self._entry_of(pair, host))
 
     def has_entry(self, pair: Pair, host: Host) -> bool:
-        """Return whether a pair's frames to a host have an entry."""
+        """Return whether a pair's frames to a host have a flow entry."""
         dpid, packed = self._entry_of(pair, host)
         return self._desired.of_switch(dpid).has(packed)
 
     def _entry_of(self, pair: Pair, host: Host) -> tuple[int, bytes]:
-        """Return the switch and the packed key of the entry by which a pair's frames to a host pass its meter.
+        """Return the switch and the packed key of the flow entry of a pair's frames to a host.
 
-        No other entry has its key: within a VN the port is the receiver's own.
+        No other flow entry has this key: frames within a VN have the receiver's own port.
         """
         sender = self._vns.key(pair.sender)
         number = self._port_numbers.number(PortId(sender.dpid, sender.port_no))

@@ -1,4 +1,4 @@
-"""What talks: hosts, and pairs of VNs."""
+"""Hosts, and pairs of VNs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Host(NamedTuple):
 
 
 class HostChange(NamedTuple):
-    """A host was of the VN ``before`` and is of the VN ``after``, rows; None: it was, or is, not known."""
+    """A host moved from the VN ``before`` to the VN ``after``, rows; None: unknown."""
 
     host: Host
     before: int | None

@@ -1,4 +1,4 @@
-"""Links between switches: the ways from one switch to another, and what switches admit from each other and flood."""
+"""Links between switches: the paths, and the flow entries that admit and flood frames between switches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller.forwarding.marking_flows import MarkingFlows
 
 
 class _MadeOf(NamedTuple):
-    """What the entries of a switch for other switches, and for floods, were made of."""
+    """The inputs of a switch's flow entries for other switches and for floods."""
 
     ports: set[int]
     flooded: dict[int, tuple[int, ...]]
@@ -27,11 +27,11 @@ class _MadeOf(NamedTuple):
 
 
 class PathFlows:
-    """The links that are up (``topology``), the paths over them, and what switches admit from each other and flood.
+    """The links that are up (``topology``), the paths over them, and the flow entries that admit and flood frames.
 
-    ``edges`` are the edge ports that each VLAN has, by dpid; ``is_edge`` tells whether a port is one. ``queueless``
-    are the dpids of switches whose entries name no queue; it may change before a switch is up (``switch_up``).
-    ``fenced`` are the edge ports that nothing is flooded to; whoever changes it has the entries ``rebuild``.
+    ``edges`` are the edge ports that each VLAN has, by dpid; ``is_edge`` tells whether a port is one. ``queueless`` are
+    the dpids of switches whose flow entries name no queue; it may change before a switch is up (``switch_up``).
+    ``fenced`` are the edge ports that get no floods; after a change, call ``rebuild``.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class PathFlows:
         self._flood_tree: frozenset[Link] = frozenset()
         self._retiring = False
         self._links_changed = False
-        # What the switches' entries for other switches were made of, by dpid.
+        # The inputs of the switches' flow entries for other switches, by dpid.
         self._fabric_ports: dict[int, _MadeOf] = {}
 
     def inherit(self, before: PathFlows, dpids: Iterable[int]) -> None:
-        """Know the links that ``before`` knows between these switches, and flood along its tree."""
+        """Take over the links between these switches from ``before``, and flood along its tree."""
         self.topology = before.topology.limited_to(dpids, self._is_edge)
         links = self.topology.links()
         self._flood_tree = frozenset(link for link in before._flood_tree if link in links)
@@ -64,25 +64,25 @@ class PathFlows:
         self._links_changed = True
 
     def switch_up(self, dpid: int) -> None:
-        """A switch is connected: paths may lead through it."""
+        """Record that a switch is connected: paths may lead through it."""
         self.topology.add_switch(dpid)
         self._links_changed = True
 
     def switch_down(self, dpid: int) -> None:
-        """A switch is gone: paths no longer lead through it. What it should have is kept for its return."""
+        """Record that a switch is disconnected: paths avoid it. Its desired flow entries stay for its return."""
         self.topology.remove_switch(dpid)
         self._links_changed = True
 
     def release_switch(self, dpid: int) -> None:
-        """A switch is another node's: its entries were dropped, and are made from nothing if it comes back."""
+        """Drop the inputs of a switch that another node owns now; if it returns, its flow entries are built anew."""
         self._fabric_ports.pop(dpid, None)
 
     def port_down(self, port: PortId, now_s: float) -> None:
-        """A port lost its link."""
+        """Record that a port lost its link."""
         self._links_changed = self.topology.remove_port(port, now_s) or self._links_changed
 
     def on_discovery_frame(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
-        """A hello of one switch's port reached another's; return whether that brought a link up."""
+        """Record that a discovery probe of one switch's port reached another; return whether that brought a link up."""
         if self._is_edge(sender) or self._is_edge(receiver):
             return False
         up = self.topology.record_probe(sender, receiver, now_s)
@@ -92,9 +92,9 @@ class PathFlows:
     def merge_peer_probes(
         self, dpids: Container[int], hellos: Mapping[tuple[PortId, PortId], bool], now_s: float
     ) -> None:
-        """Another node says which hellos, as (sender, receiver), were heard at its switches, and if the next is late.
+        """Merge the probes, (sender, receiver), that another node received, and whether the next one is late.
 
-        Those that are late are so here, too: who sends them repeats them.
+        Late probes are late here as well: this node repeats those that it sends.
         """
         known = dict.fromkeys(self.topology.probes_received_at(dpids))
         gone = [ends for ends in known if ends not in hellos]
@@ -104,24 +104,24 @@ class PathFlows:
                 self.on_discovery_frame(*ends, now_s)
 
     def tick(self, now_s: float) -> None:
-        """Let links expire, and floods use the links of a new tree once those of the old one are out of use.
+        """Expire links, and let floods use a new tree once the links of the old one are out of use.
 
-        They are when the changes that say so have been taken from ``desired``.
+        They are out of use when the changes that remove them have been taken from ``desired``.
         """
         self._retiring = self._retiring and bool(self._desired.pending)
         if self.topology.expire(now_s) or self._flood_tree != self._paths.tree:
             self._links_changed = True
 
     def find(self) -> bool:
-        """Let floods and ``next_port`` follow the links that are up; return whether any had come or gone.
+        """Update floods and ``next_port`` to the links that are up; return whether any link changed.
 
-        Links come and go in crowds, when a switch does: their paths are found once and not with each.
+        All links of a switch change together: paths are computed once for all of them.
         """
         if not self._links_changed:
             return False
         self._links_changed = False
         self._paths = self.topology.paths()
-        # A flood over links of two trees could run in circles: first only what both have, at the next tick the rest.
+        # A flood over links of two trees could loop: first only their common links are used, the rest at the next tick.
         wanted = self._paths.tree
         self._retiring = self._retiring or not self._flood_tree <= wanted
         self._flood_tree = self._flood_tree & wanted if self._retiring else wanted
@@ -133,17 +133,17 @@ class PathFlows:
 
     @property
     def next_port(self) -> Mapping[tuple[int, int], int]:
-        """The port that leads from one switch towards another, by both dpids."""
+        """The port that leads from one switch to another, by both dpids."""
         return self._paths.next_port
 
     def rebuild(self, only: int | None = None) -> None:
-        """Make the entries again of switches (or ``only`` one) that have some: what they are made of has changed."""
+        """Rebuild the flow entries of all tracked switches (or ``only`` one) whose inputs changed."""
         for dpid, made_of in list(self._fabric_ports.items()):
             if only in (None, dpid):
                 self._put_fabric_ports(dpid, made_of.flooded)
 
     def _put_fabric_ports(self, dpid: int, flooded: dict[int, tuple[int, ...]]) -> None:
-        """Let a switch admit what comes from others, and flood each VLAN out of ports that lead to more of its VNs."""
+        """Let a switch admit frames of other switches, and flood each VLAN out of ports to more of its VNs."""
         ports, marked = self.topology.fabric_ports(dpid), self._marked.vlans
         set_queue = dpid not in self._queueless
         fenced = frozenset(port.port_no for port in self._fenced if port.dpid == dpid)
@@ -168,7 +168,7 @@ class PathFlows:
 
 
 def edges_by_vlan(switches: Iterable[Switch]) -> dict[int, dict[int, list[EdgePort]]]:
-    """Return the edge ports that each VLAN has, by dpid; VLANs in ascending order."""
+    """Return the edge ports of each VLAN, by dpid; VLANs in ascending order."""
     edges: defaultdict[int, defaultdict[int, list[EdgePort]]] = defaultdict(lambda: defaultdict(list))
     for switch in switches:
         for port in switch.ports.values():

@@ -1,7 +1,7 @@
-"""Entries that send frames for a host on, at every switch that is not the host's own.
+"""Flow entries that forward frames to a host, at every switch except the host's own.
 
-There is one for each host and switch, so that a link that comes or goes, or a host that is learned, changes many at
-once. All that tells them apart at a switch is the port; of a host they have the same key everywhere.
+There is one for each host and switch, so that a link change or a new host changes many at once. At one switch they
+differ by the port only; a host's key is the same at all switches.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _NO_METER = 0
 
 
 class TransitFlows:
-    """What leads to hosts behind other switches, in ``desired``, as of the paths that were put last.
+    """The flow entries to hosts behind other switches, in ``desired``, for the paths that were put last.
 
-    Paths are ports by (switch, switch that frames go to), dpids. A switch's own entries for its hosts are not here.
+    Paths are ports by (switch, destination switch), dpids. A switch's flow entries for its own hosts are not here.
     """
 
     def __init__(self, desired: DesiredFlows) -> None:
         self._desired = desired
         self._next_port: Mapping[tuple[int, int], int] = {}
         self._keys_at: defaultdict[int, dict[Host, bytes]] = defaultdict(dict)  # by the dpid of the host's own switch
-        self._columns: dict[int, KeyArray] = {}  # the same, made when they are needed
+        self._columns: dict[int, KeyArray] = {}  # the same keys as columns, built on demand
 
     def place(self, host: Host, own_dpid: int, switches: Iterable[int]) -> None:
-        """A host is behind the switch ``own_dpid``: let these others send frames for it there, where a path leads."""
+        """Let other switches forward frames to a host behind the switch ``own_dpid``, where a path leads."""
         packed = pack_key(pipeline.forward_to_switch(1, host.vlan_vid, host.mac))
         self._keys_at[own_dpid][host] = packed
         self._columns.pop(own_dpid, None)
@@ -43,7 +43,7 @@ class TransitFlows:
                 self._desired.put_packed(dpid, packed, _NO_METER, _towards(port_no))
 
     def forget(self, host: Host, own_dpid: int, switches: Iterable[int]) -> None:
-        """A host is no longer behind the switch ``own_dpid``."""
+        """Drop the flow entries to a host that was behind the switch ``own_dpid``."""
         packed = self._keys_at[own_dpid].pop(host)
         self._columns.pop(own_dpid, None)
         for dpid in switches:
@@ -51,7 +51,7 @@ class TransitFlows:
                 self._desired.drop_entry(dpid, packed)
 
     def begin(self, dpid: int) -> Iterable[None]:
-        """Make the entries of one switch, which has had none; yield after each piece."""
+        """Make the flow entries of one switch, which has none; yield after each batch."""
         for own_dpid in list(self._keys_at):
             port_no = self._next_port.get((dpid, own_dpid))
             if port_no is not None:
@@ -59,7 +59,7 @@ class TransitFlows:
                 yield
 
     def put_paths(self, next_port: Mapping[tuple[int, int], int], keeps: Callable[[int], bool]) -> None:
-        """Let the entries of the switches that are kept follow these paths, where they are other ones than before."""
+        """Update the flow entries of the tracked switches to these paths, where they changed."""
         turned: defaultdict[tuple[int, int | None], list[int]] = defaultdict(list)
         for dpid, own_dpid in {ends for ends, _ in self._next_port.items() ^ next_port.items()}:
             if self._keys_at.get(own_dpid) and keeps(dpid):
@@ -69,7 +69,7 @@ class TransitFlows:
             self._put(dpid, port_no, to)
 
     def _put(self, dpid: int, port_no: int | None, to: Iterable[int]) -> None:
-        """Let a switch send frames for the hosts of some others out of a port; None: nowhere."""
+        """Let a switch forward frames for some other switches' hosts out of a port; None: drop the flow entries."""
         keys = np.concatenate([self._column(own_dpid) for own_dpid in to])
         if port_no is None:
             self._desired.drop_entries(dpid, keys)

@@ -1,4 +1,4 @@
-"""What Gatekeeper decided in one interval: what its explanations are made of."""
+"""Gatekeeper's decision in one interval, from which explanations are made."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from controller.policy.interface import Decision
 
 @dataclass(frozen=True)
 class GatekeeperDecision(Decision):
-    """What was decided, and on what. Columns of pairs have shape (rows,), those of receivers (vns,)."""
+    """A decision and its inputs. Columns of pairs have shape (rows,), columns of receivers (vns,)."""
 
     limit_bps: FloatArray
     """the egress limit"""
     floor_bps: FloatArray
-    """below which no message brings it"""
+    """lower bound of the limit, whatever the messages"""
     scheduled_bps: FloatArray
-    """what the sending port's scheduler leaves"""
+    """what the sending port's scheduler allows"""
     rise_bps_per_s: FloatArray
     halvings: FloatArray
-    """how often the limit was halved since it was last at its most"""
+    """the number of halvings since the limit was last at its maximum"""
     first_notified_s: FloatArray
-    """when that began"""
+    """the time of the first of these messages"""
     last_notified_s: FloatArray
-    """when the sender got the last message"""
+    """the time of the sender's last message"""
     notified_drops_bps: FloatArray
-    """what the receiver's queue dropped then"""
+    """the drops of the receiver's queue at that time"""
     dropped_bps: FloatArray
     """mean drops over the window; NaN unknown"""
     threshold_bps: FloatArray
     sending_bps: FloatArray
-    """what the schedulers let VNs send"""
+    """what the schedulers allow VNs"""
 
     @property
     def egress_limit_bps(self) -> FloatArray:
-        """The limits that messages have lowered, (rows,)."""
+        """The limits of pairs that received messages, (rows,)."""
         return self.limit_bps
 
     @property
     def notified_s(self) -> FloatArray:
-        """When senders got the last message, (rows,)."""
+        """The time of each sender's last message, (rows,)."""
         return self.last_notified_s

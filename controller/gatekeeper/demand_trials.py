@@ -1,10 +1,10 @@
-"""The sending side: what a VN may want that others' frames crowd out before the meters see it.
+"""The sending side: demand of a VN that other VNs' frames crowd out before the meters see it.
 
-Deviation: the paper's scheduler is on the host and sees what waits in its queues. A meter stands behind the uplink and
-sees what came through. One TCP flow next to ten of another VN sends a tenth of what it would, and by that wants no
-more. So a VN below its guarantee, at a sending port that is full, is given room for several times what it sends, for a
-while. Who grows in that time is given the same again; who does not is left in peace for a while, or others would never
-have what it does not need.
+Deviation: the paper's scheduler runs on the host and sees the frames in its queues. A meter is behind the uplink and
+sees only what came through: one TCP flow next to ten flows of another VN sends a tenth of its demand, and seems to need
+no more. So a VN below its guarantee at a full sending port is allowed several times what it sends, for a while. A VN
+that grows during a trial gets another one. A VN that does not is not tried again for a while, so that other VNs can use
+the rate that it does not need.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from controller.allocation.interface import FULL_USE
 from controller.columns import FloatArray, IntArray
 from controller.policy.policy_state import PolicyState
 
-# Choice: room for so many times what is sent. Twice is too slow for one flow next to ten: it got 351 of 645 Mb/s.
+# Choice: a trial allows this many times the present rate. Twice is too slow for one flow next to ten: it got 351 of 645
+# Mb/s.
 TRIAL_FACTOR = 4.0
-# Choice: TCP needs several round trips to find the room: with 4 intervals one flow next to ten stayed at 69 %.
+# Choice: TCP needs several round trips to use the rate: with 4 intervals one flow next to ten stayed at 69 %.
 TRIAL_INTERVALS = 8
-# Choice: who found no use for it is tried again after so many intervals.
+# Choice: after a trial without effect, the next one is this many intervals later.
 REST_INTERVALS = 80
-# Choice: who sends so many times the least of the last trial wants more.
+# Choice: a VN that sends this many times the lowest rate of the last trial demands more.
 GROWTH = 1.1
 
 
 @dataclass(frozen=True, slots=True)
 class DemandTrials:
-    """By VN, (vns,) each: intervals since the last trial began (infinite: never), and the least that was sent since."""
+    """By VN, (vns,) each: intervals since the last trial began (infinite: none), and the lowest rate since then."""
 
     age: FloatArray
     least_bps: FloatArray
 
     @classmethod
     def from_state(cls, memory: PolicyState) -> DemandTrials:
-        """Return the trials that were kept."""
+        """Return the trials stored in a policy state."""
         age, least_bps = memory.vn_column("trial_age"), memory.vn_column("trial_least_bps")
         return cls(np.where(np.isnan(age), np.inf, age), np.where(np.isnan(least_bps), np.inf, least_bps))
 
     def columns(self) -> dict[str, FloatArray]:
-        """Return what to remember, by VN."""
+        """Return the columns to store, by VN."""
         return {"trial_age": self.age, "trial_least_bps": self.least_bps}
 
     def updated(
@@ -54,8 +55,8 @@ class DemandTrials:
     ) -> DemandTrials:
         """Return the trials after one more interval, in which VNs sent ``sent_bps`` (vns,) of their guarantees (vns,).
 
-        ``port`` (vns,) is the row of the VN's sending port; ``others_bps`` (ports,) is what VLANs under other policies
-        use of it, and ``capacity_bps`` (ports,) what it carries.
+        ``port`` (vns,) is the row of the VN's sending port; ``others_bps`` (ports,) is the cross traffic there, and
+        ``capacity_bps`` (ports,) the port's capacity.
         """
         used_bps = np.bincount(port, sent_bps, minlength=len(capacity_bps)) + others_bps
         full = (used_bps >= FULL_USE * capacity_bps)[port]
@@ -65,6 +66,6 @@ class DemandTrials:
         return DemandTrials(np.where(begins, 0.0, age), np.where(begins, sent_bps, least_bps))
 
     def factors(self, sent_bps: FloatArray, guarantee_bps: FloatArray) -> FloatArray:
-        """Return (vns,) how many times what it sends each VN is taken to want: up to its guarantee, and 1 at least."""
+        """Return (vns,) the factor by which each VN's demand exceeds its rate: up to the guarantee, and at least 1."""
         part = guarantee_bps / np.maximum(sent_bps, 1.0)
         return np.where(self.age < TRIAL_INTERVALS, np.clip(part, 1.0, TRIAL_FACTOR), 1.0)

@@ -1,5 +1,4 @@
-"""The sending side: it halves the limit of a sender that it is told of, lets it rise again, and schedules the sending
-port by guarantees (Gatekeeper, section 2, figure 2)."""
+"""The sending side: limits halve on notifications and rise again; a scheduler shares the port (section 2, figure 2)."""
 
 from __future__ import annotations
 
@@ -12,25 +11,25 @@ from controller.allocation.segments import Segments, fill
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.gatekeeper.ingress_monitor import Pairs
 
-# Choice: a limit far above what is offered comes down to this part of the offer first, or halving it changes nothing.
+# Choice: a limit far above the offered rate is first lowered to this part of it, or halving it would have no effect.
 ABOVE_OFFER = 1.25
-# Choice: a controller that stood still for longer heard of no drops meanwhile, so limits rise in a step by no more than
-# in so many seconds. No interval under this policy is longer.
+# Choice: a controller that was stopped for longer missed drops in that time, so limits rise in a step by at most this
+# many seconds. No interval under this policy is longer.
 MAX_RISE_S = 0.5
-SAME = 1e-9  # rates that differ by less, as a part of them, are the same
+SAME = 1e-9  # rates with a smaller relative difference are equal
 
 
 def started(limit_bps: FloatArray, most_bps: FloatArray) -> FloatArray:
-    """Return the limits with those of new pairs (NaN) put in: all they may send. The paper: "the physical link"."""
+    """Return the limits, with those of new pairs (NaN) set to the maximum. The paper: "the physical link"."""
     return np.where(np.isnan(limit_bps), most_bps, np.minimum(limit_bps, most_bps))
 
 
 def slopes(pairs: Pairs, capacity_bps: FloatArray, slope_per_s: FloatArray) -> FloatArray:
-    """Return (entries,) by how much each pair's limit rises in a second.
+    """Return (entries,) the rise of each pair's limit per second.
 
-    ``capacity_bps`` and ``slope_per_s`` (vns,): the receiver's port, and the part of it by which all of its active
-    pairs rise in a second together. Choice: the paper gives no slope, and one for each sender makes N of them overload
-    a receiver by N times as much.
+    ``capacity_bps`` and ``slope_per_s`` (vns,): the receiver's port, and the part of it by which all its active pairs
+    together rise in a second. Choice: the paper gives no slope; a slope per sender would make N senders overload a
+    receiver N times as much.
     """
     active = np.bincount(pairs.receiver, pairs.active, minlength=len(capacity_bps))
     return (slope_per_s * capacity_bps / np.maximum(active, 1.0))[pairs.receiver]
@@ -39,7 +38,7 @@ def slopes(pairs: Pairs, capacity_bps: FloatArray, slope_per_s: FloatArray) -> F
 def risen(
     limit_bps: FloatArray, most_bps: FloatArray, slope_bps_per_s: FloatArray, rises: BoolArray, elapsed_s: float
 ) -> FloatArray:
-    """Return (entries,) the limits after a linear rise (paper), of the pairs that may rise, up to ``most_bps``."""
+    """Return (entries,) the limits after a linear rise (paper) of the pairs in ``rises``, up to ``most_bps``."""
     rise_bps = slope_bps_per_s * min(elapsed_s, MAX_RISE_S)
     result: FloatArray = np.minimum(limit_bps + np.where(rises, rise_bps, 0.0), most_bps)
     return result
@@ -53,9 +52,9 @@ def halved(
     offered_bps: FloatArray,
     decrease: FloatArray,
 ) -> FloatArray:
-    """Return (entries,) the limits after the messages: less by ``decrease``, once, but not below the floor.
+    """Return (entries,) the limits after the messages: lower by ``decrease``, once, but not below the floor.
 
-    A limit above what is offered, or above the room that the receiver's port has, comes down to that first.
+    A limit above the offered rate, or above the pair's part of the receiver's port, is first lowered to that.
     """
     near_bps = np.where(offered_bps > 0.0, np.minimum(limit_bps, ABOVE_OFFER * offered_bps), limit_bps)
     near_bps = np.minimum(near_bps, room_bps)
@@ -64,9 +63,10 @@ def halved(
 
 
 def of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, demand_bps: FloatArray) -> FloatArray:
-    """Return (entries,) what the pairs may send where a sender has one limit for all of them (paper: ``LIM_j``).
+    """Return (entries,) the rates allowed to pairs; some senders have one limit for all their pairs (paper: ``LIM_j``).
 
-    ``together`` (vns,) says for which senders. Their limit is the least of their pairs' and shared out by weight.
+    ``together`` (vns,) is the mask of these senders. Their limit is the lowest of their pairs' limits, shared by
+    weight.
     """
     mine = together[pairs.sender]
     if not mine.any():
@@ -79,7 +79,7 @@ def of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, demand_
 
 
 def least_of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray) -> FloatArray:
-    """Return (entries,) the limits to remember: of senders with one limit, the least of their pairs'."""
+    """Return (entries,) the limits to store: for senders with one limit, the lowest of their pairs' limits."""
     mine = together[pairs.sender]
     if not mine.any():
         return limit_bps
@@ -90,7 +90,7 @@ def least_of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray) -
 
 @dataclass(frozen=True, slots=True)
 class SendingVns:
-    """What the scheduler knows of VNs, (vns,) each: the row of its sending port, guarantee, ceiling and weight."""
+    """The scheduler's data of VNs, (vns,) each: the row of the sending port, guarantee, ceiling and weight."""
 
     port: IntArray
     guarantee_bps: FloatArray
@@ -101,16 +101,15 @@ class SendingVns:
 def scheduled(
     pairs: Pairs, demand_bps: FloatArray, vns: SendingVns, promised_bps: FloatArray, left_bps: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return what the egress scheduler of each sending port lets pairs send (entries,), and VNs (vns,) (section 2).
+    """Return the rates that each sending port's scheduler allows to pairs (entries,) and VNs (vns,) (section 2).
 
-    ``promised_bps`` (ports,) is what guarantees may use of a port, ``left_bps`` what VLANs under other policies leave
-    of it in fact.
+    ``promised_bps`` (ports,) is the capacity for guarantees, ``left_bps`` the capacity that cross traffic leaves.
 
-    1. Each VN wants what its pairs want.
+    1. Each VN's demand is the sum of its pairs' demands.
     2. Guarantees first, then the excess by weight up to the ceilings.
-    3. As a scheduler holds nobody back while the port is idle, a VN that has all it wants may send what is left, and
-       its guarantee at least: it finds it all there when it wants more.
-    4. Each VN's part among its pairs, likewise.
+    3. A scheduler limits no VN while its port is idle. So a VN with all its demand met is allowed the rest of the port,
+       and at least its guarantee, for when it needs more.
+    4. Each VN's rate is shared among its pairs in the same way.
     """
     ports, rows = len(left_bps), len(vns.port)
     wanted_bps = np.minimum(np.bincount(pairs.sender, demand_bps, minlength=rows), vns.most_bps)  # 1
@@ -131,9 +130,9 @@ def scheduled(
 
 
 def _by_sender(pairs: Pairs, amount_bps: FloatArray, demand_bps: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return (entries,) each sender's amount, (vns,), among its pairs by weight and demand; and what nobody demands.
+    """Return (entries,) each sender's amount, (vns,), shared among its pairs by weight and demand; and the excess.
 
-    The second may go to any pair that has all it demands.
+    The excess may go to any pair whose demand is met.
     """
     order = np.argsort(pairs.sender, kind="stable")
     sizes = np.bincount(pairs.sender, minlength=len(amount_bps))

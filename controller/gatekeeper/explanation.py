@@ -1,4 +1,4 @@
-"""What binds a pair under Gatekeeper, in words."""
+"""Texts of what binds a pair under Gatekeeper."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _AT = 1e-9
 
 
 def explain(decision: GatekeeperDecision, at: int, format_location: LocationName) -> Explanation:
-    """Return what binds the pair at a position of the decision: the least of three, and then the second."""
+    """Return what binds the pair at a position of the decision: the lowest of three limits, and the second lowest."""
     ceiling_bps = float(decision.view.ceiling_bps[at])
     bounds = [
         (ceiling_bps, FREE),
         (float(decision.scheduled_bps[at]), _sending_port(decision, at, format_location)),
         (float(decision.limit_bps[at]), _egress_limit(decision, at, format_location)),
     ]
-    bounds.sort(key=lambda one: one[0])  # of equal ones the first: who is not limited has no congestion
+    bounds.sort(key=lambda one: one[0])  # of equal ones the first: a sender without a limit has no congestion
     (_, bound), (next_bps, next_constraint) = bounds[:2]
     grant_bps = float(decision.grant_bps[at])
     estimated = "" if decision.view.vns.has_queue[decision.view.receiver[at]] else ESTIMATED
@@ -59,7 +59,7 @@ def _egress_limit(decision: GatekeeperDecision, at: int, format_location: Locati
 
 
 def _told_last(decision: GatekeeperDecision, at: int) -> int:
-    """Return the pair whose messages count: of a sender with one limit for all it sends, the one told last."""
+    """Return the pair whose messages count: for a sender with one limit, the pair that was notified last."""
     view = decision.view
     sender = view.sender[at]
     if view.parameters["pair"][sender] > 0.0:

@@ -1,6 +1,6 @@
-"""The receiving side: it watches what its queue drops, and tells senders (Gatekeeper, section 2, figure 3).
+"""The receiving side: it monitors its queue's drops, and notifies senders (Gatekeeper, section 2, figure 3).
 
-Its guarantee is held by the queue's scheduler. Drops there stop TCP. Who does not respond to drops is told by a
+The queue's scheduler holds its guarantee. Drops there stop TCP. A sender that does not respond to drops gets a
 congestion notification, and the sending side limits it.
 """
 
@@ -15,15 +15,16 @@ from controller.policy.policy_state import PolicyState
 
 _RINGS = ("dropped_bps", "served_bps")
 MAX_WINDOW = 20
-# Choice: fewer drops than so many frames of full size in a window are what TCP flows that start cost at low rates.
+# Choice: fewer drops than this many full-size frames in a window are normal for starting TCP flows at low rates.
 MIN_DROPPED_BITS = 24 * 1518 * 8
-# Choice: who sends less than this part of its share of the guarantee did not cause the congestion.
+# Choice: a sender below this part of its share of the guarantee did not cause the congestion.
 BELOW_SHARE = 0.9
-# Choice: a queue that serves twice what passes the meters of known senders is filled by others: nobody can be told.
+# Choice: a queue that serves twice what passes the meters of known senders is filled by unknown ones, which cannot be
+# notified.
 EXPLAINED = 0.5
-# Choice: congestion is over when drops were below half of the threshold for so many intervals.
+# Choice: congestion is over when drops were below half of the threshold for this many intervals.
 CALM_INTERVALS = 20
-# Over how many intervals it is forgotten what a VN needed of its guarantee.
+# Intervals after which a VN's recent need of its guarantee is forgotten.
 NEED_INTERVALS = 20
 
 
@@ -31,9 +32,9 @@ NEED_INTERVALS = 20
 class IngressMonitor:
     """What the queues of the VNs dropped and served lately; rings of shape (vns, depth), newest first.
 
-    NaN stands for a reading that did not come. ``since_round`` (vns,) counts the intervals since the VN's last round of
-    messages (infinite: there was none), ``unread`` (vns,) those since the last reading of its queue, ``calm`` (vns,)
-    those since its drops were last worth speaking of; ``congested`` (vns,) is whether congestion was declared.
+    NaN is a missing reading. ``since_round`` (vns,) counts the intervals since the VN's last round of messages
+    (infinite: none), ``unread`` (vns,) the intervals since the last reading of its queue, ``calm`` (vns,) the intervals
+    since its drops were last significant; ``congested`` (vns,) is the mask of the VNs with declared congestion.
     """
 
     dropped_bps: FloatArray
@@ -45,21 +46,21 @@ class IngressMonitor:
 
     @classmethod
     def remembered(cls, memory: PolicyState, depth: int) -> IngressMonitor:
-        """Return the state that was kept, for windows of ``depth`` readings at most."""
+        """Return the state stored in a policy state, with windows of at most ``depth`` readings."""
         rings = [np.column_stack([memory.vn_column(f"{name}_{age}") for age in range(depth)]) for name in _RINGS]
         since, unread, calm, was = (memory.vn_column(name) for name in ("since_round", "unread", "calm", "congested"))
         since = np.where(np.isnan(since), np.inf, since)
         return cls(rings[0], rings[1], since, np.nan_to_num(unread), np.nan_to_num(calm), was == 1.0)
 
     def columns(self) -> dict[str, FloatArray]:
-        """Return what to remember, by VN."""
+        """Return the columns to store, by VN."""
         rings = zip(_RINGS, (self.dropped_bps, self.served_bps), strict=True)
         columns = {f"{name}_{age}": ring[:, age].copy() for name, ring in rings for age in range(ring.shape[1])}
         columns |= {"since_round": self.since_round, "unread": self.unread, "calm": self.calm}
         return columns | {"congested": self.congested.astype(np.float64)}
 
     def updated(self, dropped_bps: FloatArray, served_bps: FloatArray) -> IngressMonitor:
-        """Return the state after one more interval's readings, (vns,) each, NaN where there are none."""
+        """Return the state after one more interval's readings, (vns,) each, NaN where missing."""
         known = ~np.isnan(dropped_bps)
         return replace(
             self,
@@ -80,7 +81,7 @@ class IngressMonitor:
         return replace(self, calm=calm, congested=above | (self.congested & (calm < CALM_INTERVALS)))
 
     def means(self, window: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return (vns,) the mean drops and service over the last ``window`` (vns,) readings; NaN where none is known.
+        """Return (vns,) the mean drops and service over the last ``window`` (vns,) readings; NaN without readings.
 
         The paper: over the last 100 ms, of samples of 10 ms (section 3.1).
         """
@@ -97,8 +98,8 @@ def thresholds(capacity_bps: FloatArray, threshold: FloatArray, window_s: FloatA
     """Return (vns,) the mean drops above which a VN is congested.
 
     Choice: the threshold is a part of the port's capacity. The paper gives none; it sizes its queue so that 256 TCP
-    connections drop 20 Mb/s of 1 Gb/s at most (section 3.1). A window that lasted no time, before the first interval,
-    shows nothing.
+    connections drop 20 Mb/s of 1 Gb/s at most (section 3.1). A window without duration, before the first interval, has
+    no threshold.
     """
     least_bps = np.divide(MIN_DROPPED_BITS, window_s, out=np.full(len(window_s), np.inf), where=window_s > 0)
     result: FloatArray = np.maximum(threshold * capacity_bps, least_bps)
@@ -107,7 +108,7 @@ def thresholds(capacity_bps: FloatArray, threshold: FloatArray, window_s: FloatA
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The entries of Gatekeeper VLANs, (entries,) each: VN rows, whether they send, what passes, their weights."""
+    """The pairs of Gatekeeper VLANs, (entries,) each: VN rows, activity, measured rates, weights."""
 
     sender: IntArray
     receiver: IntArray
@@ -125,19 +126,19 @@ class Pairs:
 
 
 def shares_of(pairs: Pairs, amount_bps: FloatArray) -> FloatArray:
-    """Return (entries,) each active pair's part, by weight, of what its receiver has (vns,); 0 for silent ones."""
+    """Return (entries,) each active pair's part, by weight, of its receiver's amount (vns,); 0 for idle pairs."""
     weight = np.where(pairs.active, pairs.weight, 0.0)
     sums = np.bincount(pairs.receiver, weight, minlength=len(amount_bps))[pairs.receiver]
     return amount_bps[pairs.receiver] * np.divide(weight, sums, out=np.zeros(len(pairs)), where=sums > 0)
 
 
 def targets(pairs: Pairs, rounds: BoolArray, guarantee_bps: FloatArray, everybody: BoolArray) -> BoolArray:
-    """Return (entries,) which pairs are told, of the receivers that have a round of messages now, (vns,).
+    """Return (entries,) the pairs to notify, of the receivers with a round of messages now, (vns,).
 
-    Deviation: the paper tells the sender of the last frame that was dropped; a switch does not name it. The likeliest
-    one is the pair that sends most: with ``everybody`` (vns,) False it is told alone (of equal ones the first). With
-    True every pair above its part of the guarantee is told. One message a round never catches ten UDP senders, each of
-    which rises again before its turn comes.
+    Deviation: the paper notifies the sender of the last dropped frame; a switch does not name it. The likeliest sender
+    is the pair that sends most: with ``everybody`` (vns,) False only that pair is notified (of equal ones the first).
+    With True every pair above its part of the guarantee is notified. With one message per round ten UDP senders cannot
+    be limited: each rises again before its next message.
     """
     candidates = pairs.active & rounds[pairs.receiver]
     above = candidates & (pairs.measured_bps > BELOW_SHARE * shares_of(pairs, guarantee_bps))
@@ -159,11 +160,11 @@ def floors(
     floor_part: FloatArray,
     served_part: FloatArray,
 ) -> FloatArray:
-    """Return (entries,) what no message brings a pair below; the other columns are (vns,), NaN served is unknown.
+    """Return (entries,) the lower bound of each pair's limit; the other columns are (vns,), NaN served is unknown.
 
     Deviation: the paper's messages are empty. Without floors two tenants that both send UDP get 77 and 114 % of their
-    guarantees, and one alone leaves a third of an idle link unused. A pair has its part of the guarantee, and of what
-    the queue serves its part of what is sent.
+    guarantees, and a single one leaves a third of an idle link unused. The floor is the pair's part of the guarantee,
+    or its part, by what it sends, of the rate that the queue serves.
     """
     of_guarantee = floor_part[pairs.receiver] * shares_of(pairs, guarantee_bps)
     sums = np.bincount(pairs.receiver, pairs.measured_bps, minlength=len(served_bps))[pairs.receiver]
@@ -174,9 +175,9 @@ def floors(
 
 
 def guarantee_needs(before_bps: FloatArray, sent_bps: FloatArray, guarantee_bps: FloatArray) -> FloatArray:
-    """Return (vns,) what VNs need of their guarantees: what their senders send or sent lately, ``sent_bps``.
+    """Return (vns,) the needed part of guarantees: the present rate ``sent_bps`` of the senders, or the recent one.
 
-    Choice: it fades over NEED_INTERVALS. TCP that a flood starves sends nothing for several time-outs.
+    Choice: the recent rate fades over NEED_INTERVALS. TCP that a UDP blast starves sends nothing for several timeouts.
     """
     faded_bps = np.nan_to_num(before_bps) * (1.0 - 1.0 / NEED_INTERVALS)
     result: FloatArray = np.minimum(np.maximum(sent_bps, faded_bps), guarantee_bps)
@@ -186,10 +187,10 @@ def guarantee_needs(before_bps: FloatArray, sent_bps: FloatArray, guarantee_bps:
 def within_port(
     served_bps: FloatArray, needed_bps: FloatArray, guarantee_bps: FloatArray, capacity_bps: FloatArray, port: IntArray
 ) -> FloatArray:
-    """Return (vns,) what a queue serves, as far as the port's other VNs do not need it.
+    """Return (vns,) a queue's service rate, less what the port's other VNs need of their guarantees.
 
-    ``port`` is the row of the VN's port. Deviation: a flood that starves another VN before it reaches the port is
-    served all of it, and would keep it.
+    ``port`` is the row of the VN's port. Deviation: UDP that starves another VN before the port is served completely,
+    and would keep that rate.
     """
     others_bps = np.bincount(port, needed_bps)[port] - needed_bps
     result: FloatArray = np.minimum(served_bps, np.maximum(guarantee_bps, capacity_bps - others_bps))
@@ -197,10 +198,10 @@ def within_port(
 
 
 def port_shares(pairs: Pairs, capacity_bps: FloatArray, everybody: BoolArray) -> FloatArray:
-    """Return (entries,) each pair's part, by what it sends, of what its receiver's port carries, (vns,).
+    """Return (entries,) each pair's part, by its rate, of the capacity of its receiver's port, (vns,).
 
-    Deviation: limits that together are far above what the port carries change nothing when they are halved: ten
-    senders would need four rounds of messages. Where one sender gets the message (not ``everybody``): infinite.
+    Deviation: halving limits whose sum is far above the port's capacity has no effect: ten senders would need four
+    rounds of messages. Infinite where one sender gets the message (not ``everybody``).
     """
     sums = np.bincount(pairs.receiver, pairs.measured_bps, minlength=len(capacity_bps))[pairs.receiver]
     part = np.divide(pairs.measured_bps, sums, out=np.ones(len(pairs)), where=sums > 0)
@@ -210,7 +211,7 @@ def port_shares(pairs: Pairs, capacity_bps: FloatArray, everybody: BoolArray) ->
 def estimated_drops(
     received_bps: FloatArray, guarantee_bps: FloatArray, capacity_bps: FloatArray, port: IntArray
 ) -> FloatArray:
-    """Return (vns,) what a port must drop of its VN's traffic, where no queue says so.
+    """Return (vns,) an estimate of a port's drops of its VN's traffic, for ports without queue counters.
 
     ``received_bps`` is what passes the meters of a VN's senders, ``port`` the row of its port.
     """

@@ -1,7 +1,7 @@
-"""Gatekeeper's policy: guaranteed access links both ways, and what is idle is lent out (HPL-2010-151, section 2).
+"""Gatekeeper's policy: guaranteed access links in both directions, idle bandwidth is lent (HPL-2010-151, section 2).
 
-Receiving and sending side know each other's rows of the pair table only, and talk by messages: the receiving side
-notes drops in its queues and sends notifications, the sending side halves limits, raises them, and schedules its port.
+Receiving and sending side share rows of the pair table only, and exchange messages: the receiving side detects drops in
+its queues and sends notifications, the sending side halves limits, raises them, and schedules its port.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from controller.policy.interface import Decision, LocationName, NewPairs, Policy
 from controller.policy.policy_state import PolicyState
 from controller.units import MIN_RATE_BPS
 
-# Choice: without a reading of its queue for so many intervals (1.1 s at 55 ms), a receiver lets its senders rise again.
+# Choice: without a reading of its queue for this many intervals (1.1 s at 55 ms), a receiver lets its senders rise
+# again.
 BLIND_INTERVALS = 20
-# Choice: a receiver that tells its senders later than this leaves a flood half a second.
+# Choice: a later notification would leave UDP at full rate for half a second.
 MAX_HOLD_MS = 500
-# Choice: whose limit a message lowers to less than this part forfeits the burst that it has saved. A sender near its
-# floor, which is told again and again, would get less than its limit.
+# Choice: a sender whose limit falls below this part of its previous one forfeits its saved burst. A sender near its
+# floor, which is notified again and again, would otherwise get less than its limit.
 FORFEITS_BELOW = 0.6
 FLOOR_BPS, ROOM_BPS = "floor_bps", "room_bps"
 """The columns of a notification. Deviation: the paper's are empty."""
@@ -40,7 +41,7 @@ FLOOR_BPS, ROOM_BPS = "floor_bps", "room_bps"
 
 @dataclass(frozen=True)
 class Gatekeeper(Policy):
-    """Guaranteed access links both ways: drops at the receiver are reported to senders, which halve and rise."""
+    """Guaranteed access links in both directions: receivers report drops to senders, whose limits halve and rise."""
 
     threshold: float = parameter(
         0.02, "drops above this part of the port's capacity are congestion", above=0.0, maximum=0.5
@@ -97,7 +98,7 @@ class Gatekeeper(Policy):
     required_readings: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.QUEUES})
 
     def check_interval(self, interval_ms: int) -> None:
-        """Raise InvalidValueError where two rounds of messages are more than half a second apart."""
+        """Raise InvalidValueError if two rounds of messages would be more than half a second apart."""
         if self.hold * interval_ms > MAX_HOLD_MS:
             most = MAX_HOLD_MS // interval_ms
             fits = f"at most {most} fit" if most else "none fits"
@@ -111,11 +112,12 @@ class Gatekeeper(Policy):
         1. The queue's drops and service, or an estimate where the port has no queue for the VLAN; their means.
         2. Above the threshold, and ``hold`` intervals after the last round, messages go out.
         Sending side:
-        3. Limits start at all that may be sent, and rise linearly, but not where a message arrived, or nobody looked.
-        4. A message halves.
-        5. The sending port's scheduler: guarantees, then the excess by weight. Who may be crowded out wants more than
-           it sends.
-        6. The least of both, and of the ceilings, is in force.
+        3. Limits start at the maximum rate, and rise linearly, but not where a message arrived or the queue was not
+           read.
+        4. A message halves the limit.
+        5. The sending port's scheduler: guarantees, then the excess by weight. A VN that may be crowded out demands
+           more than it sends.
+        6. The lowest of limit, scheduled rate and ceilings is effective.
 
         Raises InvalidValueError without links: sending ports are rows of them.
         """
@@ -158,12 +160,12 @@ class Gatekeeper(Policy):
         )
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
-        """Return what binds the entry: its egress limit, its part of the sending port, or its ceilings."""
+        """Return what binds the pair: its egress limit, its part of the sending port, or its ceilings."""
         assert isinstance(decision, GatekeeperDecision)
         return explain(decision, at, format_location)
 
     def first_bps(self, newcomers: NewPairs) -> FloatArray:
-        """Return all that new pairs may send: nobody is limited before a message (paper: "the physical link")."""
+        """Return the maximum rates of new pairs: no pair is limited before a message (paper: "the physical link")."""
         vns = newcomers.vns
         return np.minimum(vns.send_max_bps[newcomers.sender], vns.receive_max_bps[newcomers.receiver])
 
@@ -178,13 +180,13 @@ class _Limits:
 
 
 def _of(view: PolicyView, name: str) -> FloatArray:
-    """Return a parameter by VN, (vns,); the default in VNs of others, where it is not used."""
+    """Return a parameter by VN, (vns,); the default for VNs of other policies, where it is not used."""
     return np.where(view.in_group, view.parameters[name], getattr(Gatekeeper, name))
 
 
 @dataclass(frozen=True, slots=True)
 class _Received:
-    """What the receiving side knows after an interval, (vns,), and what it sends."""
+    """Results of the receiving side in an interval, (vns,), and the messages that it sends."""
 
     watch: IngressMonitor
     needed_bps: FloatArray
@@ -227,7 +229,7 @@ def _receiving_side(view: PolicyView, memory: PolicyState, pairs: Pairs) -> _Rec
 
 
 def _queues(view: PolicyView) -> tuple[FloatArray, FloatArray]:
-    """Return (vns,) what the queues dropped and served; NaN unknown. Without a queue of its own a VN's is estimated."""
+    """Return (vns,) the drops and service of the queues; NaN unknown. A VN without a queue has estimates."""
     vns, links = view.vns, view.links
     assert links is not None
     nothing = np.full(len(vns), np.nan)
@@ -250,7 +252,7 @@ def _sending_side(
     as_one = together[view.sender]
     most_bps = np.where(as_one, vns.send_max_bps[view.sender], ceiling_bps)
     before_bps = memory.pair_column("limit_bps")
-    # A limit that stands on a switch, or was granted by another policy, is where a new pair goes on from.
+    # An installed limit, or one granted by another policy, is the start of a new pair.
     before_bps = np.where(np.isnan(before_bps) & np.isfinite(view.limit_bps), view.limit_bps, before_bps)
     limit_bps = egress_limits.started(before_bps, most_bps)
     heard_bps, room_bps = (seen.messages.column_for(name, view.rows) for name in (FLOOR_BPS, ROOM_BPS))
@@ -272,9 +274,9 @@ def _sending_side(
 
 
 def _demands(view: PolicyView, memory: PolicyState, ceiling_bps: FloatArray) -> tuple[FloatArray, DemandTrials]:
-    """Return what pairs want, (rows,), and the trials of VNs that are crowded out.
+    """Return the demands of pairs, (rows,), and the trials of VNs that are crowded out.
 
-    Of the guarantee a sender that fills its limit wants its own at least.
+    A sender that fills its limit demands at least its guarantee.
     """
     vns, links = view.vns, view.links
     assert links is not None
@@ -291,7 +293,7 @@ def _demands(view: PolicyView, memory: PolicyState, ceiling_bps: FloatArray) -> 
 
 
 def _scheduled(view: PolicyView, pairs: Pairs, demand_bps: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return what the sending ports' schedulers leave pairs, (rows,), and VNs, (vns,)."""
+    """Return the rates that the sending ports' schedulers allow to pairs, (rows,), and VNs, (vns,)."""
     vns, links = view.vns, view.links
     assert links is not None
     assert view.cross_traffic_bps is not None
@@ -305,7 +307,7 @@ def _scheduled(view: PolicyView, pairs: Pairs, demand_bps: FloatArray) -> tuple[
 def _record(
     view: PolicyView, memory: PolicyState, notified: BoolArray, limited: BoolArray, dropped_bps: FloatArray
 ) -> dict[str, FloatArray]:
-    """Return what explanations remember of the messages to each pair, since it was last without a limit."""
+    """Return the record, for explanations, of the messages to each pair since it was last unlimited."""
     halvings = np.where(limited, np.nan_to_num(memory.pair_column("halvings")) + notified, 0.0)
     first_s = memory.pair_column("first_told_s")
     first_s = np.where(halvings == 0.0, np.nan, np.where(np.isnan(first_s), view.now_s, first_s))

@@ -1,4 +1,4 @@
-"""What holds each entry back: its receiver's limit, or a link between switches."""
+"""The bottleneck of each pair: its receiver's limit, or a link between switches."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.link_table import LinkTable
 from controller.policy.interface import PolicyView
 
-# A place with less than this part of its capacity in use cannot be where frames are marked.
+# A bottleneck with less than this part of its capacity in use cannot mark frames.
 LOADED = 0.90
 
 
-# Choice: a link that nobody named is taken for what held an entry for so many intervals after its last mark, a second:
-# its senders rise by parts of it, and not each by a part of its own port.
+# Choice: an unnamed link counts as a pair's bottleneck for this many intervals after its last mark, a second: its
+# senders rise by parts of it, not each by a part of its own port.
 REMEMBERED_INTERVALS = 18.0
-# Choice: a link that marks at least this part of what it carries is full all the time, and one that marks less was
-# full for a moment: then it carries what it did when it was, or more.
+# Choice: a link that marks at least this part of its traffic is full all the time; one that marks less was full for a
+# moment, and its capacity is at least its rate at that time.
 FULL = 0.5
 
 
 @dataclass(frozen=True)
 class BottleneckTable:
-    """Where entries may be held back, numbered: the receiving VNs, then the links, then unknown ones by switch.
+    """Possible bottlenecks, numbered: the receiving VNs, then the links, then unknown links by switch.
 
-    ``of`` (rows,) is the place of each entry. ``load_bps`` and ``capacity_bps`` (places,) are what is sent there and
-    what it carries; infinite where nobody knows. Places from ``unknown`` on are links that nobody named.
+    ``of`` (rows,) is the bottleneck of each pair. ``load_bps`` and ``capacity_bps`` (bottlenecks,) are the load and the
+    capacity of each; infinite where unknown. Bottlenecks from ``unknown`` on are links that the configuration does not
+    name.
     """
 
     of: IntArray
@@ -37,7 +38,7 @@ class BottleneckTable:
 
     @property
     def of_unknown_links_bps(self) -> FloatArray:
-        """What the place of each entry carries where it is a link that nobody named, (rows,); else NaN."""
+        """Return the capacity of each pair's bottleneck where that is an unnamed link, (rows,); NaN for other pairs."""
         capacity_bps = self.capacity_bps[self.of]
         known = (self.of >= self.unknown) & np.isfinite(capacity_bps)
         return np.where(known, capacity_bps, np.nan)
@@ -51,12 +52,12 @@ def find_bottlenecks(
     beyond: BoolArray,
     remembered_bps: FloatArray,
 ) -> BottleneckTable:
-    """Return the place of each entry: of its receiver and the links on its way the one with the most load.
+    """Return the bottleneck of each pair: its receiver or the link on its path with the highest load.
 
-    ``room_bps`` (links,) is what a link carries for these VLANs. An entry whose phantom meter was ``beyond`` (rows,) is
-    held at its receiver. One with ``marked`` frames (rows,) is not, and if no known link is loaded, some link that
-    nobody named marks: such are taken together by the receiver's switch. It carries what came out of it while it
-    marked, and that is ``remembered_bps`` (rows,); NaN for entries that no such link has marked lately.
+    ``room_bps`` (links,) is a link's capacity for these VLANs. A pair with excess at its phantom meter (``beyond``,
+    (rows,)) has its receiver as bottleneck. A pair with ``marked`` frames (rows,) and no excess has a link; if no known
+    link is loaded, it is an unnamed one, and these are merged by the receiver's switch. The capacity of an unnamed link
+    is the rate that it passed while it marked, ``remembered_bps`` (rows,); NaN for pairs without such a link lately.
     """
     vns, number = len(view.vns), len(view.vns) + len(room_bps)
     offsets, link = links.pair_links(view.entries, view.rows)
@@ -83,7 +84,7 @@ def find_bottlenecks(
 
 
 def _carried_bps(view: PolicyView, bottleneck: IntArray, remembered_bps: FloatArray, places: int) -> FloatArray:
-    """Return (places,) what came out of each while it marked, now or as remembered; infinite where that is unknown."""
+    """Return (bottlenecks,) the rate that each passed while it marked, now or as remembered; infinite where unknown."""
     marks = view.marks
     carried_bps = np.full(places, -np.inf)
     known = ~np.isnan(remembered_bps)

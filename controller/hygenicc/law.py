@@ -1,14 +1,14 @@
-"""How a source's rate answers to marks (HyGenICC, Algorithm 1), as columns over limiters.
+"""How a source's rate responds to marks (HyGenICC, Algorithm 1), as columns over limiters.
 
-A *limiter* is a token bucket at the source: of a sending VN (the paper) or of one of its entries.
+A *limiter* is a token bucket at the source: of a sending VN (the paper) or of one of its pairs.
 
-Deviation: the paper counts marks since the last update, every 5 round trips, and takes ``f * C / 1000`` off the rate. A
-control interval holds a hundred times as many frames, and that would be several times the link. Feedback here is phi,
-the share of marked frames. At the paper's own pace its decrease is in proportion to phi and to the rate, so the law is
-additive increase, multiplicative decrease, and is built as such.
+Deviation: the paper counts marks since the last update, every 5 round trips, and subtracts ``f * C / 1000`` from the
+rate. A control interval holds a hundred times as many frames, and the same formula would subtract several times the
+link. Feedback here is phi, the share of marked frames. At the paper's own update rate its decrease is in proportion to
+phi and to the rate, so the law is additive increase, multiplicative decrease, and is built as such.
 
-Deviation: lines 25 and 30 of the listing ask ``then - now >= timeout``, which is never so; ``now - then`` is meant. Its
-bucket is refilled from the time of the last frame that went out, so that each drop credits the same time again, and
+Deviation: lines 25 and 30 of the listing test ``then - now >= timeout``, which is never true; ``now - then`` is meant.
+The paper's bucket is refilled from the time of the last sent frame, so that each drop credits the same time again, and
 once for each flow. Meters are refilled by one clock.
 """
 
@@ -23,22 +23,23 @@ from controller.allocation.interface import BoolArray, FloatArray, IntArray
 from controller.allocation.segments import Segments, fill_level
 from controller.metering.enforcement import RESPONSIVE_BURST_S
 
-# Choice: no rate falls below this part of its share, nor below so many frames an interval: a mark has to be able to
-# come back. The paper's rate may become 0, and then nothing ever does.
+# Choice: no rate falls below this part of its share, nor below this many frames per interval, since marks need traffic.
+# The paper's rate may become 0, and then stays 0.
 FLOOR_PART = 0.01
 FLOOR_BITS = 3 * 1518 * 8
-# Choice: a queue that is too long marks every frame behind its threshold, and stays so while it is not drained. A
-# phantom meter counts only what is too much. When that is this part of what arrives, all of it counts as marked.
+# Choice: a queue that is too long marks every frame behind its threshold until it is drained. A phantom meter counts
+# only the excess. If that is this part of the arrivals, all of them count as marked.
 ALL_MARKED = 0.05
-NEVER = 1e9  # intervals since a mark that never was
+NEVER = 1e9  # intervals since the last mark of a limiter without marks
 
 
 class Cut(IntEnum):
     """How far a rate falls when frames are marked."""
 
-    SHARE = 0  # by beta times the share of marked frames: the paper's law
-    LOAD = 1  # to what the bottleneck carries, if that is less
-    LEVEL = 2  # to the level at which all senders together fill the bottleneck; marks say when, and not how far
+    SHARE = 0  # by beta times the marked share: the paper's law
+    LOAD = 1  # to the bottleneck's capacity, if that is less
+    # To the level at which all senders together fill the bottleneck; marks trigger it, but do not set its size.
+    LEVEL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class LimiterState:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """The constants of the law, (limiters,) each: see the policy's parameters."""
+    """The constants of the law, (limiters,) each; the policy's parameters describe them."""
 
     cut: FloatArray
     beta: FloatArray
@@ -68,11 +69,11 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class Bottlenecks:
-    """What each limiter's traffic is held by.
+    """The bottleneck of each limiter's traffic.
 
-    ``of`` (limiters,) is the bottleneck of each, ``load_bps`` and ``capacity_bps`` (bottlenecks,) what comes towards it
-    through the senders' meters, and what it carries; infinite where that is not known. ``senders`` (bottlenecks,) is
-    how many limiters sent there in the last interval. ``waits`` (limiters,) is 1 for a limiter that sent nothing.
+    ``of`` (limiters,) is the bottleneck of each limiter, ``load_bps`` and ``capacity_bps`` (bottlenecks,) the load from
+    the senders' meters and the capacity; infinite where unknown. ``senders`` (bottlenecks,) is the number of limiters
+    that sent there in the last interval. ``waits`` (limiters,) is 1 for a limiter that sent nothing.
     """
 
     of: IntArray
@@ -83,20 +84,20 @@ class Bottlenecks:
 
     @property
     def sharers(self) -> FloatArray:
-        """How many limiters share the bottleneck of each, itself included, (limiters,)."""
+        """Return how many limiters share each limiter's bottleneck, itself included, (limiters,)."""
         return np.maximum(self.senders[self.of] + self.waits, 1.0)
 
 
 def marked_shares(
     marked_bps: FloatArray, passed_bps: FloatArray, arrived_bps: FloatArray, beyond_bps: FloatArray, receiver: IntArray
 ) -> FloatArray:
-    """Return (entries,) phi, the share of an entry's traffic that was marked; NaN where nothing is known of marks.
+    """Return (entries,) phi, the marked share of a pair's traffic; NaN where unknown.
 
-    ``marked_bps`` and ``passed_bps`` (entries,) are what came with a mark and what passed the sender's meter.
-    ``arrived_bps`` and ``beyond_bps`` (vns,) are what the phantom meters of the receiving VNs saw, and counted as too
-    much, of which ALL_MARKED marks everything, whoever sent it. Both are of one meter, and so of the same time. Where
-    marks are unknown (NaN) the phantom meter counts, and the other way round. Who sent nothing has no marks: TCP that
-    waits for its time-out after a cut has its rate rise meanwhile, as the paper's timer has it.
+    ``marked_bps`` and ``passed_bps`` (entries,) are the rates that arrived with a mark and that passed the sender's
+    meter. ``arrived_bps`` and ``beyond_bps`` (vns,) are the arrivals and the excess at the receiving VN's phantom
+    meter; an excess share of ALL_MARKED or more marks all traffic, whatever its sender. Both come from one meter, and
+    so cover the same time. If one of marks and phantom meter is unknown (NaN), the other one counts. An idle sender has
+    no marks: while TCP waits for its timeout after a cut, its rate rises, as with the paper's timer.
     """
     too_much = np.minimum(_parts(beyond_bps, arrived_bps) / ALL_MARKED, 1.0)[receiver]
     marked = _parts(marked_bps, passed_bps)
@@ -106,16 +107,16 @@ def marked_shares(
 
 
 def _parts(some_bps: FloatArray, all_bps: FloatArray) -> FloatArray:
-    """Return which part of all is some; nothing of nothing, and NaN where either is unknown."""
+    """Return ``some_bps / all_bps``; 0 for 0 / 0, and NaN where either is unknown."""
     nothing = np.where(np.isnan(some_bps) | np.isnan(all_bps), np.nan, 0.0)
     return np.divide(some_bps, all_bps, out=nothing, where=all_bps > 0)
 
 
 def of_limiters(share: FloatArray, passed_bps: FloatArray, limiter: IntArray, limiters: int) -> FloatArray:
-    """Return (limiters,) the mean phi of each limiter's entries, by what they sent; NaN where nothing is known.
+    """Return (limiters,) the mean phi of each limiter's pairs, weighted by what they sent; NaN where unknown.
 
-    Deviation: the paper's listing changes the rate of a VM once for each of its flows. Once for all is meant: k flows
-    would raise it k times as fast.
+    Deviation: the paper's listing changes the rate of a VM once for each of its flows. Here it changes once for all
+    flows: k flows would raise it k times as fast.
     """
     known = ~np.isnan(share)
     sent_bps = np.where(known, passed_bps, 0.0)
@@ -129,15 +130,15 @@ def of_limiters(share: FloatArray, passed_bps: FloatArray, limiter: IntArray, li
 def capacity_shares(
     capacity_bps: FloatArray, port: IntArray, wanted_bps: FloatArray, weight: FloatArray, most_bps: FloatArray
 ) -> FloatArray:
-    """Return (vns,) the Capacity Share of each sending VN: its part, by weight, of its port among those that send.
+    """Return (vns,) the Capacity Share of each sending VN: its part, by weight, of its port among the active VNs.
 
-    ``capacity_bps`` (ports,) are the ports' rates, ``port`` (vns,) names a VN's port and ``most_bps`` (vns,) is its own
-    limit. ``wanted_bps`` (vns,) is what a VN would send: 0 if it is silent, infinite if it is held back.
+    ``capacity_bps`` (ports,) are the ports' rates, ``port`` (vns,) is a VN's port and ``most_bps`` (vns,) its own
+    limit. ``wanted_bps`` (vns,) is a VN's demand: 0 if idle, infinite if limited.
 
     Deviation: in the paper an active VM keeps its part of the NIC though it sends little, and the rest is lost. Here
-    others have what it leaves, and it finds its part when it wants more; until their rates fall the link is shared. So
-    it does not matter that silence is told sooner here (IDLE_INTERVALS; the paper: 1 s), nor that a VM that only
-    receives is active in the paper, and has a part that it does not use.
+    other VNs use that rest, and the VN gets its part back when it needs more; until their rates fall, the link is
+    shared. So two differences do not matter: idleness is detected earlier here (IDLE_INTERVALS; the paper: 1 s), and a
+    VM that only receives counts as active in the paper.
     """
     ports = len(capacity_bps)
     sends = wanted_bps > 0
@@ -145,7 +146,7 @@ def capacity_shares(
     order = np.argsort(port, kind="stable")
     sizes = np.bincount(port, minlength=ports)
     groups = Segments(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
-    room_bps = np.minimum(wanted_bps, capacity_bps[port])  # nobody sends more than its port
+    room_bps = np.minimum(wanted_bps, capacity_bps[port])  # no VN sends more than its port
     level_bps = fill_level(groups, capacity_bps, weight[order], room_bps[order])
     own_bps = capacity_bps[port] * weight / sums
     more_bps = np.clip(level_bps[port] * weight, own_bps, capacity_bps[port])
@@ -154,15 +155,15 @@ def capacity_shares(
 
 
 def floors(share_bps: FloatArray, interval_s: float) -> FloatArray:
-    """Return the least rates of limiters with these shares."""
+    """Return the minimum rates of limiters with these shares."""
     return np.minimum(np.maximum(FLOOR_PART * share_bps, FLOOR_BITS / interval_s), share_bps)
 
 
 def with_start_rates(rates: LimiterState, share_bps: FloatArray, senders: FloatArray, start: FloatArray) -> FloatArray:
-    """Return the rates with those of new limiters put in, (limiters,) each.
+    """Return the rates, with the start rates of new limiters set, (limiters,) each.
 
-    With ``start`` 0 it is the Capacity Share (the paper). Choice: with 1 it is that over the number of senders to the
-    bottleneck, since a newcomer at the share doubles the load at once.
+    With ``start`` 0 the start rate is the Capacity Share (the paper). Choice: with 1 it is the Capacity Share divided
+    by the number of senders to the bottleneck, since a new sender with the whole share doubles the load at once.
     """
     first_bps = np.where(start > 0, share_bps / np.maximum(senders, 1.0), share_bps)
     return np.where(np.isnan(rates.rate_bps), first_bps, rates.rate_bps)
@@ -171,16 +172,16 @@ def with_start_rates(rates: LimiterState, share_bps: FloatArray, senders: FloatA
 def is_cut_sufficient(
     passed_bps: FloatArray, rate_bps: FloatArray, stood_s: FloatArray, bottlenecks: Bottlenecks
 ) -> BoolArray:
-    """Return (limiters,) whether marks ask for no more than the last cut has given already.
+    """Return (limiters,) whether the last cut is still enough, so that marks cause no further one.
 
-    ``passed_bps`` and ``rate_bps`` (limiters,) are what passed each in the last interval and the rate it had;
-    ``stood_s`` is the time from its last cut to the beginning of that interval (NaN: never cut).
+    ``passed_bps`` and ``rate_bps`` (limiters,) are each limiter's traffic and rate in the last interval; ``stood_s`` is
+    the time from its last cut to the beginning of that interval (NaN: no cut).
 
-    Deviation: the paper updates every five round trips, so that an answer is seen before the next. Here a bucket holds
-    RESPONSIVE_BURST_S of its rate for TCP (docs/enforcement.md), and a cut works once that is spent. Cutting on would
-    take rates down to nothing meanwhile. So while more comes to a bottleneck than the rates of those who send there,
-    none of them is cut again for as long. All of them wait for each other: cuts in proportion bring rates together
-    only if they come to all.
+    Deviation: the paper updates every five round trips, so that the effect of a cut is visible before the next one.
+    Here a bucket holds RESPONSIVE_BURST_S of its rate for TCP (docs/enforcement.md), and a cut takes effect once that
+    is spent. Further cuts until then would lower rates to nothing. So while a bottleneck gets more than the sum of its
+    senders' rates, none of these senders is cut again within that time. They wait together: proportional cuts equalize
+    rates only if all senders are cut.
     """
     at, places = bottlenecks.of, len(bottlenecks.senders)
     excess_bps = np.bincount(at, np.where(passed_bps > 0, passed_bps - rate_bps, 0.0), minlength=places)
@@ -191,7 +192,7 @@ def is_cut_sufficient(
 
 
 def equal_parts(weight: FloatArray, link_bps: FloatArray, bottlenecks: Bottlenecks) -> FloatArray:
-    """Return (limiters,) the part of ``link_bps`` that is each one's by weight among those who send where it does."""
+    """Return (limiters,) each limiter's part, by weight, of ``link_bps`` among the senders at its bottleneck."""
     places = len(bottlenecks.senders)
     sums = np.bincount(bottlenecks.of, weight, minlength=places)
     count = np.bincount(bottlenecks.of, minlength=places)
@@ -201,9 +202,9 @@ def equal_parts(weight: FloatArray, link_bps: FloatArray, bottlenecks: Bottlenec
 
 
 def reachable(passed_bps: FloatArray, rate_bps: FloatArray, most_bps: FloatArray, part_bps: FloatArray) -> FloatArray:
-    """Return (limiters,) how far each rate may rise: to ``most_bps``, the Capacity Share.
+    """Return (limiters,) the upper bound of each rate: ``most_bps``, the Capacity Share.
 
-    Choice: who sends nothing has no marks either, and its rate rises, but to its equal part ``part_bps`` at most.
+    Choice: an idle sender has no marks either, and its rate rises, but only to its equal part ``part_bps``.
     """
     return np.where(passed_bps > 0, most_bps, np.minimum(np.maximum(rate_bps, part_bps), most_bps))
 
@@ -221,16 +222,17 @@ def next_rates(
 ) -> LimiterState:
     """Return the rates of the next interval; all (limiters,) but the bottlenecks.
 
-    ``share`` is phi, NaN for unknown: then the rate and its clock stand. ``link_bps`` is the rate of the sending port,
-    ``least_bps`` and ``most_bps`` the floor and the Capacity Share, ``wanted_bps`` what a limiter's senders would send
-    if it did not hold them (infinite: more than it lets through). ``rates`` holds no NaN.
+    ``share`` is phi; if NaN (unknown), rate and clock stay. ``link_bps`` is the rate of the sending port, ``least_bps``
+    and ``most_bps`` the floor and the Capacity Share, ``wanted_bps`` the demand of a limiter's senders (infinite: more
+    than the limiter passes). ``rates`` holds no NaN.
 
-    1. Marked: the rate falls, by its cut.
-    2. Not marked for less than the timeout: ``+ slow * C / n``, else ``+ fast * C / n``, by weight.
+    1. Marked: the rate falls by its cut.
+    2. Unmarked for less than the timeout: ``+ slow * C / n``, otherwise ``+ fast * C / n``, by weight.
     3. Between the floor and the share.
 
-    Deviation: line 34 of the listing asks ``f >= 0``, which is always so: the slow increase would never happen.
-    Deviation: in 2 the controller knows n, the senders to the bottleneck. Without it n senders overshoot n times.
+    Deviation: line 34 of the listing tests ``f >= 0``, which is always true: the slow increase would never happen.
+    Deviation: step 2 divides by n, the number of senders to the bottleneck, which the controller knows. Otherwise n
+    senders overshoot n times as much.
     """
     known = ~np.isnan(share)
     marked = known & (np.nan_to_num(share) > 0.0)
@@ -254,7 +256,7 @@ def _lowered(
     """Return the rates of marked limiters after their cut."""
     by_share = 1.0 - constants.beta * share
     load_bps = bottlenecks.load_bps[bottlenecks.of]
-    # Where the capacity is not known it is what came when the first frame was marked.
+    # If the capacity is unknown it is the rate at the time of the first mark.
     capacity_bps = np.minimum(bottlenecks.capacity_bps[bottlenecks.of], np.maximum(load_bps, 1.0))
     target_bps = constants.gamma * capacity_bps
     to_load = np.divide(target_bps, load_bps, out=np.ones(len(load_bps)), where=load_bps > 0)
@@ -267,9 +269,9 @@ def _lowered(
 
 
 def _levels(room_bps: FloatArray, weight: FloatArray, bottlenecks: Bottlenecks, gamma: FloatArray) -> FloatArray:
-    """Return (limiters,) the level of each bottleneck: the rates per weight at which its limiters fill it.
+    """Return (limiters,) the level of each limiter's bottleneck: the rate per weight at which it is full.
 
-    ``room_bps`` (limiters,) is what each would use at most.
+    ``room_bps`` (limiters,) is the most that each would use.
     """
     order = np.argsort(bottlenecks.of, kind="stable")
     sizes = np.bincount(bottlenecks.of, minlength=len(bottlenecks.load_bps))

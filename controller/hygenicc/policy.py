@@ -1,8 +1,8 @@
-"""The ``hygenicc`` policy: sources answer to marks of congestion (HyGenICC, Algorithms 1 and 2), every interval.
+"""The ``hygenicc`` policy: sources respond to congestion marks (HyGenICC, Algorithms 1 and 2) in every interval.
 
 The paper's hypervisors count marks at the receiver, send them back in headers, and limit the source. Here both ends are
-counters of one controller: marks come as readings, and nothing is sent back on the wire. Where the law departs from the
-listing, ``controller.hygenicc.law`` says so.
+counters of one controller: marks come as readings, and nothing is sent back on the wire. ``controller.hygenicc.law``
+lists the deviations from the listing.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from controller.policy.interface import Decision, LocationName, NewPairs, Policy
 from controller.policy.policy_state import PolicyState
 from controller.units import MIN_RATE_BPS
 
-# Choice: an entry that has less than this part of its limit, and loses nothing, wants no more than it has, and ...
+# Choice: a pair with less than this part of its limit, and without loss, demands its present rate, and ...
 HELD_ABOVE = 0.90
-HEADROOM = 1.25  # ... may want so many times as much in the next interval.
-# Choice: congestion is said, and admission decided, by marks of so many intervals.
+HEADROOM = 1.25  # ... may demand this many times as much in the next interval.
+# Choice: congestion is declared, and admission decided, by the marks of this many intervals.
 SURE_INTERVALS = 3.0
 CONGESTED_SHARE = 0.10
 CLOSED_SHARE = 0.50
-# Choice: all that wait for a receiver have so much of its limit together, however many come at once.
+# Choice: all new senders that wait for a receiver together have this part of its limit, whatever their number.
 WAITING_PART = 0.02
 FIRST_INTERVAL_S = 0.055
 
 
 @dataclass(frozen=True)
 class MarksDecision(Decision):
-    """What was decided, for explanations; columns of shape (rows,).
+    """A decision, for explanations; columns of shape (rows,).
 
     ``share`` is phi. ``before_bps`` and ``rate_bps`` are the limiters' rates before and after, ``share_bps`` the
-    Capacity Share of the sender, ``least_bps`` the floor. ``sharers`` is how many VNs send from the sender's port,
-    ``place`` a number of ``Places``, ``waits`` whether admission holds an entry.
+    Capacity Share of the sender, ``least_bps`` the floor. ``sharers`` is the number of VNs that send from the sender's
+    port, ``place`` a number of ``BottleneckTable``, ``waits`` whether admission holds a pair.
     """
 
     share: FloatArray
@@ -77,11 +77,11 @@ class MarksDecision(Decision):
 
     @property
     def bottlenecks(self) -> IntArray:
-        """The receiver's limit or the link where each entry's frames are marked, if they are."""
+        """The bottleneck of each pair, where its frames are marked: the receiver's limit or a link."""
         return self.place
 
     def bottleneck_name(self, number: int, format_location: LocationName) -> str:
-        """Return a place's name: receiving VNs come first, then links, then those that nobody named."""
+        """Return a bottleneck's name: receiving VNs come first, then links, then unnamed links."""
         links, vns = self.view.links, len(self.view.vns)
         assert links is not None
         if number < vns:
@@ -92,9 +92,9 @@ class MarksDecision(Decision):
 
 @dataclass(frozen=True)
 class Limiters:
-    """The token buckets at the sources: ``of`` (rows,) is the limiter of each entry, of a pair or of a sending VN.
+    """The token buckets at the sources: ``of`` (rows,) is the limiter of each pair, its own or its VN's.
 
-    ``first`` (limiters,) is a row of each limiter, ``pair`` (limiters,) whether it is of a pair.
+    ``first`` (limiters,) is one row of each limiter, ``pair`` (limiters,) whether it belongs to a pair.
     """
 
     of: IntArray
@@ -103,7 +103,7 @@ class Limiters:
 
     @classmethod
     def scoped(cls, sender: IntArray, by_pair: BoolArray, vns: int) -> Limiters:
-        """Return the limiters of entries, some of which have one each."""
+        """Return the limiters of pairs; the pairs of ``by_pair`` have their own ones."""
         key = np.where(by_pair, vns + np.arange(len(sender)), sender)
         _, first, of = np.unique(key, return_index=True, return_inverse=True)
         return cls(of.astype(np.int64), first, by_pair[first])
@@ -118,7 +118,7 @@ class Limiters:
 
 @dataclass(frozen=True)
 class HyGenICC(Policy):
-    """Rates fall as frames are marked and rise while none is, within each VN's share of its port."""
+    """Rates fall while frames are marked and rise while none is, within each VN's share of its port."""
 
     cut: float = parameter(
         0.0,
@@ -152,7 +152,7 @@ class HyGenICC(Policy):
     required_readings: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.MARKS})
 
     def first_bps(self, newcomers: NewPairs) -> FloatArray:
-        """Return where meters of new entries start: at an equal part of the receiver, until they are decided on."""
+        """Return the start rates of new pairs: an equal part of the receiver, until the first decision."""
         vns = newcomers.vns
         part = vns.receive_limit_bps[newcomers.receiver] / newcomers.senders
         if "admit" in newcomers.parameters:
@@ -162,16 +162,16 @@ class HyGenICC(Policy):
         return first_bps
 
     def decide(self, view: PolicyView, memory: PolicyState) -> MarksDecision:
-        """Decide on all entries of the VLANs, each with its own VLAN's parameters.
+        """Decide on all pairs of the VLANs, each with its own VLAN's parameters.
 
-        1. Marks: what share of each entry's frames; unknown where its meter or its marks were not read.
-        2. The Capacity Share of each sending VN, of its port.
-        3. Limiters, of VNs or of entries, and the bottleneck of each.
-        4. The law. Newcomers start at their share, or wait at the floor or less while their receiver admits nobody.
-           Marks of what was saved up before the last cut cut nothing.
-        5. The entries of a VN share its rate or its Capacity Share; who wants less leaves the rest to the others.
+        1. The marked share of each pair's frames; unknown where the meter or the marks were not read.
+        2. The Capacity Share of each sending VN at its port.
+        3. Limiters, of VNs or of pairs, and the bottleneck of each.
+        4. The law. New senders start at their share, or wait at the floor or less while their receiver admits none.
+           Marks on saved-up bursts from before the last cut cause no cut.
+        5. The pairs of a VN share its rate or its Capacity Share; a pair that needs less leaves the rest to the others.
 
-        Raises InvalidValueError without links: shares are those of ports.
+        Raises InvalidValueError without links: shares are shares of ports.
         """
         links, vns, sender = view.links, view.vns, view.sender
         if links is None or view.cross_guaranteed_bps is None:
@@ -260,7 +260,7 @@ class HyGenICC(Policy):
         )
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
-        """Return what binds the entry: marks, recovering from them, its share of its port, or its limits."""
+        """Return what binds the pair: marks, the recovery after marks, its share of its port, or its limits."""
         assert isinstance(decision, MarksDecision)
         sender, receiver = int(decision.view.sender[at]), int(decision.view.receiver[at])
         grant_bps, rate_bps = float(decision.grant_bps[at]), float(decision.rate_bps[at])
@@ -304,7 +304,7 @@ def _by_marks(decision: MarksDecision, at: int, format_location: LocationName) -
 
 
 def _marks(view: PolicyView) -> tuple[FloatArray, BoolArray, BoolArray]:
-    """Return phi of each entry, and whether frames of it came marked, and were beyond its phantom meter, (rows,)."""
+    """Return phi of each pair, whether frames arrived marked, and whether its phantom meter had excess, (rows,)."""
     nothing = np.zeros(len(view.rows), dtype=np.bool_)
     marks = view.marks
     if marks is None:
@@ -317,7 +317,10 @@ def _marks(view: PolicyView) -> tuple[FloatArray, BoolArray, BoolArray]:
 
 
 def _congestion(view: PolicyView, memory: PolicyState, share: FloatArray) -> dict[str, FloatArray]:
-    """Return by VN, (vns,): how long it was congested, very much so, and hardly; ``closed`` to newcomers."""
+    """Return by VN, (vns,), for how long it was congested, heavily congested and hardly congested.
+
+    ``closed`` to new senders.
+    """
     phi = of_limiters(share, view.measured_bps, view.receiver, len(view.vns))
     states = {}
     for name, now in (("hot", phi >= CONGESTED_SHARE), ("full", phi >= CLOSED_SHARE), ("calm", phi < CONGESTED_SHARE)):
@@ -329,14 +332,14 @@ def _congestion(view: PolicyView, memory: PolicyState, share: FloatArray) -> dic
 
 
 def _desired_bps(view: PolicyView, ceiling_bps: FloatArray) -> FloatArray:
-    """Return what each entry would send if nothing held it, (rows,); infinite where something does."""
+    """Return the demand of each pair, (rows,); infinite where something limits the pair."""
     held = view.measured_bps >= HELD_ABOVE * np.minimum(view.limit_bps, ceiling_bps)
     held = view.active & (held | view.drops)
     return np.where(held, np.inf, np.where(view.active, HEADROOM * view.measured_bps, 0.0))
 
 
 def _waiting_rates(view: PolicyView, held: BoolArray) -> FloatArray:
-    """Return what each entry has while it waits, (rows,): an equal part, so that those who are there keep theirs."""
+    """Return each pair's rate while it waits, (rows,): an equal part, so that present senders keep their rates."""
     waiting = np.bincount(view.receiver, held, minlength=len(view.vns))
     part = WAITING_PART * view.vns.receive_limit_bps / np.maximum(waiting, 1.0)
     rate_bps: FloatArray = np.maximum(part, MIN_RATE_BPS)[view.receiver]
@@ -344,24 +347,26 @@ def _waiting_rates(view: PolicyView, held: BoolArray) -> FloatArray:
 
 
 def _bottlenecks(limiters: Limiters, places: BottleneckTable, view: PolicyView) -> tuple[Bottlenecks, IntArray]:
-    """Return what holds each limiter, and its place: that of the entry that sends the most."""
+    """Return the bottleneck of each limiter: that of its pair with the highest rate."""
     place = places.of
     if len(limiters) < len(place):
         order = np.lexsort((-view.measured_bps, limiters.of))
         place = place[order[np.searchsorted(limiters.of[order], np.arange(len(limiters)))]]
     else:
         place = place[limiters.first]
-    # Choice: who sent nothing in the last interval does not count for the others, though it is active for a while
-    # (IDLE_INTERVALS): they rise by parts of what it leaves.
+    # Choice: a pair that sent nothing in the last interval does not count for the others, though it is active for a
+    # while (IDLE_INTERVALS): they rise by parts of the rate that it leaves.
     sends = (limiters.sum(view.active & (view.passed_bps[view.rows] != 0.0)) > 0).astype(np.float64)
     senders = np.bincount(place, sends, minlength=len(places.load_bps)).astype(np.float64)
     return Bottlenecks(place, places.load_bps, places.capacity_bps, senders, 1.0 - sends), place
 
 
 def _within(sender: IntArray, amount_bps: FloatArray, uses_bps: FloatArray, rate_bps: FloatArray) -> FloatArray:
-    """Return what entries get of the amount of their sending VN, (rows,): equal parts, what one leaves to the others.
+    """Return the pairs' parts of their sending VN's amount, (rows,): equal parts.
 
-    Who does not use its part gets as much as the others may have.
+    A pair's unused part goes to the others.
+
+    A pair that does not use its part may still use as much as the others.
     """
     order = np.argsort(sender, kind="stable")
     _, starts = np.unique(sender[order], return_index=True)
@@ -375,7 +380,7 @@ def _within(sender: IntArray, amount_bps: FloatArray, uses_bps: FloatArray, rate
 
 
 def _of_vns(column: FloatArray, limiters: Limiters, view: PolicyView) -> FloatArray:
-    """Return a column of limiters by VN, (vns,); NaN where VNs have none of their own."""
+    """Return a column of limiters by VN, (vns,); NaN where VNs have no limiter of their own."""
     by_vn = np.full(len(view.vns), np.nan)
     own = np.flatnonzero(~limiters.pair)
     by_vn[view.sender[limiters.first[own]]] = column[own]

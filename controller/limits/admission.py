@@ -1,7 +1,7 @@
-"""Whether a fabric can keep the promises that limits are: the one place where a running controller asks it.
+"""Admission: whether a fabric can keep the guarantees; a running controller checks it here only.
 
-Limits are checked against the fabric as it was built, which is the access ports and the ``links`` of the configuration,
-not against the links that happen to be up: a promise should not depend on what is broken at the moment it is given.
+Limits are checked against the fabric as built, that is, the access ports and the ``links`` of the configuration, not
+against the links that are up: a guarantee must not depend on what is broken at the moment.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def port_topology(config: Config) -> HoseTopology:
 
 
 def core_topology(config: Config) -> HoseTopology:
-    """Return the capacities of the core links and the paths between edge switches, which stand for their ports.
+    """Return the capacities of the core links, and the paths between edge switches, which represent their ports.
 
-    Each direction of a link counts on its own and is named by its ends: ``s1:1001-c1:1``. Paths are those that
-    forwarding takes when all the links of the configuration are up.
+    Each direction of a link counts separately and is named by its ends: ``s1:1001-c1:1``. Paths are the ones that
+    forwarding takes when all links of the configuration are up.
     """
     built = forwarding.Topology()
     capacity_bps: dict[Link, int] = {}
@@ -74,8 +74,8 @@ def admit_core(
 ) -> None:
     """Raise AdmissionError unless the core links carry the limits of ``changed`` and those of the others.
 
-    The VNs of a VLAN behind one switch take the same paths, so that for the core they are one: what they may send or
-    receive together. That keeps this quick on fabrics of thousands of ports, and is exact.
+    The VNs of a VLAN behind one switch take the same paths, so that in the core they count as one VN with the sum of
+    their limits. That makes the check fast on fabrics of thousands of ports, and is exact.
     """
     together = _by_switch([*unchanged, changed])
     of_switch = together[changed.vlan_vid, _switch(changed)]
@@ -94,7 +94,7 @@ def _by_switch(vns: Iterable[VnLimits]) -> dict[tuple[int, str], VnLimits]:
     for vn in vns:
         send_bps, receive_bps = sums.get((vn.vlan_vid, _switch(vn)), (0, 0))
         sums[vn.vlan_vid, _switch(vn)] = (send_bps + vn.send_limit_bps, receive_bps + vn.receive_limit_bps)
-    # A sum above what any link carries is as good as that.
+    # A sum above any link's capacity is equivalent to this.
     return {
         (vid, switch): VnLimits(vid, switch, min(send_bps, MAX_RATE_BPS), min(receive_bps, MAX_RATE_BPS))
         for (vid, switch), (send_bps, receive_bps) in sums.items()
@@ -113,10 +113,10 @@ class AdmittedLimits:
         self._ports, self._core = port_topology(config), core_topology(config)
 
     def check(self, vns: VnTable, row: int, *, sending: bool | None) -> None:
-        """Raise InvalidValueError unless the limits of VN ``row``, as they stand in ``vns``, fit the fabric.
+        """Raise InvalidValueError unless the limits of VN ``row`` in ``vns`` fit the fabric.
 
-        The error names ``send_limit_bps`` or ``receive_limit_bps`` (``sending`` says which of them is new; None: both),
-        the port or the link that would be overloaded, and the largest limit that would fit.
+        The error names ``send_limit_bps`` or ``receive_limit_bps`` (``sending`` selects the new one; None: both), the
+        port or the link that would be overloaded, and the largest limit that would fit.
         """
         limits = [self._limits(vns, other) for other in range(len(vns))]
         changed = limits.pop(row)
@@ -132,7 +132,7 @@ class AdmittedLimits:
     def core_overload(self, vns: VnTable) -> Overload | None:
         """Return a core link that some traffic matrix within the limits overloads, None if there is none.
 
-        As in ``admit_core``, the VNs of a VLAN behind one switch are one.
+        As in ``admit_core``, the VNs of a VLAN behind one switch count as one.
         """
         if not self._core.link_capacity_bps:
             return None

@@ -1,4 +1,4 @@
-"""What an operator asks to change, checked before it becomes an override: rates, ceilings, weights, algorithms."""
+"""Checks of an operator's change before it becomes an override: rates, ceilings, weights, algorithms."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _USERS = {"ceilings": ("borrows", policies_with_ceilings), "weights": ("weighted
 
 
 def check_used(what: str, key: str, value: float, algorithm: str, shadow: str | None) -> None:
-    """Raise InvalidValueError for ceilings or weights (``what``) in a VLAN whose algorithm and shadow use none."""
+    """Raise InvalidValueError for ceilings or weights (``what``) that a VLAN's algorithm and shadow do not use."""
     reason = unused_reason(what, algorithm, shadow)
     if reason:
         raise InvalidValueError(key, value, f"has no effect: {reason}")
 
 
 def unused_reason(what: str, algorithm: str, shadow: str | None) -> str:
-    """Return why ceilings or weights have no effect in a VLAN with this algorithm and shadow; empty if they have."""
+    """Return why ceilings or weights have no effect in a VLAN with this algorithm and shadow; "" if they have one."""
     flag, users = _USERS[what]
     known = [policies[name] for name in (algorithm, shadow) if name in policies]
     if algorithm not in policies or any(getattr(policy, flag) for policy in known):
@@ -35,9 +35,9 @@ def unused_reason(what: str, algorithm: str, shadow: str | None) -> str:
 def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | None], prefix: str = "") -> None:
     """Check new values (``VN_FIELDS``) of the VN of a row; ``prefix`` comes before the keys in errors.
 
-    ``vlan`` is that of the VN, with the values in force. Raises InvalidValueError for a rate that no meter can carry,
-    for a weight out of bounds, for a ceiling that is not from the VN's limit to its port's capacity, and for a ceiling
-    or weight that the VLAN does not use.
+    ``vlan`` is the VN's VLAN, with its effective values. Raises InvalidValueError for a rate that no meter can carry,
+    for a weight out of bounds, for a ceiling outside the range from the VN's limit to its port's capacity, and for a
+    ceiling or weight that the VLAN does not use.
     """
     for key in VN_FIELDS:
         value = check_vn_value(key, given[key], key=f"{prefix}{key}") if key in given else None
@@ -52,7 +52,7 @@ def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | Non
 
 
 def check_sharding(config: Config, vlan: Mapping[str, Any]) -> None:
-    """Check values of a VLAN against ``cluster.mode``. Raises InvalidValueError for what cannot be shared out."""
+    """Check values of a VLAN against ``cluster.mode``. Raises InvalidValueError for values that cannot be sharded."""
     if config.cluster is None or config.cluster.mode == "active-standby":
         return
     if vlan.get("algorithm") in policies:
@@ -63,7 +63,7 @@ def check_sharding(config: Config, vlan: Mapping[str, Any]) -> None:
 
 
 def complete_vlan(before: Vlan, given: Mapping[str, Any], interval_ms: int) -> dict[str, Any]:
-    """Return new values of a VLAN with those that follow from them: parameters go with their algorithm.
+    """Return new values of a VLAN, completed by their consequences: a new algorithm also resets its parameters.
 
     Another algorithm starts with its default parameters if none are given. Raises InvalidValueError for an unknown
     algorithm or parameter, for a value out of bounds, and for one that is too slow at the control interval.

@@ -1,7 +1,7 @@
-"""What is in force: overrides laid over the configuration file, and which of them do not fit it.
+"""The effective settings: overrides resolved over the configuration file, and the overrides that do not fit it.
 
-Of overrides that do not fit together, those made last that raise a limit are inactive first: the oldest promise is kept
-longest. One that lowers a limit is inactive only where the VLAN's ``flood_limit`` needs a higher receive limit.
+If overrides do not fit together, the newest ones that raise a limit become inactive first: the oldest guarantee is kept
+longest. An override that lowers a limit is inactive only where the VLAN's ``flood_limit`` needs a higher receive limit.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ CoreCheck = Callable[[VnTable], Overload | None]
 
 @dataclass(frozen=True)
 class EffectiveSettings:
-    """The values in force, and the reason for each override that is inactive; ``vns.borrows`` is not set.
+    """The effective values, and the reason for each inactive override; ``vns.uses_ceiling`` is not set.
 
-    Ceilings and weights that the policy of their VLAN does not use are kept for one that does: ``unused_vns`` names the
-    overrides of nothing else, which are not in force either, ``partly_idle_vns`` those of what is used, too.
+    Ceilings and weights that the VLAN's policy does not use are kept for a policy that does: ``unused_vns`` are the VNs
+    whose overrides consist of such values only, and so are not effective either; ``partly_idle_vns`` also have values
+    that are used.
     """
 
     vns: VnTable
@@ -46,7 +47,7 @@ class EffectiveSettings:
     def build(
         cls, active: Overrides, inactive_vns: Mapping[VnName, str], inactive_vlans: Mapping[int, str]
     ) -> EffectiveSettings:
-        """Return the values in force under overrides that all fit; the reasons are those of the others."""
+        """Return the effective values under overrides that all fit; the reasons belong to the other overrides."""
         vlans, limited = active.effective_vlans(), _given(active, "limit")
         with_ceiling, with_weight = _given(active, "ceiling"), ~np.isnan(active.columns["weight"])
         idle: dict[bool, dict[VnName, str]] = {True: {}, False: {}}
@@ -65,31 +66,32 @@ class EffectiveSettings:
         return cls(active.vns(), vlans, inactive_vns, inactive_vlans, idle[False], idle[True])
 
     def override_status(self, name: VnName) -> tuple[bool, str | None]:
-        """Return whether the override of a VN is in force, and why it or a part of it is not."""
+        """Return whether the override of a VN is effective, and why it or a part of it is not."""
         reason = self.inactive_vns.get(name) or self.unused_vns.get(name)
         return reason is None, reason or self.partly_idle_vns.get(name)
 
     @property
     def ineffective(self) -> set[int | VnName]:
-        """The VLANs and VNs whose overrides are not in force."""
+        """The VLANs and VNs whose overrides are not effective."""
         return {*self.inactive_vlans, *self.inactive_vns, *self.unused_vns}
 
 
 def _given(overrides: Overrides, what: str) -> BoolArray:
-    """Return which VNs have an override of a limit, or of a ceiling, shape (vns,)."""
+    """Return the mask of the VNs with an override of a limit, or of a ceiling, shape (vns,)."""
     columns = [overrides.columns[f"{way}_{what}_bps"] for way in DIRECTIONS]
     given: BoolArray = np.logical_or.reduce([~np.isnan(one) & (one != NO_CEILING) for one in columns])
     return given
 
 
 def resolve(overrides: Overrides, core_overload: CoreCheck) -> EffectiveSettings:
-    """Return what is in force under these overrides; ``core_overload`` names a core link that limits overload, if any.
+    """Return the effective settings under these overrides; ``core_overload`` returns an overloaded core link, if any.
 
-    1) Overrides of what the file does not have, or whose values it does not allow, are inactive.
-       Of two VLANs with one name the newest override that gives it is.
-    2) So are those under which floods exceed a receive limit.
-    3) At each port that is promised more than it can carry, the newest override that raises is, until all ports fit.
-    4) While a core link is overloaded, so is the newest of all that raise. Then 2 to 4 again, until all fit.
+    1) Overrides without a target in the file, or with values that the file does not allow, are inactive. If two VLANs
+       have one name, the newest override that sets the name is inactive.
+    2) Overrides under which floods exceed a receive limit are inactive.
+    3) At each overcommitted port, the newest override that raises a limit becomes inactive, until all ports fit.
+    4) While a core link is overloaded, the newest raising override of all becomes inactive. Then 2 to 4 repeat, until
+       all fit.
     """
     file = overrides.file
     inactive_vns = {name: "the configuration has no such VN" for name, one in overrides.orphaned.items() if one.values}
@@ -130,9 +132,9 @@ def resolve_change(
     vns: Collection[VnName],
     admitted: AdmittedLimits,
 ) -> EffectiveSettings:
-    """Return what is in force under ``overrides``, which give these VLANs and VNs other values than ``standing``.
+    """Return the effective settings under ``overrides``, which change these VLANs and VNs compared with ``standing``.
 
-    What is inactive and is not changed stays inactive. Raises UnfitError when ports or links cannot carry the change,
+    Inactive overrides that do not change stay inactive. Raises UnfitError when ports or links cannot carry the change,
     InvalidValueError when it gives a VLAN the name of another one.
     """
     inactive_vns = {name: reason for name, reason in standing.inactive_vns.items() if name not in vns}
@@ -150,7 +152,7 @@ def resolve_change(
 
 
 class UnfitError(InvalidValueError):
-    """A limit does not fit the fabric: that of the VN of ``row``."""
+    """A limit of the VN ``row`` does not fit the fabric."""
 
     def __init__(self, row: int, key: str, value: int, reason: str) -> None:
         self.row = row
@@ -158,9 +160,9 @@ class UnfitError(InvalidValueError):
 
 
 def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: AdmittedLimits) -> None:
-    """Raise UnfitError unless ports and links carry the limits that ``after`` has and ``before`` had not.
+    """Raise UnfitError unless ports and links carry the limits of ``after`` that differ from ``before``.
 
-    Places where nothing is raised are not looked at. Nor may a receive limit be lowered below what floods may take.
+    Only capacities with a raised limit are checked. A receive limit may not be lowered below what floods need either.
     """
     file, raised_rows = overrides.file, np.zeros(len(after), dtype=np.bool_)
     needed_bps = min_receive_limits(after, file.config.vlans)
@@ -188,7 +190,7 @@ def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: A
     if len(rows) == 1:
         both = sending and after.receive_limit_bps[row] > before.receive_limit_bps[row]
         try:
-            admitted.check(after, row, sending=None if both else sending)  # names the largest limit that fits
+            admitted.check(after, row, sending=None if both else sending)  # the error names the largest limit that fits
         except InvalidValueError as error:
             raise UnfitError(row, error.key, int(getattr(after, error.key)[row]), error.reason) from error
     key = f"{'send' if sending else 'receive'}_limit_bps"
@@ -196,7 +198,7 @@ def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: A
 
 
 def _name_clash(vlans: Mapping[int, Vlan], revisions: Mapping[int, int]) -> dict[int, str]:
-    """Return the newest of the VLANs in ``revisions`` whose name another one has, and what is wrong with it."""
+    """Return the newest of the VLANs in ``revisions`` that has the name of another one, and the problem."""
     named: dict[str, list[int]] = {}
     for vid, vlan in vlans.items():
         named.setdefault(vlan.name, []).append(vid)
@@ -209,7 +211,7 @@ def _name_clash(vlans: Mapping[int, Vlan], revisions: Mapping[int, int]) -> dict
 
 
 def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
-    """Return what is wrong with the override of a VLAN, empty if nothing is."""
+    """Return the problem of a VLAN's override, "" if there is none."""
     vlan, interval_ms = overrides.file.config.vlans.get(vid), overrides.file.config.interval_ms
     if vlan is None:
         return "the configuration has no such VLAN"
@@ -227,7 +229,7 @@ def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
 
 
 def _bad_vns(overrides: Overrides) -> dict[int, str]:
-    """Return what is wrong with the values of VNs' overrides, by row: out of bounds, or above the port's capacity."""
+    """Return the problems of VNs' overrides, by row: values out of bounds, or above the port's capacity."""
     found: dict[int, str] = {}
     capacity_bps, weight = overrides.file.vns.capacity_bps, overrides.columns["weight"]
     for row in np.flatnonzero((weight < MIN_WEIGHT) | (weight > MAX_WEIGHT)).tolist():
@@ -253,7 +255,7 @@ def _raised(overrides: Overrides, vns: VnTable, way: str) -> BoolArray:
 
 
 def _raising(overrides: Overrides, vns: VnTable) -> list[tuple[int, str]]:
-    """Return the rows whose limits are above the file's, and which way, the newest first."""
+    """Return the rows with limits above the file's, and the direction, the newest first."""
     found = [
         (int(revisions[row]), row, way)
         for way in DIRECTIONS
@@ -264,13 +266,16 @@ def _raising(overrides: Overrides, vns: VnTable) -> list[tuple[int, str]]:
 
 
 def _own(overrides: Overrides, way: str) -> BoolArray:
-    """Return which VNs have an override of their own of their limits one way, shape (vns,)."""
+    """Return the mask of the VNs with an override of their limit in one direction, shape (vns,)."""
     own: BoolArray = ~np.isnan(overrides.columns[f"{way}_limit_bps"])
     return own
 
 
 def _revisions(overrides: Overrides, vns: VnTable, way: str) -> IntArray:
-    """Return the revision of what sets each VN's limit one way: its own override, else its VLAN's; shape (vns,)."""
+    """Return the revision of each VN's limit in one direction: of its override, otherwise of its VLAN's.
+
+    Shape (vns,).
+    """
     of_vid = np.zeros(4096, dtype=np.int64)
     for vid in overrides.vlans.keys() & overrides.file.config.vlans.keys():
         of_vid[vid] = overrides.vlans[vid].limits_revision
@@ -278,7 +283,7 @@ def _revisions(overrides: Overrides, vns: VnTable, way: str) -> IntArray:
 
 
 def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[tuple[int, str], str]:
-    """Return, for each port promised too much, the row and the way of the newest raised limit, and what is wrong."""
+    """Return, for each overcommitted port, the row and the direction of the newest raised limit, and the problem."""
     file = overrides.file
     found: dict[tuple[int, str], str] = {}
     for way in DIRECTIONS:
@@ -293,7 +298,7 @@ def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[tupl
 
 
 def _newest_on_links(overrides: Overrides, vns: VnTable, core_overload: CoreCheck) -> list[tuple[int, str]]:
-    """Return the rows and ways of the newest raised limits: as few as let the core links carry the others."""
+    """Return the newest raised limits (rows and directions) to deactivate until the core links carry the rest."""
     raising = _raising(overrides, vns)
     fewest, enough = 0, len(raising)
     while enough - fewest > 1:
@@ -307,7 +312,7 @@ def _newest_on_links(overrides: Overrides, vns: VnTable, core_overload: CoreChec
 
 
 def _below_floods(overrides: Overrides, vns: VnTable) -> dict[tuple[int, str], str]:
-    """Return the rows whose receive limits are lowered below what their VLANs' flood limits need, and what is wrong."""
+    """Return the rows with receive limits below what their VLANs' flood limits need, and the problems."""
     file = overrides.file
     needed_bps = min_receive_limits(vns, file.config.vlans)
     below = (vns.receive_limit_bps < needed_bps) & (vns.receive_limit_bps < file.vns.receive_limit_bps)
@@ -342,7 +347,7 @@ def _deactivate(
     inactive_vns: dict[VnName, str],
     inactive_vlans: dict[int, str],
 ) -> None:
-    """Note that what raises a VN's limit is inactive: its own override or, if it has none, its VLAN's."""
+    """Deactivate the override that raises a VN's limit: its own or, without one, its VLAN's."""
     name = overrides.file.names[row]
     if _own(overrides, way)[row]:
         off[row] = True

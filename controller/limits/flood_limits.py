@@ -1,15 +1,14 @@
-"""How much of what everybody gets a VN may send: broadcast, multicast, and frames to addresses that nobody has.
+"""Flood limits: how much broadcast, multicast and unknown unicast a VN may send.
 
-What one VN floods arrives at all others of its VLAN, so that a receiver gets what all of them flood. Each of the n VNs
-of a VLAN may therefore flood as much as its ``flood_limit``, or, without one, FLOOD_SHARE of the smallest receive limit
-of the VLAN divided by n - 1. A ``flood_limit`` above that receive limit divided by n - 1 does not fit, and neither does
-a receive limit under which it would not: both are refused. A VN may have a ``flood_limit`` of its own instead of its
-VLAN's; then the sum of the others' has to fit each receive limit. So floods alone never exceed anybody's receive limit.
-What they take is taken off the receive limit before it is shared out among the other traffic, and they pass the send
-limit first: with both, no port and no link gets more than the hose model allows, since a flood crosses a link once, and
-only towards more VNs of its VLAN.
+A flood arrives at all other VNs of its VLAN, so that each receiver gets the floods of all. Each of the n VNs of a VLAN
+may therefore flood as much as its ``flood_limit``, or, without one, FLOOD_SHARE of the smallest receive limit of the
+VLAN divided by n - 1. A ``flood_limit`` above that receive limit divided by n - 1 is rejected, and so is a receive
+limit that is too low for it. A VN may have its own ``flood_limit`` instead of its VLAN's; then each receive limit must
+fit the sum of the others' flood limits. So floods alone never exceed a receive limit. Received floods are subtracted
+from the receive limit before the other traffic shares it, and floods pass the send limit first. Together this keeps all
+ports and links within the hose model, since a flood crosses a link once, and only towards more VNs of its VLAN.
 
-ARP and Neighbor Solicitations have a part of it to themselves.
+A part of the flood limit is reserved for ARP and Neighbor Solicitations.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from controller.units import MIN_RATE_BPS
 FLOOD_SHARE = 0.1
 DISCOVERY_SHARE = 0.5
 MAX_DISCOVERY_BPS = 1e6  # some 2,000 ARP requests per second
-MIN_FLOOD_BPS = 2 * MIN_RATE_BPS  # a meter for each of both parts
+MIN_FLOOD_BPS = 2 * MIN_RATE_BPS  # a meter for each of the two parts
 
 
 def flood_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
-    """Return what each VN may flood, ARP and Neighbor Solicitations included, shape (vns,), whole kb/s.
+    """Return the flood limit of each VN, ARP and Neighbor Solicitations included, shape (vns,), whole kb/s.
 
-    The ``flood_limit_bps`` of ``vlans`` must fit. Without one it is MIN_FLOOD_BPS at least.
+    The ``flood_limit_bps`` of ``vlans`` must fit. A default limit is at least MIN_FLOOD_BPS.
     """
     vids, vlan, counts = np.unique(vns.vlan_vid, return_inverse=True, return_counts=True)
     smallest_bps = np.full(len(vids), np.inf)
@@ -45,22 +44,23 @@ def flood_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
 
 
 def _configured_limits(vns: VnTable, vlans: Mapping[int, Vlan], vids: IntArray, vlan: IntArray) -> FloatArray:
-    """Return the flood limit that the file has for each VN, its own or its VLAN's, shape (vns,); NaN without any."""
+    """Return the configured flood limit of each VN, its own or its VLAN's, shape (vns,); NaN without one."""
     of_vlan_bps = np.array([vlans[vid].flood_limit_bps or np.nan for vid in vids.tolist()], dtype=np.float64)[vlan]
     own_bps = vns.own_flood_limit_bps
     return of_vlan_bps if own_bps is None else np.where(np.isnan(own_bps), of_vlan_bps, own_bps)
 
 
 def largest_flood_limit(smallest_receive_bps: float, vns: int) -> int:
-    """Return the largest flood limit, whole kb/s, that fits a VLAN of so many VNs; 0 if none does."""
+    """Return the largest flood limit, whole kb/s, that fits a VLAN with ``vns`` VNs; 0 if none does."""
     largest_bps = int(smallest_receive_bps) // max(vns - 1, 1) // STEP_BPS * STEP_BPS
     return largest_bps if largest_bps >= MIN_FLOOD_BPS else 0
 
 
 def min_receive_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
-    """Return the receive limit that each VN needs for the ``flood_limit`` of the others, shape (vns,); 0 without any.
+    """Return the receive limit that each VN needs for the flood limits of the others, shape (vns,); 0 without any.
 
-    Others without one may flood FLOOD_SHARE of it in all. A VN that is alone needs as much as it may flood itself.
+    VNs without a configured one may together flood FLOOD_SHARE of the receive limit. The only VN of a VLAN needs its
+    own flood limit.
     """
     vids, vlan = np.unique(vns.vlan_vid, return_inverse=True)
     configured_bps = _configured_limits(vns, vlans, vids, vlan)
@@ -74,5 +74,5 @@ def min_receive_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
 
 
 def discovery_limits(flood_limit_bps: FloatArray) -> FloatArray:
-    """Return the part of flood limits that ARP and Neighbor Solicitations have to themselves, whole kb/s."""
+    """Return the part of flood limits that is reserved for ARP and Neighbor Solicitations, whole kb/s."""
     return whole_rates(np.minimum(DISCOVERY_SHARE * flood_limit_bps, MAX_DISCOVERY_BPS))

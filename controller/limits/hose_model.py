@@ -21,13 +21,13 @@ PortPair = tuple[Port, Port]
 CapacityKey = tuple[str, Hashable]
 """("send", port), ("receive", port) or ("link", link)"""
 
-# A limit that is offered instead of a refused one is a whole number of these: what a meter can be set to.
+# A limit that is offered instead of a rejected one is a multiple of this: a valid meter rate.
 STEP_BPS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class VnLimits:
-    """The limits of one VN, in bits per second: what admission has to guarantee."""
+    """The limits of one VN, in bits per second, which admission must guarantee."""
 
     vlan_vid: int
     port: Port
@@ -37,16 +37,16 @@ class VnLimits:
 
 @dataclass(frozen=True, slots=True)
 class HoseTopology:
-    """The capacities that limits are checked against, in bits per second, each direction of a link on its own.
+    """The capacities for the check of limits, in bits per second, separate for each direction of a link.
 
-    Raises InvalidValueError, naming the key, for a capacity that is not positive, and for a path that names a port or a
-    link that is not there.
+    Raises InvalidValueError, naming the key, for a capacity that is not positive, and for a path with an unknown port
+    or link.
     """
 
     port_capacity_bps: Mapping[Port, int]
     link_capacity_bps: Mapping[Link, int]
     paths: Mapping[PortPair, tuple[Link, ...]]
-    """the core links on the way from one edge port to another; pairs without core links may be left out"""
+    """the core links on the path between two edge ports; pairs without core links may be omitted"""
 
     def __post_init__(self) -> None:
         for kind, capacities in (
@@ -67,7 +67,7 @@ class HoseTopology:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """A place that some traffic matrix within the limits would overload."""
+    """A port or link that some traffic matrix within the limits would overload."""
 
     place: str
     load_bps: int
@@ -78,7 +78,10 @@ class Overload:
 
 
 class AdmissionError(DetsError, ValueError):
-    """The limits do not fit the fabric. ``overload`` names the place, ``largest_bps`` what would fit (0: nothing)."""
+    """Limits that do not fit the fabric.
+
+    ``overload`` names the port or link, ``largest_bps`` the largest limit that fits (0: none).
+    """
 
     def __init__(self, key: str, value_bps: int, overload: Overload, largest_bps: int) -> None:
         self.key = key
@@ -90,29 +93,29 @@ class AdmissionError(DetsError, ValueError):
 
 
 def port_overload(port: Port, way: str, limits_bps: Iterable[int], capacity_bps: int) -> Overload | None:
-    """Return the overload of an access port whose VNs have these limits one way (``send``, ``receive``), if any."""
+    """Return the overload of an access port under these limits in one direction (``send``, ``receive``), if any."""
     load_bps = sum(limits_bps)
     words = f"port {port} ({'sending' if way == 'send' else 'receiving'})"
     return Overload(words, load_bps, capacity_bps) if load_bps > capacity_bps else None
 
 
 def overloads(topology: HoseTopology, vns: Iterable[VnLimits]) -> list[Overload]:
-    """Return every place that the limits would overload: access ports first, then core links; none if all fit.
+    """Return all overloads under the limits: access ports first, then core links; none if all fit.
 
-    Raises InvalidValueError for a VN at a port without a capacity, two of one VLAN at one port, or a limit that a meter
-    cannot carry.
+    Raises InvalidValueError for a VN at a port without a capacity, two VNs of one VLAN at one port, or a limit that a
+    meter cannot carry.
     """
     asked = _LimitSet(topology, vns)
     return asked.overloads(asked.places())
 
 
 def admit(topology: HoseTopology, vns: Iterable[VnLimits], changed: VnLimits, *, sending: bool | None = None) -> None:
-    """Raise AdmissionError unless all limits fit when those of ``changed`` replace (or join) those of its VN.
+    """Raise AdmissionError unless all limits fit when ``changed`` replaces (or joins) the limits of its VN.
 
-    The error names the first place that does not fit, and offers the largest limit with which every place fits, the
-    other limit of the VN as asked for; it speaks of the send limit (``sending`` True) or of the receive limit (False),
-    and without ``sending``, of the send limit if either could be lowered. Places that the others overload without
-    this VN are not held against it. Raises InvalidValueError as ``overloads`` does.
+    The error names the first overload, and the largest limit with which everything fits, given the VN's other limit as
+    requested. That limit is the send limit (``sending`` True) or the receive limit (False); with None, the send limit
+    if lowering either one would do. Overloads that exist without this VN are ignored. Raises InvalidValueError as
+    ``overloads`` does.
     """
     others = [vn for vn in vns if (vn.vlan_vid, vn.port) != (changed.vlan_vid, changed.port)]
     asked = _LimitSet(topology, [*others, changed])
@@ -144,11 +147,11 @@ def _refusal(
             return replace(changed, send_limit_bps=limit_bps)
         return replace(changed, receive_limit_bps=limit_bps)
 
-    # To blame is the limit that, made small, lets the rest in; the send limit if it takes both.
+    # The limit to blame is the one whose reduction makes the rest fit; the send limit if both must be reduced.
     if sending is None:
         sending = fits(with_limit(MIN_RATE_BPS, True)) or not fits(with_limit(MIN_RATE_BPS, False))
     value_bps = changed.send_limit_bps if sending else changed.receive_limit_bps
-    low, high = 0, -(-value_bps // STEP_BPS)  # in steps; ``high`` is known not to fit
+    low, high = 0, -(-value_bps // STEP_BPS)  # in steps; ``high`` does not fit
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(with_limit(middle * STEP_BPS, sending)) else (low, middle)
@@ -157,7 +160,7 @@ def _refusal(
 
 
 class _LimitSet:
-    """A set of limits on a topology, by place: the access ports in either direction and the core links."""
+    """A set of limits on a topology, by capacity: the access ports in either direction and the core links."""
 
     def __init__(self, topology: HoseTopology, vns: Iterable[VnLimits]) -> None:
         self.topology = topology
@@ -178,17 +181,17 @@ class _LimitSet:
                     self.pairs.setdefault(link, []).append(pair)
 
     def replaced(self, vn: VnLimits) -> _LimitSet:
-        """Return the same with other limits for one VN."""
+        """Return the set with other limits for one VN."""
         asked = copy.copy(self)
         asked.at_port = {**self.at_port, vn.port: {**self.at_port[vn.port], vn.vlan_vid: vn}}
         return asked
 
     def overloads(self, places: list[CapacityKey]) -> list[Overload]:
-        """Return those of the places that would have too much to carry."""
+        """Return the overloads among these ports and links."""
         return [overload for place in places if (overload := self._overload(place)) is not None]
 
     def places(self, of: Port | None = None) -> list[CapacityKey]:
-        """Return the places that carry something (of this port, if given), in the order in which they are checked."""
+        """Return the ports and links with a load (of this port, if given), in the order of the checks."""
         ports = self.at_port if of is None else [of]
         links = [link for link, pairs in self.pairs.items() if of is None or any(of in pair for pair in pairs)]
         return [*((kind, port) for port in ports for kind in DIRECTIONS), *(("link", link) for link in links)]
@@ -204,7 +207,7 @@ class _LimitSet:
         return Overload(f"link {name}", load_bps, capacity_bps) if load_bps > capacity_bps else None
 
     def _link_load_bps(self, link: Link, enough_bps: int) -> int:
-        """Return the worst load of a link, or a bound above it that is no more than ``enough_bps``."""
+        """Return the worst load of a link, or an upper bound of it that is at most ``enough_bps``."""
         by_vlan: dict[int, list[tuple[VnLimits, VnLimits]]] = {}
         for sender_port, receiver_port in self.pairs[link]:
             receivers = self.at_port[receiver_port]
@@ -218,7 +221,7 @@ class _LimitSet:
 
 
 def _either_side_bps(pairs: list[tuple[VnLimits, VnLimits]]) -> int:
-    """Return what all the senders can send or all the receivers receive, whichever is less: a bound above the load."""
+    """Return the lower sum of all senders' and all receivers' limits: an upper bound of the load."""
     sending = {sender.port: sender.send_limit_bps for sender, _ in pairs}
     receiving = {receiver.port: receiver.receive_limit_bps for _, receiver in pairs}
     return min(sum(sending.values()), sum(receiving.values()))
@@ -227,12 +230,12 @@ def _either_side_bps(pairs: list[tuple[VnLimits, VnLimits]]) -> int:
 def _worst_load_bps(pairs: list[tuple[VnLimits, VnLimits]]) -> int:
     """Return the largest flow over these pairs of one VLAN.
 
-    It is ``_either_side_bps`` when every sender is paired with every receiver, as on any tree.
+    It equals ``_either_side_bps`` when every sender is paired with every receiver, as on any tree.
     """
     senders, receivers = {sender.port for sender, _ in pairs}, {receiver.port for _, receiver in pairs}
     if len({(sender.port, receiver.port) for sender, receiver in pairs}) == len(senders) * len(receivers):
         return _either_side_bps(pairs)
-    import networkx as nx  # 285 modules, which a controller starts without
+    import networkx as nx  # 285 modules, which the controller's start does not need
 
     graph = nx.DiGraph()
     for sender, receiver in pairs:

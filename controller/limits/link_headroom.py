@@ -1,7 +1,7 @@
-"""Where guarantees leave the link before a switch so little that it drops what the switch's queues should drop.
+"""Link headroom: finds ports where guarantees fill the link before the switch, so that drops happen before its queues.
 
-A policy that acts on the drops of receivers' queues hears of none that happen before them (Gatekeeper, section 2: 5 %
-of the link stay unused).
+A policy that acts on the drops of receivers' queues cannot see drops before them (Gatekeeper, section 2: 5 % of the
+link stay unused).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
 
 MAX_PROMISED = 0.95
-"""Of the link: what the paper leaves to be guaranteed."""
+"""Maximum share of a link for guarantees, from the paper."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class HeadroomShortage:
-    """An edge port whose guarantees do not fit the only link before its switch with headroom."""
+    """An edge port whose guarantees, plus headroom, do not fit the only link before its switch."""
 
     port: PortId
     promised_bps: int
@@ -29,9 +29,11 @@ class HeadroomShortage:
 
 
 def headroom_shortages(vns: VnTable, links: tuple[CoreLink, ...], needing: BoolArray) -> list[HeadroomShortage]:
-    """Return the ports where headroom is missing, by dpid and port; ``needing`` (vns,) are VNs that need it there.
+    """Return the ports that lack headroom, by dpid and port.
 
-    A switch with several links, or with one that is faster than the port by as much, has headroom.
+    ``needing`` (vns,) is the mask of VNs that need headroom there.
+
+    A switch with several links, or with a link that is faster than the port by the headroom, has enough.
     """
     only_bps: dict[int, int | None] = {}
     for link in links:

@@ -1,8 +1,8 @@
-"""What a VN may send to VNs for which it has no entry yet, where no queue holds them.
+"""Limits on new pairs: what a VN may send to receivers without a queue before it has flow entries to them.
 
-Until the controller has seen a pair's first frame, the pair has no meter: without a limit of its own all VNs of a VLAN
-together could bring a receiver as many send limits as there are VNs. So what a VN sends to all that it has no entry for
-passes one meter: its part of the smallest receive limit's reserve, if all others began at once (``standing``).
+Until the controller has seen a pair's first frame, the pair has no meter: all VNs of a VLAN together could send a
+receiver as many send limits as there are VNs. So all new pairs of a VN pass one meter. Its rate is the VN's part of the
+smallest receive limit's reserve, as if all other VNs began at once (``first_meter_setting``).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from controller.metering.receive_budgets import UNSEEN_S, first_meter_setting
 
 
 def limited_receivers(vns: VnTable, config: Config) -> BoolArray:
-    """Return the VNs to which newcomers are limited, shape (vns,): those that no queue is meant to hold."""
+    """Return the mask of the VNs to which new pairs are limited, shape (vns,): those without a queue."""
     return ~vns.has_queue & (config.newcomers == "share")
 
 
 def limited_senders(vns: VnTable, config: Config) -> BoolArray:
-    """Return the VNs that have such a meter, shape (vns,): those of VLANs with limited receivers."""
+    """Return the mask of the VNs with such a meter, shape (vns,): those of VLANs with limited receivers."""
     some: BoolArray = np.bincount(vns.vlan, limited_receivers(vns, config)) > 0
     return some[vns.vlan] if len(vns) else some[:0]
 
@@ -30,9 +30,9 @@ def limited_senders(vns: VnTable, config: Config) -> BoolArray:
 def new_pair_limits(vns: VnTable) -> tuple[FloatArray, FloatArray]:
     """Return the rates and the bursts of these meters, whole kb/s and kb, shape (vns,) each.
 
-    Half of the burst is left for the pair's own meter, which stands soon after (``pair_changes.first_settings``).
-    Where a VLAN has two VNs nobody else can begin: each of them has what the other's only sender may have, the limit
-    and a bucket for TCP, less what the pair's own meter begins with.
+    Half of the burst is left for the pair's own meter, which is added soon after (``pair_changes.first_settings``). In
+    a VLAN of two VNs no other VN can begin: each has what the receiver's only sender may have, the limit and a bucket
+    for TCP, less what the pair's own meter begins with.
     """
     counts = np.bincount(vns.vlan)
     smallest_bps = np.full(len(counts), np.inf)

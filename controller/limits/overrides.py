@@ -1,8 +1,8 @@
-"""Values that operators set at run time, laid over those of the configuration file.
+"""Overrides: values that operators set at run time, which take precedence over the configuration file.
 
-The value in force of a VN's limit or weight is the first of these that there is: the VN's override; the VN's own value
+The effective value of a VN's limit or weight is the first of these that exists: the VN's override; the VN's own value
 in the file; the VLAN's override; the VLAN's value in the file. Overrides outlive the file that they were made over.
-``controller.limits.effective_settings`` lays them over another one.
+``controller.limits.effective_settings`` resolves them over another file.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ VN_RATES = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_
 VN_FIELDS = (*VN_RATES, "weight")
 VLAN_LIMITS = VN_RATES[:2]
 VLAN_FIELDS = ("name", "algorithm", "parameters", "shadow", "shadow_parameters", "weight", *VLAN_LIMITS)
-# In a ceiling's column: the VN has no ceiling, whatever the file says. NaN means that there is no override.
+# In a ceiling's column: the VN has no ceiling, whatever the file has. NaN: no override.
 NO_CEILING = 0.0
 _VIDS = 4096
 
 
 def vn_value(field: str, number: float) -> int | float | None:
-    """Return a number of a column of VNs' values (``VN_FIELDS``) as operators give it; None: no ceiling."""
+    """Return a number of a column of VNs' values (``VN_FIELDS``) as an operator's value; None: no ceiling."""
     if number != number or number == NO_CEILING:  # NaN
         return None
     return number if field == "weight" else int(number)
 
 
 class VnName(NamedTuple):
-    """What names a VN to operators, and in the store."""
+    """The key of a VN for operators and in the store."""
 
     vlan_vid: int
     switch: str
@@ -46,10 +46,10 @@ class VnName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What was set of a VLAN or of a VN, by field; rates in whole bits per second; a ceiling of None is none.
+    """The override of a VLAN or VN, by field; rates in whole bits per second; a ceiling of None means no ceiling.
 
-    ``revision`` is that of the last change, ``limits_revision`` of the last to a limit. Without ``values`` there was an
-    override, and it was removed.
+    ``revision`` is the last change, ``limits_revision`` the last change of a limit. An override without ``values`` was
+    removed.
     """
 
     values: Mapping[str, Any]
@@ -58,7 +58,7 @@ class Override:
 
 
 class FileValues:
-    """What the configuration file says, as columns: the ground that overrides lie on."""
+    """The values of the configuration file, as columns, over which overrides are resolved."""
 
     def __init__(self, config: Config) -> None:
         vns = list(config.vns())
@@ -74,7 +74,7 @@ class FileValues:
         self.capacity_bps[self.port_of] = self.vns.capacity_bps
 
     def port_sums_bps(self, limit_bps: FloatArray) -> FloatArray:
-        """Return the sum of a column of limits at every port, shape (ports,); ``port_of`` leads there."""
+        """Return the sum of a column of limits at every port, shape (ports,); ``port_of`` has each VN's port."""
         sums = np.bincount(self.port_of, weights=limit_bps, minlength=len(self.capacity_bps))
         return sums.astype(np.float64)
 
@@ -83,8 +83,8 @@ class FileValues:
 class Overrides:
     """All overrides: of VLANs by id, of VNs as columns of shape (vns,) in the order of ``file``.
 
-    ``strays`` are those of VNs that the file does not have, by name. ``revision`` (vns,) is that of the last change to
-    a VN, 0 if there was none.
+    ``orphaned`` are the overrides of VNs that are not in the file, by name. ``revision`` (vns,) is the last change of a
+    VN, 0 if none.
     """
 
     file: FileValues
@@ -101,11 +101,11 @@ class Overrides:
         return empty.with_vlans(vlans).with_vns(vns)
 
     def with_vlans(self, vlans: Mapping[int, Override]) -> Overrides:
-        """Return the overrides with others for these VLANs."""
+        """Return the overrides with these VLANs replaced."""
         return replace(self, vlans={**self.vlans, **vlans}) if vlans else self
 
     def with_vns(self, vns: Mapping[VnName, Override]) -> Overrides:
-        """Return the overrides with others for these VNs."""
+        """Return the overrides with these VNs replaced."""
         if not vns:
             return self
         columns = {name: column.copy() for name, column in self.columns.items()}
@@ -122,11 +122,11 @@ class Overrides:
         return replace(self, columns=columns, revision=revision, orphaned=strays)
 
     def of_vn(self, row: int) -> Override:
-        """Return what was set of the VN of a row."""
+        """Return the override of the VN of a row."""
         return next(self.of_vns(np.array([row])))
 
     def of_vns(self, rows: IntArray) -> Iterator[Override]:
-        """Yield what was set of the VNs of these rows."""
+        """Yield the overrides of the VNs of these rows."""
         columns = zip(*(column[rows].tolist() for column in self.columns.values()), strict=True)
         names = tuple(self.columns)
         for values, revision in zip(columns, self.revision[rows].tolist(), strict=True):
@@ -134,13 +134,13 @@ class Overrides:
             yield Override({name: vn_value(name, value) for name, value in given.items()}, revision)
 
     def vn_overrides(self) -> Iterator[tuple[VnName, Override]]:
-        """Yield every VN that has an override, those of the file first."""
+        """Yield every VN that has an override; those in the file come first."""
         rows = np.flatnonzero(self.overridden)
         yield from zip(map(self.file.names.__getitem__, rows.tolist()), self.of_vns(rows), strict=True)
         yield from ((name, override) for name, override in self.orphaned.items() if override.values)
 
     def vn_override_names(self) -> list[VnName]:
-        """Return the names of the VNs that have an override, those of the file first."""
+        """Return the names of the VNs that have an override; those in the file come first."""
         mine = [self.file.names[row] for row in np.flatnonzero(self.overridden).tolist()]
         return [*mine, *(name for name, override in self.orphaned.items() if override.values)]
 
@@ -150,20 +150,20 @@ class Overrides:
 
     @property
     def overridden(self) -> BoolArray:
-        """Which VNs of the file have an override, shape (vns,)."""
+        """Return the mask of the file's VNs that have an override, shape (vns,)."""
         given: BoolArray = np.logical_or.reduce([~np.isnan(column) for column in self.columns.values()])
         return given
 
     def without_vns(self, off: BoolArray) -> Overrides:
-        """Return the overrides without those of the VNs marked in ``off``, shape (vns,)."""
+        """Return the overrides without those of the VNs in the mask ``off``, shape (vns,)."""
         return replace(self, columns={name: np.where(off, np.nan, one) for name, one in self.columns.items()})
 
     def without_vlans(self, off: Mapping[int, object]) -> Overrides:
-        """Return the overrides without those of these VLANs."""
+        """Return the overrides without those of the VLANs ``off``."""
         return replace(self, vlans={vid: one for vid, one in self.vlans.items() if vid not in off})
 
     def vns(self) -> VnTable:
-        """Return the VNs with the values in force, whether or not they fit; ``borrows`` is not looked at."""
+        """Return the VNs with their effective values, whether or not they fit; ``uses_ceiling`` is not set."""
         table, columns = self.file.vns, {}
         for way in DIRECTIONS:
             name = f"{way}_limit_bps"
@@ -180,7 +180,7 @@ class Overrides:
         return table.with_columns(**columns, weight=weight)
 
     def effective_vlans(self) -> dict[int, Vlan]:
-        """Return the VLANs of the file with what was set of them, whether or not it is acceptable."""
+        """Return the VLANs of the file with their overrides applied, whether or not these are valid."""
         vlans = dict(self.file.config.vlans)
         for vid, override in self.vlan_overrides():
             if vid in vlans:
@@ -188,7 +188,7 @@ class Overrides:
         return vlans
 
     def _of_vlans(self, name: str) -> FloatArray:
-        """Return what the override of each VN's VLAN says, shape (vns,); NaN where it says nothing."""
+        """Return the value in the override of each VN's VLAN, shape (vns,); NaN without one."""
         of_vid = np.full(_VIDS, np.nan)
         for vid in self.vlans.keys() & self.file.config.vlans.keys():
             value = self.vlans[vid].values.get(name)

@@ -1,9 +1,9 @@
-"""What was decided for meters, brought within what their switches take of a meter.
+"""Fits decided meter settings to the bounds of the switches' meters.
 
-What the controller believes a meter to be set to has to be what the switch is told, or its accounts go wrong. Nothing
-is sent that changes nothing: a meter that is to be set as it stands is set again only to fill its bucket, and only
-where the account misses more of that than is worth a message. So a credit deeper than the deepest bucket there can be
-is given in several of them, and a rate between two steps is made up for.
+The controller's model of a meter must equal what the switch is sent, or its shadow buckets drift. Changes without
+effect are not sent: a meter with unchanged settings is set again only to fill its bucket, and only if enough is
+missing. So a credit above the largest burst is granted in several steps, and a rate between two steps is compensated
+over time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def within_bounds(
     bounds: MeterBounds,
     now_s: float,
 ) -> tuple[Enforcement, MeterChanges]:
-    """Return the enforcement and the changes with settings that the switches take, without those that do nothing.
+    """Return the enforcement and the changes with settings that the switches accept, without ineffective ones.
 
-    ``bounds`` are those of the entries' switches, (entries,).
+    ``bounds`` are the bounds of the pairs' switches, (entries,).
     """
     rows = changes.rows
     rate_kbps, burst_kbits = bounds.select(rows).fitted(after.rate_kbps[rows], after.burst_kbits[rows])

@@ -1,4 +1,4 @@
-"""Which receiving VNs are congested, as operators see it, under every algorithm."""
+"""The congested receiving VNs, as operators see them, under every algorithm."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ _NOBODY = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Congestion:
-    """Congested VNs; columns of shape (vns,). ``since_s`` is NaN where a VN is not, or was at the start.
+    """Congested VNs; columns of shape (vns,).
 
-    In most VLANs a VN is congested as its rate allocator (DETS, section II) or its policy declares. One that always has
-    its senders under control does so before a receiver gets too much. Choice: there, if the policy does not say, a VN
-    is congested while a sender offers more than it is granted, because of the receiver's limit or a link on the way
-    and not because of the sender's own limit, and until that has not been so for as many intervals as in section II.
+    ``since_s`` is NaN for a VN without congestion, or with congestion since the start.
+
+    In most VLANs the rate allocator (DETS, section II) or the policy declares congestion. A policy that always controls
+    senders acts before a receiver gets too much. Choice: under such a policy, unless it declares congestion itself, a
+    VN is congested while a sender offers more than its grant because of the receiver's limit or a link on the path, and
+    not because of the sender's own limit. Congestion ends after as many intervals without that as in section II.
     """
 
     congested: BoolArray
@@ -30,7 +32,7 @@ class Congestion:
 
     @classmethod
     def initial(cls, vns: int) -> Congestion:
-        """Return the state in which nothing is congested."""
+        """Return the state without congestion."""
         return cls(np.zeros(vns, dtype=np.bool_), np.full(vns, np.nan), np.zeros(vns, dtype=np.int64))
 
     def reindexed(self, old_row: IntArray) -> Congestion:
@@ -52,8 +54,8 @@ class Congestion:
     ) -> tuple[Congestion, IntArray, IntArray]:
         """Return the state after an interval, and the rows of the VN table where congestion began, and where it ended.
 
-        The interval led from ``before`` to ``state``, with ``limit_bps`` (entries,) in force after it. ``declared``
-        (vns,) are the VNs whose policy says by itself whether they are congested.
+        The interval led from ``before`` to ``state``, with ``limit_bps`` (entries,) effective after it. ``declared``
+        (vns,) is the mask of the VNs whose policy declares congestion itself.
         """
         was, congested, calm_intervals = before.allocators.congested, state.allocators.congested, self.calm_intervals
         held_back_counts = vns.always_controlled & ~declared if vns.some_always_controlled else None

@@ -33,11 +33,11 @@ from controller.policy.policy_groups import PolicyGroup, held_while_stale, requi
 
 
 class ControlState(NamedTuple):
-    """All that one interval hands to the next.
+    """The state that one interval passes to the next.
 
-    ``unread_intervals`` (entries,) counts the intervals since a meter was read. ``decided_s`` is when the last interval
-    was, NaN before the first. ``adopted_bps`` (entries,) are the grants that were found on switches, infinite for other
-    entries: no grant rises above them until ``released``. None: there are none, or they have been released.
+    ``unread_intervals`` (entries,) counts the intervals since a meter was read. ``decided_s`` is the time of the last
+    interval, NaN before the first. ``adopted_bps`` (entries,) are adopted grants, infinite for other pairs: no grant
+    rises above them until ``with_released_grants``. None: there are none, or they have been released.
     """
 
     entries: PairTable
@@ -53,7 +53,7 @@ class ControlState(NamedTuple):
 
     @classmethod
     def start(cls, vns: VnTable, groups: tuple[PolicyGroup, ...]) -> ControlState:
-        """Return the state in which nobody talks to anybody."""
+        """Return the state without active pairs."""
         return cls(
             PairTable.empty(),
             MeterCounters.initial(0),
@@ -67,12 +67,12 @@ class ControlState(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """What one interval decided, besides the next state, and what was brought to VNs.
+    """The decisions of one interval, besides the next state, and the loads of VNs.
 
-    ``changes`` are the meters to modify, ``backstops`` those of entries that agents shape. ``limit_bps`` (entries,) are
-    the limits in force from now on. ``received_bps`` has shape (vns,). ``implausible`` are rows of the pair table
-    whose counters moved in a way no traffic can move them. ``brought_bps`` is what was offered to VNs, passed and was
-    dropped at these senders' meters, (vns,) each, and ``told`` how many of its senders each VN told of congestion.
+    ``changes`` are the meters to modify, ``backstops`` the meters of pairs that agents shape. ``limit_bps`` (entries,)
+    are the new effective limits. ``received_bps`` has shape (vns,). ``implausible`` are rows of the pair table with
+    impossible counter changes. ``receiver_loads_bps`` are the rates offered to each VN, passed and dropped at its
+    senders' meters, (vns,) each, and ``notified`` the number of senders that each VN notified of congestion.
     """
 
     changes: MeterChanges
@@ -85,24 +85,25 @@ class StepResult(NamedTuple):
 
 
 def ceilings(entries: PairTable, vns: VnTable) -> FloatArray:
-    """Return what an entry may carry while nothing is congested, shape (entries,).
+    """Return the rate that a pair may carry without congestion, shape (entries,).
 
-    That is the lower of its two limits; where ceilings count, of its two ceilings.
+    It is the lower of the pair's two limits; where ceilings are used, of its two ceilings.
 
-    Deviation: in the paper senders are free until their receiver is congested. Here a meter stands at the lower limit
-    before that, so that no sender alone can pass either limit: only several together pass a receive limit, for a while.
+    Deviation: in the paper senders are unlimited until their receiver is congested. Here a meter at the lower limit is
+    installed before that, so that no single sender can exceed either limit: only several together exceed a receive
+    limit, for a while.
     """
     return entries.min_of_ends(vns.send_max_bps, vns.receive_max_bps)
 
 
 def current_ceilings(state: ControlState, vns: VnTable) -> FloatArray:
-    """Return what an entry may carry now, whatever is granted, shape (entries,)."""
+    """Return the rate that a pair may carry now, whatever its grant, shape (entries,)."""
     ceiling_bps = ceilings(state.entries, vns)
     return ceiling_bps if state.adopted_bps is None else np.minimum(ceiling_bps, state.adopted_bps)
 
 
 def with_frozen_grants(state: ControlState) -> ControlState:
-    """Return the state in which no grant rises until ``released``: some senders may not be known for a while."""
+    """Return the state in which no grant rises until ``with_released_grants``, since some senders may be unknown."""
     granted_bps = np.where(state.machines.controlled, state.machines.limit_bps, np.inf)
     if state.adopted_bps is not None:
         granted_bps = np.minimum(granted_bps, state.adopted_bps)
@@ -110,10 +111,10 @@ def with_frozen_grants(state: ControlState) -> ControlState:
 
 
 def with_released_grants(state: ControlState) -> ControlState:
-    """Return the state in which grants may rise above those that were found on switches: all senders are known.
+    """Return the state in which grants may rise above adopted ones, since all senders are known.
 
-    What policies have learned meanwhile of receivers whose grants were held they learned of a part of the senders, and
-    of grants that had no effect: they begin again there.
+    While grants were frozen, policies learned from only a part of the senders and from grants without effect: at these
+    receivers they begin again.
     """
     if state.adopted_bps is None:
         return state
@@ -127,16 +128,18 @@ def with_released_grants(state: ControlState) -> ControlState:
 
 
 class Began(NamedTuple):
-    """What ``read`` leaves to ``decide``: the senders' side, and what its meters bring to receivers."""
+    """The result of ``read`` for ``decide``: the senders' side, and the loads on receivers."""
 
     senders: SenderSide
     loads: ReceiverLoads
 
 
 class Decided(NamedTuple):
-    """What ``decide`` leaves to ``enforce``. ``ceiling_bps`` (entries,) is what entries may carry, whatever is granted.
+    """The result of ``decide`` for ``enforce``.
 
-    ``received_bps`` and ``told`` have shape (vns,): what each VN gets, and how many of its senders it told of that.
+    ``ceiling_bps`` (entries,) is what pairs may carry, whatever their grants.
+
+    ``received_bps`` and ``notified`` have shape (vns,): what each VN receives, and how many senders it notified.
     """
 
     senders: SenderSide
@@ -157,14 +160,14 @@ def control_step(
     observed: FabricReadings | None = None,
     shaped: BoolArray | None = None,
 ) -> tuple[ControlState, StepResult]:
-    """Run one interval (DETS, sections II-A and III) of a controller that has the whole fabric.
+    """Run one interval (DETS, sections II-A and III) of a controller without peers.
 
-    ``links``: None where only access links count. ``observed`` are the readings of queues and links, for those that
-    decide by them; None: nobody asked for them. ``shaped`` (entries,) are those that an agent on the sender's host
-    holds (None: none).
+    ``links``: None where only access links count. ``observed`` are the readings of queues and links, for policies that
+    use them; None: no policy does. ``shaped`` (entries,) is the mask of pairs that an agent on the sender's host shapes
+    (None: none).
 
-    The senders' side, the receivers' side and the grants' side have a module each, and tell each other nothing but
-    what is named in ``read``, ``decide`` and ``enforce``: they may sit on different machines.
+    The senders' side, the receivers' side and the grants' side have a module each, and exchange only the values in
+    ``read``, ``decide`` and ``enforce``: they may run on different machines.
     """
     began = read(state, vns, groups, readings, now_s)
     decided = decide(began, state, vns, groups, now_s, links, observed)
@@ -181,7 +184,7 @@ def read(
 ) -> Began:
     """Begin an interval.
 
-    1) Senders: turn counters into rates, and rates into what each sender sends. Loads go to the receivers.
+    1) Senders: turn counters into rates, and rates into what each sender sends. The loads go to the receivers.
     """
     entries = state.entries
     # 1
@@ -201,12 +204,12 @@ def decide(
     observed: FabricReadings | None = None,
     elsewhere: RemoteSide = NO_REMOTE_SIDE,
 ) -> Decided:
-    """Share the receivers' limits out.
+    """Share the receivers' limits.
 
-    2) Receivers: compare what a VN receives with its limit: congestion begins, goes on or is over.
-    3) Receivers: Initialize Traffic Control at senders of congested VNs, Deactivate where congestion is over.
-    4) Senders: those under control send Traffic Reports.
-    5) Receivers: the policies decide, and the allocators answer with Set Rate or Keep Alive.
+    2) Receivers: compare what a VN receives with its limit: congestion begins, continues or ends. 3) Receivers:
+    Initialize Traffic Control at senders of congested VNs, Deactivate where congestion is over. 4) Senders: those under
+    control send Traffic Reports. 5) Receivers: the policies decide, and the allocators answer with Set Rate or Keep
+    Alive.
     """
     # 2
     loads = elsewhere.with_loads(began.loads)
@@ -241,8 +244,8 @@ def enforce(
 ) -> tuple[ControlState, StepResult]:
     """End an interval.
 
-    6) Grants: the rates are put in force by meters. Where no queue holds a receiver, its senders' meters together let
-       through no more than its account leaves.
+    6) Grants: meters enforce the rates. Where no queue holds a receiver, its senders' meters together pass no more than
+    the receiver's budget.
     """
     senders, receivers, (set_rate, keep_alive, forfeits) = decided.senders, decided.receivers, decided.answered
     # 6
@@ -274,7 +277,7 @@ def enforce(
 
 
 def held_back(message: SetRate, adopted_bps: FloatArray | None) -> SetRate:
-    """Return the rates, none above what was found on a switch, ``adopted_bps``, while senders may be missing."""
+    """Return the rates, capped at the adopted grants ``adopted_bps`` while senders may be missing."""
     if adopted_bps is None:
         return message
     return SetRate(message.entry, np.minimum(message.rate_bps, adopted_bps[message.entry]))
@@ -283,7 +286,7 @@ def held_back(message: SetRate, adopted_bps: FloatArray | None) -> SetRate:
 def _in_use(
     senders: SenderSide, ceiling_bps: FloatArray, groups: tuple[PolicyGroup, ...]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return ``used_bps`` and ``limit_bps`` of Surroundings, at which only policies that read links look."""
+    """Return ``used_bps`` and ``limit_bps`` of IntervalContext, which only policies that read links use."""
     measured, limit_bps = senders.seen.measured, senders.machines.limit_bps
     if ReadingKind.LINKS not in required_readings(groups):
         return measured.passed_bps, limit_bps
@@ -291,12 +294,12 @@ def _in_use(
 
 
 def effective_limits_bps(state: ControlState, vns: VnTable) -> FloatArray:
-    """Return the rate each entry is limited to, shape (entries,); its meter follows within its budget."""
+    """Return the rate limit of each pair, shape (entries,); its meter follows within the deadband."""
     return np.minimum(state.machines.limit_bps, current_ceilings(state, vns))
 
 
 def with_settled_limits(state: ControlState) -> Enforcement:
-    """Return the enforcement with the limits that policies leave in force when nobody decides any more."""
+    """Return the enforcement with the limits that policies leave for a time without a controller."""
     limit_bps = state.enforcement.limit_bps.copy()
     for decision in state.allocators.decisions:
         if decision.final_bps is not None:
@@ -307,5 +310,5 @@ def with_settled_limits(state: ControlState) -> Enforcement:
 
 
 def with_groups(state: ControlState, before: tuple[PolicyGroup, ...], groups: tuple[PolicyGroup, ...]) -> ControlState:
-    """Return the state after VLANs changed their policy, from those of ``before`` to those of ``groups``."""
+    """Return the state after VLANs changed their policy, from the groups ``before`` to ``groups``."""
     return state._replace(allocators=state.allocators.with_groups(before, groups))

@@ -1,4 +1,4 @@
-"""What is this controller's of a fabric: all of it, here. ``controller.partition`` says what, where nodes share one."""
+"""The part of a fabric that this controller has: here all of it. ``controller.partition`` has the sharded form."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from controller.policy.policy_groups import PolicyGroup
 
 
 class FabricPartition:
-    """All switches; there is nobody else."""
+    """All switches; there are no other nodes."""
 
     is_whole = True
     elsewhere: frozenset[int] = frozenset()
     """the switches (dpid) that other nodes have under control"""
     ownership_lag_s = 0.0
-    """for how long others may not have heard who has the last switch that came, nor have been heard"""
+    """time in which peers may not know the owner of the last switch yet, and their messages may be missing"""
 
     @property
     def receives(self) -> BoolArray | np.bool_:
-        """For which VNs all that is sent there is known, (vns,) or one for all."""
+        """Return the mask of the VNs whose senders are all known, (vns,) or one value for all."""
         return np.True_
 
     @property
     def remote_senders(self) -> IntArray | int:
-        """How many senders each VN has behind other nodes' switches, as far as is known, (vns,) or one for all."""
+        """Return the number of known senders of each VN behind other nodes' switches, (vns,) or one value for all."""
         return 0
 
     def step(
@@ -43,11 +43,11 @@ class FabricPartition:
         observed: FabricReadings | None,
         shaped: BoolArray | None,
     ) -> tuple[control_step.ControlState, control_step.StepResult]:
-        """Run one interval of this share, as ``control_step`` does of the whole."""
+        """Run one interval of this part, as ``control_step`` does for a whole fabric."""
         return control_step.control_step(state, vns, groups, readings, now_s, links, observed, shaped)
 
     def released(self) -> None:
-        """Grants may rise again."""
+        """Let grants rise again."""
 
 
 WHOLE_FABRIC = FabricPartition()

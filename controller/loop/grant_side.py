@@ -1,6 +1,6 @@
-"""The grants' side of an interval: what receivers have granted is put in force, at the meters of the senders.
+"""The grants' side of an interval: the senders' meters enforce what receivers have granted.
 
-It is where the senders' side is: it knows the same entries, and how their meters stand.
+It runs with the senders' side: it has the same pairs, and their meters' settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from controller.metering.receive_budgets import RemainingBudget
 
 
 class GrantSide(NamedTuple):
-    """What is in force from now on, and the meters to modify for that: ``backstops`` are those of agents' entries."""
+    """The new effective limits, and the meters to modify for them: ``backstops`` are meters of agents' pairs."""
 
     machines: SendRateControllers
     counters: MeterCounters
@@ -41,7 +41,7 @@ def apply_grants(
     now_s: float,
     bounds: MeterBounds | None = None,
 ) -> GrantSide:
-    """Obey the receivers' answers. ``bounds`` are those of the VNs' switches, (vns,); None: there are none."""
+    """Apply the receivers' answers. ``bounds`` are the bounds of the VNs' switches, (vns,); None: there are none."""
     entries, seen = senders.entries, senders.seen
     machines, limit_bps = senders.machines.after_messages(set_rate, keep_alive, ceiling_bps)
     of_entries = None if bounds is None else bounds.select(entries.sender)

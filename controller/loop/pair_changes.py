@@ -1,4 +1,4 @@
-"""The control state with more entries, with fewer, and with other meters; where the meters of new ones stand."""
+"""The control state with more pairs, fewer pairs, or other meters; and the initial settings of new meters."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def first_settings(
     receiver: IntArray,
     elsewhere: IntArray | int = 0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the rates and bursts at which the meters of new entries start, shape of ``sender`` each.
+    """Return the rates and bursts with which the meters of new pairs start, shape of ``sender`` each.
 
-    ``elsewhere`` (vns,) is how many senders each VN has that are not in ``state``. Their policy says.
-    Where no queue holds the receiver, all have their part of its reserve at most; half of the burst was for what came
-    before (``limits.newcomers``), but where there can be no other sender.
+    ``elsewhere`` (vns,) is the number of each VN's senders that are not in ``state``. The policy decides the rates.
+    Where no queue holds the receiver, each new pair has at most its part of the receiver's reserve; half of the burst
+    was already granted to frames before the meter (``new_pair_limits``), unless there can be no other sender.
     """
     receivers = np.concatenate([state.entries.receiver, receiver])
     senders = (np.bincount(receivers, minlength=len(vns)) + elsewhere)[receiver]
@@ -63,15 +63,15 @@ def add_entries(
     *,
     added_now: bool,
 ) -> ControlState:
-    """Return the state with more entries, whose meters stand at the given rates and bursts.
+    """Return the state with more pairs, whose meters have the given rates and bursts.
 
-    ``added_now`` says whether the meters are new on their switches or were found there. A pair that has an entry
-    already must not be given again.
+    ``added_now``: the meters are new on their switches; otherwise they were adopted. Pairs that the state already has
+    are not allowed.
 
-    Choice: a meter that was found below its entry's ceiling was set by an allocator of an earlier run. Its receiver is
-    congested and its rate granted, so that a restart does not begin with a blast at the ceilings. Its sender is taken
-    to be held back at that rate until it is measured: taken to be silent, it would leave the limit to the others. No
-    grant rises above it until the state is ``released``: other senders may not be known yet.
+    Choice: an adopted meter below its pair's ceiling was set by an allocator of an earlier run. So its receiver counts
+    as congested and its rate as granted; otherwise a restart would begin with a surge at the ceilings. Its sender
+    counts as limited at that rate until it is measured; as an idle sender it would lose its share to the others. No
+    grant rises above it until ``with_released_grants``, since other senders may be unknown yet.
     """
     entries, old_row = state.entries.add(sender, receiver, meter_id)
     new = np.flatnonzero(old_row < 0)
@@ -106,10 +106,11 @@ def add_entries(
 
 
 def _with_saved(state: ControlState, vns: VnTable, new: IntArray) -> ControlState:
-    """Return the state in which those of the ``new`` rows whose receivers have no other sender have a bucket saved.
+    """Return the state in which the ``new`` rows that are their receivers' only senders have a full bucket saved.
 
-    They have sent next to nothing, and nobody is hurt if they use what a sender has after a pause. Its meter stands
-    lower until the next interval, when it is known whether others came, too: the account then tells what they may use.
+    They have sent next to nothing, and no other sender is affected if they use the credit of a sender after a pause.
+    The meter is lower until the next interval, which shows whether other senders came too: the receive budget then
+    decides what they may use.
     """
     receiver = state.entries.receiver
     alone = ~vns.has_queue[receiver[new]] & (np.bincount(receiver, minlength=len(vns))[receiver[new]] == 1)
@@ -120,7 +121,7 @@ def _with_saved(state: ControlState, vns: VnTable, new: IntArray) -> ControlStat
 
 
 def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
-    """Return the state without the entries of ``rows``."""
+    """Return the state without the pairs of ``rows``."""
     kept = np.ones(len(state.entries), dtype=np.bool_)
     kept[rows] = False
     entries, old_row = state.entries.keep(kept)
@@ -142,9 +143,9 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
 def with_meters(
     state: ControlState, rows: IntArray, meter_id: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float
 ) -> ControlState:
-    """Return the state in which the entries have the meters ``meter_id`` (entries,), those of ``rows`` new ones.
+    """Return the state with the meters ``meter_id`` (entries,), of which those of ``rows`` are new.
 
-    New meters stand at ``rate_bps`` and ``burst_bits``, shape of ``rows``, and have been added now.
+    New meters have ``rate_bps`` and ``burst_bits``, shape of ``rows``, and were added now.
     """
     old_row = np.arange(len(state.entries))
     old_row[rows] = NEW_ROW
@@ -158,5 +159,5 @@ def with_meters(
 
 
 def first_bursts(rate_bps: FloatArray) -> FloatArray:
-    """Return the burst of new meters: that of senders which respond to drops, until they show otherwise."""
+    """Return the burst of new meters: that of responsive senders, until drops show otherwise."""
     return burst_for(rate_bps, np.zeros(len(rate_bps), dtype=np.bool_))

@@ -1,7 +1,7 @@
-"""The receivers' side of an interval: congestion, accounts and grants (DETS, section III-A).
+"""The receivers' side of an interval: congestion, receive budgets and grants (DETS, section III-A).
 
-It knows receiving VNs and who sends to them, but no meter. It hears ``Loads`` and ``TrafficReport``, and says the
-other four messages; where no queue holds a receiver, it also says what its senders' meters may let through (``rooms``).
+It has receiving VNs and their senders, but no meters. It receives ``ReceiverLoads`` and ``TrafficReport``, and sends
+the other four messages; where no queue holds a receiver, it also sends what the senders' meters may pass (``rooms``).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from controller.fabric.vn_table import VnTable
 from controller.metering.receive_budgets import ReceiveBudgets, RemainingBudget
 from controller.policy.policy_groups import PolicyGroup
 
-NO_LIMIT_BPS = 1e15  # a queue holds it
+NO_LIMIT_BPS = 1e15  # held by a queue
 
 
 class ReceiverSide(NamedTuple):
-    """What is known of receiving VNs in one interval. ``rooms`` are None where queues hold all of them."""
+    """The state of receiving VNs in one interval. ``rooms`` is None where queues hold all of them."""
 
     allocators: RateAllocators
     accounts: ReceiveBudgets
@@ -38,7 +38,7 @@ class ReceiverSide(NamedTuple):
     def first_messages(
         self, entries: PairTable, controlled: BoolArray, vns: VnTable
     ) -> tuple[InitializeTrafficControl, DeactivateTrafficControl]:
-        """Return who comes under control and who is free again, of entries that are ``controlled`` (entries,)."""
+        """Return Initialize and Deactivate messages for pairs, given the mask of ``controlled`` pairs, (entries,)."""
         return initialize(self.allocators, entries, controlled, vns.always_controlled)
 
     def answer(
@@ -57,7 +57,7 @@ class ReceiverSide(NamedTuple):
 def watch_receivers(
     allocators: RateAllocators, accounts: ReceiveBudgets, loads: ReceiverLoads, vns: VnTable, now_s: float
 ) -> ReceiverSide:
-    """Compare what VNs receive with their limits, and write into their accounts what they took."""
+    """Compare what VNs receive with their limits, and update their receive budgets."""
     allocators = watch_congestion(allocators, loads, vns)
     if vns.all_shaped:
         return ReceiverSide(allocators, accounts, None)

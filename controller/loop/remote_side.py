@@ -1,4 +1,4 @@
-"""What others, who have the rest of a fabric, do of an interval: nothing here. ``controller.shards`` says what else."""
+"""The interface to other nodes in an interval: here it does nothing. ``controller.shards`` has the sharded form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.policy.interface import Decision
 
 
 class ReceiverInput(NamedTuple):
-    """What receivers decide on: ``entries`` are the own senders' unless others report some, and so are all rows."""
+    """Input of the receivers' decision: ``entries`` and all rows are local pairs, and pairs of other nodes."""
 
     entries: PairTable
     vns: VnTable
@@ -28,7 +28,7 @@ class ReceiverInput(NamedTuple):
 
 
 class SenderMessages(NamedTuple):
-    """What own senders are told, by rows of their table; those of ``forfeits`` lose the bursts that they have saved."""
+    """Messages to local senders, by rows of their table; the pairs of ``forfeits`` lose their saved bursts."""
 
     set_rate: SetRate
     keep_alive: KeepAlive
@@ -36,26 +36,26 @@ class SenderMessages(NamedTuple):
 
 
 class RemoteSide:
-    """Nobody and nothing: all senders and all receivers are here."""
+    """Without other nodes: all senders and all receivers are local."""
 
     def crosses(self, entries: PairTable) -> BoolArray | bool:
-        """Return which entries, (entries,), lead to receivers that others decide for."""
+        """Return the mask of the pairs, (entries,), with receivers that other nodes decide for."""
         return False
 
     def with_loads(self, loads: ReceiverLoads) -> ReceiverLoads:
-        """Return the loads with what others bring to receivers."""
+        """Return the loads, plus other nodes' loads on receivers."""
         return loads
 
     def watched(self, receivers: ReceiverSide, now_s: float) -> ReceiverSide:
-        """Return the receivers' side as it is where the decision is here, and as others have said where it is not."""
+        """Return the receivers' side: the local state for local decisions, the peers' state for the others."""
         return receivers
 
     def own(self, rows: IntArray) -> IntArray:
-        """Return those of the rows of entries that lead to receivers for whom the decision is here."""
+        """Return the rows of pairs with receivers that this node decides for."""
         return rows
 
     def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: IntervalContext) -> ReceiverInput:
-        """Return what all senders report, and what policies see besides; ``seen`` is that of the own ones."""
+        """Return the reports of all senders, and the policies' further input; ``seen`` is the local one."""
         machines = senders.machines
         reports = traffic_reports(machines, machines.rows, senders.entries, vns, senders.seen.measured)
         return ReceiverInput(senders.entries, vns, reports, seen)
@@ -63,7 +63,7 @@ class RemoteSide:
     def answered(
         self, view: ReceiverInput, receivers: ReceiverSide, set_rate: SetRate, keep_alive: KeepAlive
     ) -> tuple[ReceiverSide, SenderMessages]:
-        """Return what the receivers' side keeps, and what own senders are told of what was decided on the ``view``."""
+        """Return the receivers' side and the messages to local senders, after a decision on the ``view``."""
         return receivers, SenderMessages(set_rate, keep_alive, _forfeits(receivers.allocators.decisions))
 
 

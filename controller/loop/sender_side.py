@@ -1,7 +1,7 @@
-"""The senders' side of an interval: what their meters say, summed up and reported (DETS, section III and figure 4).
+"""The senders' side of an interval: meter readings, summed up and reported (DETS, section III and figure 4).
 
-It knows sending VNs, their entries and meters. It may sit on another machine than the receivers' side: all that goes
-there are ``Loads`` and ``TrafficReport``, all that comes from there are the other four messages.
+It has sending VNs, their pairs and meters. It may run on another machine than the receivers' side: it sends only
+``ReceiverLoads`` and ``TrafficReport`` there, and receives only the other four messages.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from controller.metering.measurement import Measurement, MeterObservation, evalu
 
 
 class SenderSide(NamedTuple):
-    """What is known of sending VNs in one interval; ``seen`` is what their meters show."""
+    """The state of sending VNs in one interval; ``seen`` is what their meters show."""
 
     entries: PairTable
     seen: MeterObservation
     machines: SendRateControllers
 
     def after_messages(self, begin: InitializeTrafficControl, end: DeactivateTrafficControl) -> SenderSide:
-        """Obey the receivers' first messages."""
+        """Apply the receivers' first messages."""
         return self._replace(machines=self.machines.on_initialize(begin).on_deactivate(end))
 
     def loads(self, before: Enforcement, vns: VnTable, now_s: float) -> ReceiverLoads:
-        """Return what these entries bring to each receiver. ``before`` is how their meters stood in the interval."""
+        """Return the load of these pairs on each receiver. ``before`` has the meters' settings during the interval."""
         seen = self.seen
-        if vns.all_shaped:  # a VN that a queue holds needs no account
+        if vns.all_shaped:  # a VN with a queue needs no receive budget
             taken_bits = np.zeros(len(vns))
         else:
             taken_bits = passed_bits_by(before, seen.measured, seen.seen_s, now_s, self.entries.receiver, len(vns))
@@ -53,7 +53,7 @@ def read_meters(
 ) -> SenderSide:
     """Turn counters into rates, and rates into what each sender sends.
 
-    Entries that ``holds`` marks, (entries,), stay under control however long their receivers are silent.
+    Pairs in the mask ``holds``, (entries,), stay under control without messages from their receivers.
     """
     seen = evaluate_readings(
         (entries.sender, entries.receiver), counters, measured, unread_intervals, readings, vns.capacity_bps

@@ -1,4 +1,4 @@
-"""What meters report and what they are set to: counters become rates, grants become meter settings.
+"""Meters: counters become rates, and grants become meter settings.
 
 Start with measurement.py (rates from counters), then enforcement.py (why a meter is not simply set to its grant).
 """

@@ -1,7 +1,7 @@
-"""Meters behind agents: a little above the rate at which the host shapes, and left alone while they are near it.
+"""Backstops: meters behind agents, a little above the host's rate, left alone while near it.
 
-A meter that stood at the limit itself would drop from what is shaped to just that. A backstop is no shaper: it bounds
-what an agent can do that is killed, or lies.
+A meter at the limit itself would drop from traffic that is shaped to exactly that limit. A backstop does not shape: it
+bounds what a killed or lying agent can do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.metering.enforcement import Enforcement, MeterChanges, burst_for
 
 BACKSTOP = 1.05
 BACKSTOP_BURST_S = 0.030
-# A backstop is moved when the limit has left it by more than this part.
+# A backstop is changed when the limit differs from it by more than this part.
 MOVED = 0.05
 NO_CHANGES = MeterChanges(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.uint32))
 
@@ -32,10 +32,10 @@ def with_backstops(
     limit_bps: FloatArray,
     now_s: float,
 ) -> tuple[Enforcement, MeterChanges, MeterChanges]:
-    """Return the enforcement with backstops, the changes of other entries' meters, and those of the backstops.
+    """Return the enforcement with backstops, the changes of other pairs' meters, and the changes of the backstops.
 
-    ``shaped`` (entries,) are those that an agent holds (None: none), ``metered`` those that have a meter at all. The
-    accounts of shaped entries stand still: their buckets count as full and nothing is owed.
+    ``shaped`` (entries,) is the mask of pairs that an agent shapes (None: none), ``metered`` of pairs with a meter. The
+    shadow buckets of shaped pairs do not change: they count as full, without debt.
     """
     if (shaped is None or not shaped.any()) and metered.all():
         return after, changes, NO_CHANGES

@@ -1,4 +1,4 @@
-"""From meter counters to rates. Missing, reset, jumped or stale counters are unknown (NaN), never zero."""
+"""Meter counters to rates. Missing, reset, jumped or stale counters are unknown (NaN), never zero."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from controller.native_loader import choose
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
 
-# A counter that moved faster than this many times what the sender's port can carry did not count packets.
+# A counter that grew faster than this many times the capacity of the sender's port did not count packets.
 PLAUSIBLE_LOAD = 20.0
-# Over a shorter time a few packets decide the rate; the reading is left for the next one to cover both.
+# Over a shorter time a few packets decide the rate; the reading is skipped, and the next one covers both.
 MIN_ELAPSED_S = 0.010
 
 RowArray = NDArray[np.int32]
-NOT_LISTED = -1  # the place of a meter of which nothing was said
+NOT_LISTED = -1  # the position of a meter in no reply
 
 
 @dataclass(frozen=True)
 class MeterReadings:
-    """What the switches said of the entries' meters, aligned with the pair table; columns of shape (entries,).
+    """The switches' counters of the pairs' meters, aligned with the pair table; columns of shape (entries,).
 
     ``byte_in_count`` counts what arrived at the meter, before the drop; ``dropped_byte_count`` what its band dropped.
-    ``duration_s`` is the switch's own clock, the time since the meter was added: a better clock than the controller's.
-    ``received_s`` is the controller's clock when the reply came. A meter that no reply mentioned has ``present`` false.
-    ``confirmed_s`` is the controller's clock when the switch had done what it was last sent; NaN where that is unknown.
+    ``duration_s`` is the time since the meter was added, by the switch's clock, which is more precise than the arrival
+    time. ``received_s`` is the controller's clock when the reply arrived. A meter in no reply has ``present`` false.
+    ``confirmed_s`` is the controller's clock when the switch had executed its last messages; NaN where unknown.
     """
 
     byte_in_count: FloatArray
@@ -43,28 +43,28 @@ class MeterReadings:
 
     @classmethod
     def initial(cls, entries: int) -> MeterReadings:
-        """Return readings that no switch has filled in yet; their columns are there to be written to."""
+        """Return empty readings, to be filled in place."""
         byte_in, dropped, duration, received, confirmed = (np.full(entries, np.nan) for _ in range(5))
         return cls(byte_in, dropped, duration, received, np.zeros(entries, dtype=np.bool_), confirmed)
 
     @property
     def in_order(self) -> tuple[NDArray[np.generic], ...]:
-        """The columns as ``measurement_native`` takes them."""
+        """Return the columns in the order of ``measurement_native``."""
         counts = (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.received_s)
         return (*counts, self.present, self.confirmed_s)
 
 
 @dataclass(frozen=True)
 class ListedReadings:
-    """Readings that are still where switches have listed them.
+    """Readings as references into the switches' replies.
 
     Row i has ``stats[meter[i]]`` (METER_STATS; NOT_LISTED: none) of the switch ``switch[i]``. ``received_s``
-    (switches,) is when they came, ``confirmed_s`` (switches,) when the switch had done what it was last sent, NaN:
+    (switches,) is when they arrived, ``confirmed_s`` (switches,) when the switch had executed its last messages, NaN:
     unknown.
 
-    That says nothing of meters that an earlier message set, whose ``modified_s`` (rows,) is before the latest of the
-    switch: taken for theirs, it would move the start of their counts to a later time again and again, and none of their
-    readings would ever count. None: no meter is ever modified.
+    ``confirmed_s`` applies only to meters with the switch's latest ``modified_s`` (rows,). For meters that an earlier
+    message modified, it would move the start of their counts again and again, and none of their readings would ever
+    count. None: no meter is ever modified.
     """
 
     meter: RowArray
@@ -76,7 +76,7 @@ class ListedReadings:
 
     @property
     def of_kernel(self) -> tuple[NDArray[np.generic], ...]:
-        """The columns as ``measurement_native`` takes them."""
+        """Return the readings with ``modified_s`` set to never."""
         modified_s = self.received_s if self.modified_s is None else self.modified_s
         latest_s = np.empty(len(self.received_s))
         latest_s.fill(-np.inf)
@@ -84,7 +84,7 @@ class ListedReadings:
 
     @property
     def never_modified(self) -> ListedReadings:
-        """The same with a time at which each meter was modified last, which is never."""
+        """Return the readings as columns (``MeterReadings``)."""
         never_s = np.empty(len(self.meter))
         never_s.fill(-np.inf)
         return ListedReadings(self.meter, self.switch, self.stats, self.received_s, self.confirmed_s, never_s)
@@ -124,10 +124,10 @@ def columns_of(readings: Readings) -> MeterReadings:
 
 
 class MeterCounters(NamedTuple):
-    """The last readings, to which the next ones are compared; columns of shape (entries,).
+    """The last readings, with which the next ones are compared; columns of shape (entries,).
 
-    ``epoch_s`` is the time, on the meter's own clock, at which its counters stood at ``byte_in_count`` and
-    ``dropped_byte_count``; NaN when nothing is known of the meter yet.
+    ``epoch_s`` is the time, on the meter's own clock, at which its counters had the values ``byte_in_count`` and
+    ``dropped_byte_count``; NaN before the first reading.
     """
 
     byte_in_count: FloatArray
@@ -138,20 +138,20 @@ class MeterCounters(NamedTuple):
 
     @classmethod
     def initial(cls, entries: int) -> MeterCounters:
-        """Return the state in which nothing has been read yet."""
+        """Return the state before the first reading."""
         nan = np.full(entries, np.nan)
         return cls(nan, nan, nan, nan, nan)
 
     @property
     def columns(self) -> tuple[FloatArray, ...]:
-        """The columns in their order."""
+        """Return the columns in their order."""
         return (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s, self.received_s)
 
     def reindexed(self, old_row: IntArray, *, added_s: float | None = None) -> MeterCounters:
         """Return the state for a re-arranged pair table.
 
-        The meter of a new entry either is added at ``added_s`` on the controller's clock, and counts from zero at its
-        duration zero, or stood on the switch before (None) and is unknown until its second reading.
+        The meter of a new pair is either added at ``added_s`` on the controller's clock, and counts from zero at its
+        duration zero, or was installed before (None) and is unknown until its second reading.
         """
         initial = np.nan if added_s is None else 0.0
         return MeterCounters(
@@ -163,7 +163,7 @@ class MeterCounters(NamedTuple):
         )
 
     def invalidated(self, rows: IntArray) -> MeterCounters:
-        """Return the state in which nothing is known of the meters of ``rows`` any more."""
+        """Return the state in which the counters of ``rows`` are unknown."""
         columns = [self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s, self.received_s]
         for number, column in enumerate(columns):
             columns[number] = column.copy()
@@ -173,10 +173,10 @@ class MeterCounters(NamedTuple):
     def modified(self, rows: IntArray, sent_s: float, *, own: bool = False) -> MeterCounters:
         """Return the state after OFPMC_MODIFY was sent for ``rows`` at ``sent_s`` on the controller's clock.
 
-        With ``own`` nobody else has these columns, and they are written to.
+        With ``own`` the columns are not shared, and are written in place.
 
-        Open vSwitch zeroes a meter's counters at every modify while its duration goes on, so what it counts next
-        counts from the modify: the last reading's duration plus the time that has passed here since it came.
+        Open vSwitch zeroes a meter's counters at every modify while its duration goes on, so the next count begins at
+        the modify: the last reading's duration plus the time since its arrival, by the controller's clock.
         """
         counts = (self.byte_in_count, self.dropped_byte_count, self.epoch_s)
         byte_in, dropped, epoch = counts if own else (column.copy() for column in counts)
@@ -189,9 +189,9 @@ class MeterCounters(NamedTuple):
         return self._replace(byte_in_count=byte_in, dropped_byte_count=dropped, epoch_s=epoch)
 
     def confirmed(self, confirmed_s: FloatArray) -> MeterCounters:
-        """Return the state once it is known when switches had done what they were sent, shape (entries,); else NaN.
+        """Return the state with the times of switches' last execution, shape (entries,); NaN: unknown.
 
-        A meter that was modified counts from then on, which is later than the modify was sent where a switch is busy.
+        A modified meter counts from then on; on a busy switch that is later than the modify was sent.
         """
         done_s = self.duration_s + (confirmed_s - self.received_s)
         late = (self.epoch_s > self.duration_s) & (done_s > self.epoch_s)
@@ -199,11 +199,10 @@ class MeterCounters(NamedTuple):
 
 
 class MeterRates(NamedTuple):
-    """What the meters saw since they were last read, shape (entries,), NaN where unknown.
+    """The meters' rates since the last reading, shape (entries,), NaN where unknown.
 
     ``offered_bps`` arrived, ``dropped_bps`` was dropped, ``passed_bps`` is the difference, all over ``seen_s``, which
-    begins at the last modify if there was one. ``implausible`` marks counters that moved in a way no traffic can move
-    them.
+    begins at the last modify if there was one. ``implausible`` marks impossible counter changes.
     """
 
     offered_bps: FloatArray
@@ -216,14 +215,14 @@ class MeterRates(NamedTuple):
 def _plain_meter_rates(
     before: MeterCounters, now: MeterReadings, capacity_bps: FloatArray
 ) -> tuple[MeterRates, MeterCounters]:
-    """Return the rates since the last readings, and the readings to compare the next ones to.
+    """Return the rates since the last readings, and the counters for the next comparison.
 
-    ``capacity_bps``, shape (entries,), is that of the sender's edge port.
+    ``capacity_bps``, shape (entries,), is the capacity of the sender's edge port.
 
-    1) A meter that was modified counts from when its switch had done so, where that is known.
-    2) A meter whose duration went back was added again: it has counted from zero since then.
-    3) Elapsed time is the switch's own; a reading that is hardly newer than the last one says nothing.
-    4) A count below the last one, or one that jumped over PLAUSIBLE_LOAD times the capacity, makes the rate unknown.
+    1) A modified meter counts from the time when its switch executed the modify, where known.
+    2) A meter whose duration decreased was added again: it has counted from zero since then.
+    3) Elapsed time is by the switch's clock; a reading that is hardly newer than the last one is ignored.
+    4) A count below the last one, or a rate above PLAUSIBLE_LOAD times the capacity, makes the rate unknown.
     """
     # 1
     before = before.confirmed(now.confirmed_s)

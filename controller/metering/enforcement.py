@@ -1,22 +1,22 @@
-"""From granted rates to meters: which meters to modify now, to which rate and burst.
+"""Granted rates to meters: which meters to modify now, to which rate and burst.
 
-A policer is not a shaper, and Open vSwitch refills a meter's bucket at every modify: a gift of one burst. So a burst of
-B bits re-sent every T seconds lets B/T through on top of the rate, while a TCP sender needs 200 to 300 ms of burst to
-fill its rate. Here the true bucket is kept in the controller, and the switch's is made to follow it with as few
-modifies as it takes (docs/enforcement.md; docs/adr/0030 has the alternatives):
+A policer is not a shaper, and Open vSwitch refills a meter's bucket at every modify, so that each modify grants an
+extra burst. A burst of B bits re-sent every T seconds passes B/T on top of the rate, while a TCP sender needs 200 to
+300 ms of burst to fill its rate. So the controller keeps the true bucket, and makes the switch's bucket follow it with
+few modifies (docs/enforcement.md; docs/adr/0030 has the alternatives):
 
-1) The *credit* of an entry is a bucket filled at the granted rate, whatever that is from one interval to the next, and
-   emptied by what passed the meter. Its depth is RESPONSIVE_BURST_S of the grant, or UNRESPONSIVE_BURST_S for a sender
-   that goes on sending far above its rate.
+1) The *credit* of a pair is a bucket filled at the granted rate, which may change in each interval, and emptied by what
+   passed the meter. Its depth is RESPONSIVE_BURST_S of the grant, or UNRESPONSIVE_BURST_S for a sender that goes on
+   sending far above its rate.
 2) The *level* is what the switch's bucket must hold by now: filled at the meter's rate, emptied by the same traffic.
    Where the meter has dropped, it was empty.
-3) What the level is above the credit would be let through beyond the grants, what it is below withheld. A meter is
-   modified when that difference, one interval ahead, is above its budget.
-4) A modify fills the bucket to the brim, so that the burst is what sets the level: it is set to the credit, and there
-   is no gift. A bucket of less than MIN_BURST_BITS would pass no frames; what it gives too much is taken back through
-   a rate below the grant.
-5) Where no queue holds a receiver, its account bounds what its senders' meters have together: rates below the grants,
-   bursts below the credits. A sender that goes on sending far above a rate so lowered saves nothing of the difference.
+3) A level above the credit would pass more than was granted, a level below it less. A meter is modified when that
+   difference, one interval ahead, exceeds the deadband.
+4) A modify fills the bucket, so that the burst sets the level: it is set to the credit, and grants nothing extra. A
+   bucket of less than MIN_BURST_BITS would pass no frames; the excess is compensated by a rate below the grant.
+5) Where no queue holds a receiver, its receive budget bounds the sum of its senders' meters: rates below the grants,
+   bursts below the credits. A sender that keeps sending far above such a lowered rate gets no credit for the
+   difference.
 """
 
 from __future__ import annotations
@@ -32,51 +32,53 @@ from controller.metering.measurement import IDLE_INTERVALS, Measurement
 from controller.metering.receive_budgets import IDLE_RESERVE_S, RemainingBudget
 from controller.native_loader import choose
 
-RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP, 200 ms, and the recovery after it
+RESPONSIVE_BURST_S = 0.300  # the minimum retransmission timeout of TCP, 200 ms, and the recovery after it
 UNRESPONSIVE_BURST_S = 0.030
 # Three frames of 1,522 bytes: what a sender's pacing and the switch's batches bring at once.
 FRAME_BITS = 12_176
 _FRAMES = 3
 MIN_BURST_BITS = _FRAMES * FRAME_BITS
-MIN_BURST_S = 0.005  # Open vSwitch fills buckets once in a millisecond, and what does not fit is lost
+MIN_BURST_S = 0.005  # Open vSwitch fills buckets once in a millisecond, and tokens above their depth are lost
 
-# A sender of which more than this part was dropped for as many intervals did not respond to the drops; one of which
-# less than the lower part was dropped for as many does.
+# A sender with more than this part dropped in this many intervals did not respond to the drops; a sender with less than
+# the lower part dropped in this many did.
 UNRESPONSIVE_DROP = 0.30
 UNRESPONSIVE_INTERVALS = 20
 RESPONSIVE_DROP = 0.10
 RESPONSIVE_INTERVALS = 20
 
-# What a meter may let through beyond the grants, or withhold, before it is modified: so much time of the grant, and at
-# least MIN_BURST_BITS. An algorithm that looks at what its grants bring, as RAA-FE does, swings if it has to wait.
+# What a meter may pass beyond the grants, or withhold, before it is modified: the grant during this time, and at least
+# MIN_BURST_BITS. An algorithm that is controlled by the effect of its grants, as RAA-FE, oscillates if it has to wait.
 DEADBAND_S = 0.010
-REPAY_S = 0.220  # what was given too much is taken back in this time
-MAX_REPAY = 0.5  # ... but a rate is never lowered by more than this part of it
-MAX_DEBT = 1.0  # and no more than so many depths: what passed before a switch acted is not all held up
+REPAY_S = 0.220  # an excess is compensated in this time
+MAX_REPAY = 0.5  # ... but a rate is lowered by at most this part of it
+# And by at most this many bucket depths: what passed before a switch executed the modify is not all compensated.
+MAX_DEBT = 1.0
 
-MAX_UNREAD_S = 0.220  # so long a meter stands whose counters, zeroed by the last modify, say nothing yet
+# How long a meter may stay unmodified because its counters, zeroed by the last modify, are useless yet.
+MAX_UNREAD_S = 0.220
 
 RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFlow 1.3.5, section 7.3.4.4)
-MAX_KILO = float(2**32 - 1)  # and it carries no more of them, which bounds every limit (units.MAX_RATE_BPS)
+MAX_KILO = float(2**32 - 1)  # and this is their maximum, which bounds every limit (units.MAX_RATE_BPS)
 _SETTINGS = np.array(
     [
         *(RESPONSIVE_BURST_S, UNRESPONSIVE_BURST_S, _FRAMES, MIN_BURST_BITS, MIN_BURST_S, UNRESPONSIVE_DROP),
         *(UNRESPONSIVE_INTERVALS, RESPONSIVE_DROP, RESPONSIVE_INTERVALS, DEADBAND_S, REPAY_S, MAX_REPAY, MAX_DEBT),
         *(MAX_UNREAD_S, RATE_STEP_BPS, MAX_KILO),
     ]
-)  # as Settings of _enforcement.c
+)  # the same as Settings of _enforcement.c
 
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class Enforcement(NamedTuple):
-    """What the entries' meters are set to, and the accounts of their senders; columns of shape (entries,).
+    """The settings of the pairs' meters, and the senders' shadow buckets; columns of shape (entries,).
 
-    ``rate_kbps`` and ``burst_kbits`` stand on the switch since ``modified_s``; ``limit_bps`` is the limit granted last,
-    ``allowed_bps`` what the receiver's account left of it (``receive_budgets``).
-    ``level_bits`` and ``credit_bits`` are those of ``updated_s``, the last reading; a credit may be negative.
-    ``evidence`` counts intervals of unresponsiveness up, and of responsiveness down.
+    ``rate_kbps`` and ``burst_kbits`` are installed since ``modified_s``; ``limit_bps`` is the limit granted last,
+    ``allowed_bps`` the part of it within the receive budget (``receive_budgets``). ``level_bits`` and ``credit_bits``
+    are as of ``updated_s``, the last reading; a credit may be negative. ``evidence`` counts unresponsive intervals up,
+    and responsive ones down.
     """
 
     limit_bps: FloatArray
@@ -100,21 +102,21 @@ class Enforcement(NamedTuple):
 
     @property
     def rate_bps(self) -> FloatArray:
-        """What the meters are set to, in bit/s."""
+        """The meters' rates, in bit/s."""
         return from_kilo(self.rate_kbps)
 
     @property
     def burst_bits(self) -> FloatArray:
-        """What the meters' buckets hold, in bits."""
+        """The meters' burst sizes, in bits."""
         return from_kilo(self.burst_kbits)
 
     def reindexed(
         self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float, *, full: bool = True
     ) -> Enforcement:
-        """Return the state for a re-arranged pair table; new entries' meters stand at the given rate and burst.
+        """Return the state for a re-arranged pair table; new pairs' meters have the given rate and burst.
 
-        Their buckets are ``full`` if they have just been added. What is left in one that was found is not known, and
-        not given again.
+        Their buckets are ``full`` if they have just been added. The level of an adopted one is unknown, and counts as
+        empty.
         """
         saved_bits = burst_bits if full else 0.0
         return Enforcement(
@@ -131,14 +133,14 @@ class Enforcement(NamedTuple):
         )
 
     def forfeited(self, rows: IntArray) -> Enforcement:
-        """Return the state in which the senders of ``rows`` have saved nothing."""
+        """Return the state in which the senders of ``rows`` have no saved credit."""
         return self._replace(credit_bits=_put(self.credit_bits, rows, np.minimum(self.credit_bits[rows], 0.0)))
 
 
 class MeterChanges(NamedTuple):
-    """Meters to modify, in the order in which to do it: ``rows`` of the pair table, decreases first.
+    """Meters to modify, in order: ``rows`` of the pair table, decreases first.
 
-    ``rate_kbps`` and ``burst_kbits`` (entries,) are what those of all entries are set to then.
+    ``rate_kbps`` and ``burst_kbits`` (entries,) are the resulting settings of all pairs' meters.
     """
 
     rows: IntArray
@@ -157,7 +159,7 @@ class MeterChanges(NamedTuple):
 
 
 def to_kilo(values: FloatArray) -> UInt32Array:
-    """Return bit/s as kb/s, or bits as kb: they are whole already, or more than a band carries."""
+    """Return bit/s as kb/s, or bits as kb; the values are whole, or above what a band carries."""
     return np.minimum(np.rint(values / RATE_STEP_BPS), MAX_KILO).astype(np.uint32)
 
 
@@ -167,20 +169,20 @@ def from_kilo(kilos: UInt32Array | IntArray) -> FloatArray:
 
 
 def whole_rates(rate_bps: FloatArray) -> FloatArray:
-    """Return the rates a meter can be set to: whole kb/s, rounded down so that no limit is exceeded, at least one."""
+    """Return the rates a meter can be set to: whole kb/s, rounded down so that no limit is exceeded, at least 1."""
     return np.maximum(np.floor(rate_bps / RATE_STEP_BPS), 1.0) * RATE_STEP_BPS
 
 
 def burst_for(
     rate_bps: FloatArray, unresponsive: BoolArray, min_burst_bits: FloatArray | float = MIN_BURST_BITS
 ) -> FloatArray:
-    """Return the burst sizes in whole kb for senders that respond to drops or do not."""
+    """Return the burst sizes in whole kb for responsive or unresponsive senders."""
     burst_s = np.where(unresponsive, UNRESPONSIVE_BURST_S, RESPONSIVE_BURST_S)
     return _whole_bursts(np.maximum(rate_bps * burst_s, 2 * min_burst_bits))
 
 
 def least_burst(burst_bits: FloatArray) -> FloatArray:
-    """Return burst sizes in whole kb that let a few frames pass."""
+    """Return the burst sizes in whole kb, at least enough for a few frames."""
     return _whole_bursts(np.maximum(burst_bits, MIN_BURST_BITS))
 
 
@@ -189,10 +191,10 @@ def _whole_bursts(burst_bits: FloatArray) -> FloatArray:
 
 
 def classify_senders(before: Enforcement, measured: Measurement) -> tuple[BoolArray, Int16Array]:
-    """Return which senders are unresponsive now, and the evidence so far.
+    """Return the mask of the unresponsive senders, and the evidence so far.
 
-    An interval in which more than UNRESPONSIVE_DROP of the load was dropped speaks against a sender, one with less
-    than RESPONSIVE_DROP for it; UNRESPONSIVE_INTERVALS, and RESPONSIVE_INTERVALS, in a row decide.
+    An interval in which more than UNRESPONSIVE_DROP of the load was dropped counts against a sender, one with less than
+    RESPONSIVE_DROP for it; UNRESPONSIVE_INTERVALS, or RESPONSIVE_INTERVALS, in a row decide.
     """
     dropped = measured.dropped_bps / np.maximum(measured.offered_bps, 1.0)
     against = dropped > UNRESPONSIVE_DROP
@@ -213,14 +215,14 @@ def update_buckets(
 ) -> tuple[FloatArray, FloatArray]:
     """Return level and credit after ``elapsed_s`` more seconds, (entries,) each.
 
-    Counters restart at a modify, so what passed between the last reading and the modify is in none; it is taken
-    to be as much as afterwards, of a sender that is held back no more than its rate. The bucket was set after it.
-    Where the meter dropped, its bucket was empty at that time and holds no more than it was filled with since, which is
-    nothing for a sender that does not stop. What else it should hold such a sender's shallow bucket lost, for a bucket
-    that is full takes no more; out of a deep one it passed where no counter saw it, and is taken off the credit.
-    Where meters do not count, flow entries do, ahead of the meters: more than a bucket could let pass, and no drops.
-    Of that, what could pass has passed.
-    Where nothing is known (NaN), what was granted is taken to have passed; the next reading covers that time as well.
+    Counters restart at a modify, so no counter has what passed between the last reading and the modify; it is assumed
+    to equal the later rate, up to the meter's rate for a limited sender. The bucket was set after that. Where the meter
+    dropped, its bucket was empty at that time and holds at most what was filled in since, which is nothing for a sender
+    that does not stop. If such a sender's bucket should hold more, a shallow one lost it, because a full bucket takes
+    no more; a deep one passed it where no counter saw it, and it is subtracted from the credit. Where meters do not
+    count, flow entries do, before the meters: they may count more than a bucket could pass, and no drops. Of that, only
+    what could pass counts as passed. Where nothing is known (NaN), the grant counts as passed; the next reading covers
+    that time as well.
     """
     known = ~np.isnan(seen_s)
     dropping = known & (measured.dropped_bps > 0.0)
@@ -246,9 +248,10 @@ def update_buckets(
 
 
 def passed_bits(before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float) -> FloatArray:
-    """Return what passed each entry's meter since its last reading, (entries,); 0 where nothing is known yet.
+    """Return what passed each pair's meter since its last reading, (entries,); 0 where unknown.
 
-    Between the last reading and a modify, no counter saw it: it is taken to be as much as afterwards, at most the rate.
+    What passed between the last reading and a modify is not counted: it is assumed to equal the later rate, at most the
+    meter's rate.
     """
     known = ~np.isnan(seen_s)
     unseen_s = np.where(before.modified_s >= before.updated_s, now_s - before.updated_s - seen_s, 0.0)
@@ -269,7 +272,7 @@ def _compiled_taken_by(
 def _plain_taken_by(
     before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float, receiver: IntArray, vns: int
 ) -> FloatArray:
-    """Return the same summed up by ``receiver`` (entries,), rows of the VN table: shape (vns,)."""
+    """Return the passed bits summed by ``receiver`` (entries,), rows of the VN table: shape (vns,)."""
     bits = passed_bits(before, measured, seen_s, now_s)
     return np.bincount(receiver, weights=bits, minlength=vns).astype(np.float64)
 
@@ -285,15 +288,15 @@ def _plain_enforce(
     receiver: IntArray | None = None,
     min_burst_bits: FloatArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
-    """Return which meters to modify so that the limits hold, and the state in which they stand afterwards.
+    """Return which meters to modify so that the limits hold, and the resulting state.
 
-    ``seen_s`` (entries,) is over how much of the last interval each entry was measured; NaN: nothing is known.
-    ``too_soon`` (entries,) marks meters that were read so soon after their last modify that the reading says nothing
-    (None: none). A busy switch acts just before it is asked for its counters, which begin again at zero. If it
-    were sent something else each time, nothing would ever be known of its senders: so they wait for the next reading,
-    but no longer than MAX_UNREAD_S, lest a switch could hold on to a rate.
-    ``rooms`` bound what the senders of a ``receiver`` (entries,) may send together; None where queues do.
-    ``min_burst_bits`` (entries,) are bursts that pass a few frames, MIN_BURST_BITS at least; None: that for all.
+    ``seen_s`` (entries,) is the measured part of the last interval; NaN: unknown. ``too_soon`` (entries,) marks meters
+    that were read so soon after their last modify that the reading is useless (None: none). A busy switch executes a
+    modify just before it is asked for its counters, which begin again at zero. With a modify in every interval its
+    senders would never be measured: so these meters wait for the next reading, at most MAX_UNREAD_S, so that a switch
+    cannot keep a rate for ever. ``rooms`` bound the sum of what the senders of a ``receiver`` (entries,) may send; None
+    where queues do. ``min_burst_bits`` (entries,) are bursts that pass a few frames, at least MIN_BURST_BITS; None:
+    MIN_BURST_BITS for all.
     """
     known = ~np.isnan(seen_s)
     least_bits = MIN_BURST_BITS if min_burst_bits is None else min_burst_bits
@@ -304,7 +307,7 @@ def _plain_enforce(
     # 1, 2
     level_bits, credit_bits = update_buckets(before, measured, seen_s, unresponsive, elapsed_s, least_bits)
     depth_bits = burst_for(granted_bps, unresponsive, least_bits)
-    spent_bits = credit_bits - np.where(known, 0.0, level_bits)  # of whom nothing is known, no bucket is filled again
+    spent_bits = credit_bits - np.where(known, 0.0, level_bits)  # for unknown meters no bucket is filled again
     credit_bits = np.clip(credit_bits, -MAX_DEBT * depth_bits, depth_bits)
     spent_bits = np.clip(spent_bits, -MAX_DEBT * depth_bits, depth_bits)
     meter_bps, usable_bits, given_bits = limit_bps, credit_bits, spent_bits
@@ -312,7 +315,7 @@ def _plain_enforce(
         meter_bps, usable_bits = rooms.share(receiver, limit_bps, credit_bits, measured)
         given_bits = np.minimum(spent_bits, usable_bits)
     exact_bps = whole_rates(meter_bps)
-    # 4, for all; step 3 tells whose meters are modified
+    # 4, for all; step 3 selects the meters to modify
     burst_bits = _whole_bursts(np.maximum(given_bits, np.maximum(MIN_BURST_S * exact_bps, least_bits)))
     excess_bits = np.maximum(burst_bits - given_bits - RATE_STEP_BPS, 0.0)
     rate_bps = whole_rates(exact_bps - np.minimum(excess_bits / REPAY_S, MAX_REPAY * exact_bps))
@@ -322,7 +325,8 @@ def _plain_enforce(
     budget_bits = np.maximum(DEADBAND_S * meter_bps, least_bits)
     stands_s = np.maximum(now_s - before.modified_s, REPAY_S)
     saves = (was_bps - rate_bps) * stands_s > burst_bits - level_bits
-    too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)  # whoever pauses would have that much at once
+    # A sender that pauses would have that much at once.
+    too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)
     wanted = ((ahead_bits > budget_bits) & saves) | (known & (ahead_bits < -budget_bits)) | too_deep
     if too_soon is not None:
         wanted &= ~(too_soon & (now_s - before.modified_s < MAX_UNREAD_S))
@@ -380,7 +384,7 @@ def _compiled_enforce(
 
 
 def finalize(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges]:
-    """Return the meters to modify so that all stand at the rates and bursts of their limits, for good."""
+    """Return the meters to modify so that all have the rates and bursts of their limits when the controller stops."""
     rate_bps = whole_rates(before.limit_bps)
     burst_bits = burst_for(rate_bps, before.unresponsive)
     rows = np.flatnonzero((before.rate_bps != rate_bps) | (before.burst_bits < burst_bits))

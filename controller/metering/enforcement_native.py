@@ -1,6 +1,6 @@
-"""The compiled form of enforcement and accounts (``_enforcement.c``, ``_budgets.c``): the same bits in one pass each.
+"""The native form of enforcement and receive budgets (``_enforcement.c``, ``_budgets.c``), with identical bits.
 
-It is part of the library of measuring; callers look whether that is there (``measurement_native.library``).
+It is part of the measurement library; callers check that the library exists (``measurement_native.library``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Columns = tuple[NDArray[np.generic], ...]
 
 
 def passed_bits(now_s: float, rate_step_bps: float, columns: Columns, receiver: IntArray, vns: int) -> FloatArray:
-    """Return what passed by receiver (vns,).
+    """Return the passed bits by receiver (vns,).
 
     ``columns`` are the rate in steps, modified, updated, passed, dropped and seen.
     """
@@ -38,12 +38,12 @@ def enforce(
 ) -> tuple[list[FloatArray], tuple[UInt32Array, UInt32Array], tuple[BoolArray, Int16Array], IntArray]:
     """Return the columns of Enforcement, and the rows to modify, decreases first.
 
-    The columns are those of floats, rates and bursts, who is unresponsive and the evidence. What is kept until the next
-    interval is no part of an array that holds more. ``limit_bps`` (entries,) is what is granted, taken for at least
-    ``least_bps``; ``before`` are the columns of Enforcement, ``measured`` those of Measurement, what was seen, and who
-    was read too soon. ``rooms`` are the columns of Rooms, for receivers of which each has its entries together; None:
-    no meter is bounded. ``min_burst_bits`` (entries,): None where that of the settings holds for all. ``idle`` is the
-    reserve of idle senders in seconds, and after how many silent intervals they are idle.
+    The columns are floats, rates and bursts, the unresponsive mask and the evidence. Columns of the next state are
+    separate arrays, so that no larger array is kept alive. ``limit_bps`` (entries,) are the grants, raised to
+    ``least_bps``; ``before`` are the columns of Enforcement, ``measured`` the columns of Measurement, ``seen_s`` and
+    ``too_soon``. ``rooms`` are the columns of RemainingBudget, for pairs grouped by receiver; None: no meter is
+    bounded. ``min_burst_bits`` (entries,); None: the value in the settings for all. ``idle`` is the reserve of idle
+    senders in seconds, and the number of silent intervals after which they are idle.
     """
     size, nothing = len(limit_bps), np.empty(0)
     allowed_bps = nothing if rooms is None else np.empty(size)
@@ -58,17 +58,17 @@ def enforce(
     )
     if count < 0:
         raise MemoryError("no memory for the accounts of one receiver")
-    limits_bps = np.maximum(limit_bps, least_bps) if below[0] else limit_bps  # which mostly needs no column of its own
+    limits_bps = np.maximum(limit_bps, least_bps) if below[0] else limit_bps  # which usually needs no separate column
     return [limits_bps, limits_bps if rooms is None else allowed_bps, *floats[1:]], kilos, judged, rows[:count]
 
 
 def update_budgets(
     now_s: float, horizon_s: float, columns: Columns
 ) -> tuple[tuple[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
-    """Return the columns of ReceiverAccounts after an interval, and those of Rooms but for the limit.
+    """Return the columns of ReceiveBudgets after an interval, and the columns of RemainingBudget except the limit.
 
-    ``columns`` are the settings of ``receive_budgets``; what was received, above which limit it counts, today's
-    limit, (vns,) each; the columns that this returns, as they were before; and what is allowed of the limits (vns,).
+    ``columns`` are the settings of ``receive_budgets``; the received bits, the limit for counting them and the present
+    limit, (vns,) each; the previous values of the returned columns; and the allowed factor of the limits (vns,).
     """
     vns, slots = len(columns[1]), len(columns[5])
     after = np.empty(len(columns[4])), np.empty(slots), np.empty(1)
@@ -80,10 +80,11 @@ def update_budgets(
 
 
 def track_guarantees(share: float, columns: Columns) -> tuple[tuple[FloatArray, FloatArray, BoolArray, IntArray], bool]:
-    """Return the columns of Guarantees, and whether others miss what they were promised than before.
+    """Return the columns of Guarantees, and whether the set of violated VNs changed.
 
-    ``columns`` are below which part of what it is owed a VN misses it, above which it has it again, and from which rate
-    on it counts; what VNs were offered, received and may receive, and the columns of Guarantees before.
+    ``columns`` are the thresholds (the share of the entitled rate below which a guarantee is violated, the share above
+    which it is restored, and the minimum rate); the VNs' offered rates, received rates and limits; and the columns of
+    Guarantees before.
     """
     size = len(columns[1])
     after = (np.empty(size), np.empty(size), np.empty(size, np.bool_), np.empty(size, np.int64))

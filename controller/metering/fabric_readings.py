@@ -1,4 +1,4 @@
-"""What a control step may know besides the senders' meters: readings of queues, links and marks."""
+"""Further readings of a control step, besides the senders' meters: of queues, links and marks."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from controller.metering.queue_readings import QueueReadings
 
 
 class ReadingKind(StrEnum):
-    """What can be read for a policy; nothing is computed that none asks for."""
+    """What can be read for a policy; readings that no policy uses are not computed."""
 
     LINKS = "links"
     """Paths and capacities of links."""
     QUEUES = "queues"
     PORTS = "ports"
     MARKS = "marks"
-    """Meters for marks are given to the VLANs of the policy."""
+    """Marks: the VLANs of the policy get meters for them."""
 
 
 @dataclass(frozen=True)
 class FabricReadings:
-    """The readings of one interval; None where nobody asked."""
+    """The readings of one interval; None where no policy uses them."""
 
     queues: QueueReadings | None = None
     ports: PortReadings | None = None

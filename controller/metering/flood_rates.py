@@ -1,4 +1,4 @@
-"""What VNs flood, and what their receivers get of it: the counters of the meters that floods pass."""
+"""Flood rates: what VNs flood, and what receivers get of it, from the counters of the flood meters."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from controller.openflow.meters import PACKETS_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
 
 READ_S = 0.5
-"""Counters are read no more often: floods are small next to the traffic under control."""
+"""Minimum interval of readings: floods are small next to the traffic under control."""
 STEP = 0.005
-"""A receiver's account follows its floods in steps of this part of its receive limit, so that a limit stands still."""
+"""A receiver's limit follows its floods in steps of this part of it, so that small changes have no effect."""
 FORGET_S = 5.0
-"""A VN that had nothing dropped for so long keeps within its flood limit again."""
+"""A VN without drops for this time is within its flood limit again."""
 
 
 class _Counters(NamedTuple):
-    """Counters of VNs' meters, shape (3, vns); NaN where a meter was not listed."""
+    """Counters of VNs' meters, shape (3, vns); NaN where a meter is missing in the reply."""
 
     passed_bytes: FloatArray
     dropped_bytes: FloatArray
@@ -33,7 +33,7 @@ class _Counters(NamedTuple):
 
     @classmethod
     def read(cls, stats: NDArray[np.void], positions: NDArray[np.int32]) -> _Counters:
-        """Return the counters of the meters at these places of ``stats``."""
+        """Return the counters of the meters at these positions of ``stats``."""
         columns, listed = [], positions >= 0
         at = positions[listed]
         for name in ("byte_in_count", "band_byte_count", "band_packet_count", "duration_s"):
@@ -48,11 +48,11 @@ class _Counters(NamedTuple):
 
 @dataclass
 class FloodRates:
-    """Columns of shape (vns,). NaN: not known yet, or the switch has no meter for it.
+    """Columns of shape (vns,). NaN: not known yet, or the switch has no such meter.
 
-    ``passed_bps`` is what a VN floods, ``dropped_bps`` what its meters dropped of that, ``taken_bps`` what the floods
-    of the others take of its receive limit. ``reports_dropped`` counts frames that its report meter kept from the
-    controller. ``dropping`` tells which VNs flood beyond their limits.
+    ``passed_bps`` is the VN's flood rate, ``dropped_bps`` what its flood meters dropped, ``received_bps`` the other
+    VNs' floods that it receives. ``reports_dropped`` counts frames that its packet-in meter kept from the controller.
+    ``dropping`` is the mask of the VNs that flood beyond their limits.
     """
 
     passed_bps: FloatArray
@@ -62,13 +62,13 @@ class FloodRates:
     dropping: NDArray[np.bool_]
     _dropped_s: FloatArray
     _last: _Counters
-    _last_s: FloatArray  # when these came
-    _modified_s: FloatArray  # when the meters of floods and discovery were last modified
+    _last_s: FloatArray  # the time of their arrival
+    _modified_s: FloatArray  # when the flood and discovery meters were last modified
     _read_s: float = -math.inf
 
     @classmethod
     def initial(cls, vns: int) -> FloodRates:
-        """Return the rates of VNs of which nothing has been read."""
+        """Return the rates of VNs before the first reading."""
         unknown, zeros = np.full(vns, np.nan), np.zeros(vns)
         never_s, dropping = np.full((3, vns), -np.inf), np.zeros(vns, dtype=np.bool_)
         last = _Counters(*[np.full((3, vns), np.nan)] * len(_Counters._fields))
@@ -95,18 +95,18 @@ class FloodRates:
         )
 
     def modified(self, rows: IntArray, sent_s: float) -> None:
-        """OFPMC_MODIFY was sent for the meters of what these VNs flood: Open vSwitch counts from zero from then on."""
+        """Record that OFPMC_MODIFY was sent for these VNs' flood meters: Open vSwitch counts from zero from then on."""
         self._modified_s[rows] = sent_s
 
     def invalidated(self, rows: IntArray) -> None:
-        """Nothing is known of the counters of these VNs any more."""
+        """Discard the counters of these VNs."""
         last = [column.copy() for column in self._last]
         for column in last:
             column[:, rows] = np.nan
         self._last = _Counters(*last)
 
     def due(self, now_s: float) -> bool:
-        """Whether the switches' counters should be read again; if so, note that they are."""
+        """Return whether the switches' counters should be read again; if so, record that they are."""
         due = now_s - self._read_s >= READ_S
         if due:
             self._read_s = now_s
@@ -115,7 +115,7 @@ class FloodRates:
     def read(
         self, stats: NDArray[np.void], positions: NDArray[np.int32], answered: NDArray[np.bool_], now_s: float
     ) -> None:
-        """Take the counters (METER_STATS) of the VNs whose switches have ``answered``, shape (vns,).
+        """Store the counters (METER_STATS) of the VNs whose switches have ``answered``, shape (vns,).
 
         ``positions`` (3, vns) are the rows in ``stats`` of each VN's meters of floods, discovery and packet-ins; below
         0: no such meter. A meter that was modified since the last reading counts from then. A counter that fell without
@@ -141,9 +141,9 @@ class FloodRates:
         self._dropped_s[known & (dropped.sum(axis=0) > 0)] = now_s
 
     def update(self, vlan: IntArray, receive_limit_bps: FloatArray, now_s: float) -> tuple[IntArray, IntArray]:
-        """Bring ``taken_bps`` and ``dropping`` up to date; return the rows that began to drop, and that ended.
+        """Update ``received_bps`` and ``dropping``; return the rows that began to drop, and the rows that stopped.
 
-        ``vlan`` (vns,) tells VNs of one VLAN from those of others (``VnTable.vlan``).
+        ``vlan`` (vns,) is each VN's VLAN index (``VnTable.vlan``).
         """
         passed_bps = np.where(np.isnan(self.passed_bps), 0.0, self.passed_bps)
         taken_bps = np.maximum(np.bincount(vlan, passed_bps)[vlan] - passed_bps, 0.0)

@@ -1,4 +1,4 @@
-"""Which VNs get less than they were promised, receiving or sending, although there is more to send."""
+"""Guarantees of VNs, receiving or sending: which VNs get less than they are entitled to."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import numpy as np
 from controller.columns import BoolArray, FloatArray, IntArray, reindex
 from controller.metering import enforcement_native, measurement_native
 
-# Over an interval TCP gets more or less than its rate by chance, and a raised limit is followed by an interval or two.
+# Over a single interval TCP gets more or less than its rate by chance, and a raised limit takes effect after one or
+# two.
 MEAN_S = 3.0
-VIOLATED_BELOW = 0.95  # of what was promised and wanted
+VIOLATED_BELOW = 0.95  # of the entitled rate
 RESTORED_ABOVE = 0.97
-MIN_OWED_BPS = 1000.0  # a mean that fades away is no traffic
-_PROMISE = np.array([VIOLATED_BELOW, RESTORED_ABOVE, MIN_OWED_BPS])  # as Promise of _budgets.c
+MIN_OWED_BPS = 1000.0  # a fading mean below this is no traffic
+_PROMISE = np.array([VIOLATED_BELOW, RESTORED_ABOVE, MIN_OWED_BPS])  # the same as Promise of _budgets.c
 
 
 class Guarantees(NamedTuple):
-    """How VNs fare one way, receiving or sending, each column of shape (vns,).
+    """The guarantees of VNs in one direction, receiving or sending; columns of shape (vns,).
 
-    ``entitled_bps`` is what is offered, as far as it is within the VN's limit, and ``received_bps`` what passes the
-    senders' meters, both as exponential means over MEAN_S. A VN that gets less than it is owed is
-    ``missing`` it; ``missed_intervals`` counts for how long in all.
+    ``entitled_bps`` is the offered rate within the VN's limit, and ``received_bps`` what passes the senders' meters,
+    both as exponential means over MEAN_S. The guarantee of a VN that gets less than its entitled rate is ``violated``;
+    ``violated_intervals`` counts these intervals in all.
     """
 
     entitled_bps: FloatArray
@@ -32,7 +33,7 @@ class Guarantees(NamedTuple):
 
     @classmethod
     def initial(cls, vns: int) -> Guarantees:
-        """Return the state before anything was sent."""
+        """Return the state before any traffic."""
         nothing = np.zeros(vns)
         return cls(nothing, nothing, np.zeros(vns, dtype=np.bool_), np.zeros(vns, dtype=np.int64))
 
@@ -48,13 +49,13 @@ class Guarantees(NamedTuple):
     def updated(
         self, offered_bps: FloatArray, received_bps: FloatArray, limit_bps: FloatArray, interval_s: float
     ) -> Guarantees:
-        """Return the state after one more interval, in which each VN was offered and received so much."""
+        """Return the state after one more interval with these offered and received rates of each VN."""
         share = min(interval_s / MEAN_S, 1.0)
         if measurement_native.library is not None:
             before = (self.entitled_bps, self.received_bps, self.violated, self.violated_intervals)
             columns = (_PROMISE, offered_bps, received_bps, limit_bps, *before)
             (owed, received, missing, missed), changed = enforcement_native.track_guarantees(share, columns)
-            # Where nobody's state has changed it is the same column, so that callers need not compare.
+            # If no state changed it is the same column, so that callers need not compare.
             return Guarantees(owed, received, missing if changed else self.violated, missed)
         owed = self.entitled_bps + share * (np.minimum(offered_bps, limit_bps) - self.entitled_bps)
         received = self.received_bps + share * (received_bps - self.received_bps)
@@ -71,10 +72,10 @@ def sender_entitlements(
     weight: FloatArray,
     receive_limit_bps: FloatArray,
 ) -> FloatArray:
-    """Return (vns,) what VNs offer to others, as far as it is within their parts of the others' receive limits.
+    """Return (vns,) the rates that VNs offer within their parts of the receivers' receive limits.
 
-    The first four are columns of entries; ``weight`` and limits (vns,). A guarantee is one of both ends (hose model):
-    who sends to a receiver that others fill has its part by weight there, and no more.
+    The first four are columns of pairs; ``weight`` and limits (vns,). A guarantee needs both ends (hose model): a
+    sender to a receiver that others fill is entitled to its part by weight there, and no more.
     """
     weights = np.where(active, weight[sender], 0.0)
     sums = np.bincount(receiver, weights, minlength=len(weight))[receiver]

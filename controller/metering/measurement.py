@@ -1,6 +1,6 @@
-"""What a sender is taken to send: the rate of the last interval and a short memory of the ones before.
+"""The estimate of a sender's rate: the last interval and a short history.
 
-``look`` is all that one reading of the meters shows.
+``evaluate_readings`` computes all results of one meter reading.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from controller.metering.counters import (
 from controller.native_loader import choose
 from controller.units import BITS_PER_BYTE
 
-# A TCP sender that lost its last segment is silent for its minimum retransmission time-out of 200 ms, four intervals,
+# A TCP sender that lost its last segment is silent for its minimum retransmission timeout of 200 ms, four intervals,
 # and has not stopped: the memory fades over as many.
 MEMORY_INTERVALS = 4
-# Choice: the paper does not say when a node is no longer active. A sender that was silent for this many intervals
-# (550 ms at 55 ms) has no traffic to send. That is longer than two of TCP's least retransmission time-outs, so a TCP
-# sender keeps its share while it waits for one.
+# Choice: the paper does not say when a node becomes inactive. A sender that was silent for this many intervals (550 ms
+# at 55 ms) has no traffic to send. That is longer than two of TCP's minimum retransmission timeouts, so a TCP sender
+# keeps its share while it waits for one.
 IDLE_INTERVALS = 10
 
 
 class Measurement(NamedTuple):
-    """What each entry sends, shape (entries,).
+    """The rates of each pair, shape (entries,).
 
-    ``passed_bps`` is the rate of the last known interval, ``smoothed_bps`` its exponential mean over
-    MEMORY_INTERVALS, ``offered_bps`` and ``dropped_bps`` the last interval's, before and at the meter.
-    ``silent_intervals`` counts the intervals since anything was offered.
+    ``passed_bps`` is the rate of the last known interval, ``smoothed_bps`` its exponential mean over MEMORY_INTERVALS,
+    ``offered_bps`` and ``dropped_bps`` the last interval's rates before and at the meter. ``silent_intervals`` counts
+    the intervals since anything was offered.
     """
 
     offered_bps: FloatArray
@@ -64,7 +64,7 @@ class Measurement(NamedTuple):
         )
 
     def assume_backlogged(self, rows: IntArray, offered_bps: FloatArray, passed_bps: FloatArray) -> Measurement:
-        """Return the state in which these entries, of which nothing is known, are taken to offer more than passes."""
+        """Return the state in which these unmeasured pairs count as offering more than passes."""
 
         def with_rows(column: FloatArray, values: FloatArray) -> FloatArray:
             changed = column.copy()
@@ -81,21 +81,21 @@ class Measurement(NamedTuple):
 
     @property
     def measured_bps(self) -> FloatArray:
-        """The rate to allocate by: it rises at once and fades over MEMORY_INTERVALS.
+        """The rate for the allocation: it rises at once and fades over MEMORY_INTERVALS.
 
-        Choice: the paper does not say how its agents average. A rise must be seen in the interval in which it begins,
-        and a TCP sender between two bursts must not lose its share.
+        Choice: the paper does not say how its agents average. A rise must take effect in the interval in which it
+        begins, and a TCP sender between two bursts must not lose its share.
         """
         return np.maximum(self.passed_bps, self.smoothed_bps)
 
     @property
     def active(self) -> BoolArray:
-        """Whether the sender has traffic to send."""
+        """The mask of the senders with traffic to send."""
         return self.silent_intervals < IDLE_INTERVALS
 
 
 def measure(before: Measurement, rates: MeterRates) -> Measurement:
-    """Return the measurement after one more interval. Where the rates are unknown, the last known ones stand."""
+    """Return the measurement after one more interval. Where the rates are unknown, the last known ones stay."""
     known = ~np.isnan(rates.offered_bps)
     offered_bps = np.where(known, rates.offered_bps, before.offered_bps)
     dropped_bps = np.where(known, rates.dropped_bps, before.dropped_bps)
@@ -112,18 +112,17 @@ def _compiled_sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int)
 
 
 def _plain_sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> tuple[FloatArray, ...]:
-    """Return each of ``columns`` (entries,) summed up by ``row`` (entries,), shape (rows,), in the entries' order."""
+    """Return each of ``columns`` (entries,) summed by ``row`` (entries,), shape (rows,), in table order."""
     return tuple(np.bincount(row, weights=column, minlength=rows).astype(np.float64) for column in columns)
 
 
 class MeterObservation(NamedTuple):
-    """What a reading shows; columns of shape (entries,).
+    """The results of a meter reading; columns of shape (entries,).
 
-    ``counters`` are those to which the next reading is compared. ``unread_intervals`` counts the intervals since a
-    meter was read, ``seen_s`` is over how long it was measured (NaN: it was not). ``implausible`` is as in
-    ``meter_rates``. ``too_soon`` marks meters that were read so soon after their last modify that the reading says
-    nothing.
-    ``passed_bps``, ``smoothed_bps``, ``dropped_bps`` and ``offered_bps`` are the sums by receiver, (vns,).
+    ``counters`` are the counters for the next comparison. ``unread_intervals`` counts the intervals since a meter was
+    read, ``seen_s`` is the measured time (NaN: not measured). ``implausible`` is as in ``meter_rates``. ``too_soon``
+    marks meters that were read so soon after their last modify that the reading is useless. ``passed_bps``,
+    ``smoothed_bps``, ``dropped_bps`` and ``offered_bps`` are the sums by receiver, (vns,).
     """
 
     counters: MeterCounters
@@ -139,7 +138,7 @@ class MeterObservation(NamedTuple):
 
     @property
     def brought_bps(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What was offered to each VN, passed and was dropped at its senders' meters, (vns,) each."""
+        """Return the rates offered to each VN, passed and dropped at its senders' meters, (vns,) each."""
         return self.offered_bps, self.passed_bps, self.dropped_bps
 
 
@@ -151,9 +150,9 @@ def _plain_look(
     readings: Readings,
     capacity_bps: FloatArray,
 ) -> MeterObservation:
-    """Return what the meters of entries show.
+    """Return the results of the readings of pairs' meters.
 
-    ``ends`` are their senders and receivers, rows of VNs, whose edge ports have ``capacity_bps`` (vns,).
+    ``ends`` are the pairs' senders and receivers, rows of VNs, whose edge ports have ``capacity_bps`` (vns,).
     """
     readings = columns_of(readings)
     rates, counters = meter_rates(counters, readings, capacity_bps[ends[0]])

@@ -1,8 +1,8 @@
-"""The compiled form of measuring (``_measurement.c``, ``_counters.c``): the same bits in one pass.
+"""The native form of measurement (``_measurement.c``, ``_counters.c``): identical bits in one pass.
 
 Enforcement's is in enforcement_native.py.
 
-``library`` is None when it was not built; callers look before they call.
+``library`` is None if it was not built; callers check that first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller.native_loader import load_native
 
 
 class NativeObservation(NamedTuple):
-    """Columns of MeterCounters and of Measurement, and the other columns of Seen."""
+    """Columns of MeterCounters and of Measurement, and the other columns of MeterObservation."""
 
     counters: list[FloatArray]
     rates_bps: list[FloatArray]
@@ -47,14 +47,14 @@ library = load_native(
 
 
 def sums(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> FloatArray:
-    """Return ``columns`` (entries,) summed up by ``row`` (entries,), each below ``rows``: shape (columns, rows)."""
+    """Return ``columns`` (entries,) summed by ``row`` (entries,), each below ``rows``: shape (columns, rows)."""
     added = np.zeros((len(columns), rows))
     library.dets_sums((row, added, *columns))
     return added
 
 
 def index_meters(ends: IntArray, row: NDArray[np.int32], meter: NDArray[np.int32], switch: NDArray[np.int32]) -> None:
-    """Write where the meters of rows are listed, and the number of the switch: ``row`` (meters,), -1 for none.
+    """Write the positions of rows' meters, and the number of the switch: ``row`` (meters,), -1 for none.
 
     The meters of each switch end at its ``ends``. Raises IndexError for a row that ``meter`` does not have.
     """
@@ -63,10 +63,10 @@ def index_meters(ends: IntArray, row: NDArray[np.int32], meter: NDArray[np.int32
 
 
 def read(listed: Sequence[NDArray[np.generic]], modified: bool) -> tuple[list[FloatArray], BoolArray]:
-    """Return bytes in and dropped, duration, arrival and confirmed, and what is present, (rows,) each.
+    """Return bytes in and dropped, duration, arrival and confirmation time, and the present mask, (rows,) each.
 
-    ``listed`` are the columns of ListedReadings, and one of when the last meter of each switch was modified, which
-    begins at minus infinity. ``modified``: meters are.
+    ``listed`` are the columns of ListedReadings, and the time of each switch's last modify, initially minus infinity.
+    ``modified``: meters are modified.
     """
     rows = len(listed[0])
     columns, present = [np.empty(rows) for _ in range(5)], np.empty(rows, np.bool_)
@@ -81,12 +81,12 @@ def update_windows(
     settings: tuple[UInt32Array, UInt32Array],
     windows: Sequence[tuple[NDArray[np.uint32], FloatArray, UInt32Array]],
 ) -> list[int]:
-    """Add what METER_STATS counted since the last reading to a window for each switch, whose meters end at ``ends``.
+    """Add the METER_STATS since the last reading to a window for each switch, whose meters end at ``ends``.
 
-    ``settings`` are the rates and bursts of the entries, of which ``rows`` are the meters' (-1: none). A window is
-    meter ids; bytes in and dropped at the last reading and bytes in since the window began, NaN of a meter that has
-    dropped (3, meters); the highest rate and the sum of bursts (2, meters). Return whether any meter has counted, 1 or
-    0, or -1 for other meters.
+    ``settings`` are the rates and bursts of the pairs, ``rows`` the pairs of the meters (-1: none). A window consists
+    of meter ids; bytes in and dropped at the last reading, and bytes in since the window began, NaN for a meter that
+    has dropped (3, meters); the highest rate and the sum of bursts (2, meters). Return 1 if a meter has counted, 0 if
+    none has, -1 if the meters changed.
     """
     found = np.empty(len(windows), dtype=np.int64)
     columns: list[NDArray[np.generic]] = [ends, stats, rows, *settings, found]
@@ -99,10 +99,10 @@ def update_windows(
 def meter_rates(
     settings: tuple[float, float, float], before: tuple[FloatArray, ...], now: tuple[NDArray[np.generic], ...]
 ) -> tuple[list[FloatArray], BoolArray, list[FloatArray]]:
-    """Return offered, dropped, passed and over how long, what is implausible, and the columns of the next counters.
+    """Return the offered, dropped and passed rates, measured time, implausible mask, and next counters' columns.
 
-    All have shape (entries,). ``settings`` are the least time between readings, what is plausible in capacities, and
-    bits per byte; ``before`` are columns of MeterCounters, ``now`` of MeterReadings and the capacities.
+    All have shape (entries,). ``settings`` are the minimum time between readings, the plausible load in capacities, and
+    bits per byte; ``before`` are columns of MeterCounters, ``now`` columns of MeterReadings and the capacities.
     """
     entries = len(before[0])
     rates, implausible = [np.empty(entries) for _ in range(4)], np.empty(entries, np.bool_)
@@ -119,11 +119,11 @@ def evaluate_readings(
     now: Sequence[NDArray[np.generic]],
     listed: bool,
 ) -> NativeObservation:
-    """Return all that one reading of the meters shows.
+    """Return all results of one meter reading.
 
-    ``settings`` are those of ``meter_rates`` and the memory of measuring; ``ends`` each entry's sender and receiver and
-    all VNs' capacities; ``before`` columns of MeterCounters, of Measurement and the intervals without a reading;
-    ``now`` those of MeterReadings or, if ``listed``, what ``read`` takes.
+    ``settings`` are those of ``meter_rates`` and the memory of the measurement; ``ends`` each pair's sender and
+    receiver and all VNs' capacities; ``before`` columns of MeterCounters, of Measurement and the intervals without a
+    reading; ``now`` columns of MeterReadings or, if ``listed``, the arguments of ``read``.
     """
     entries, vns = len(ends[0]), len(ends[2])
     counters, measured = [np.empty(entries) for _ in range(5)], [np.empty(entries) for _ in range(4)]
@@ -137,8 +137,8 @@ def evaluate_readings(
 
 
 def reset_counters(columns: tuple[NDArray[np.generic], ...], sent_s: float) -> None:
-    """Let counters begin again: ``columns`` are the rows to modify, duration and arrival, and bytes in, dropped, epoch.
+    """Restart counters in place; ``columns`` are rows to modify, duration, arrival, bytes in, dropped, epoch.
 
-    The last three are written to.
+    The last three are written.
     """
     library.dets_modify(columns, sent_s)

@@ -1,4 +1,4 @@
-"""What each link of the fabric carried since its port was last read."""
+"""Port counters: what each link of the fabric carried since its port was last read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.units import BITS_PER_BYTE
 
 @dataclass(frozen=True)
 class PortChanges:
-    """How far the counters of the links' ports moved, shape (links,); NaN unknown, below zero where they went back."""
+    """The counter changes of the links' ports, shape (links,); NaN unknown, below zero where counters went back."""
 
     sent_bytes: FloatArray
     dropped_packets: FloatArray
@@ -21,18 +21,18 @@ class PortChanges:
 
     @classmethod
     def initial(cls, links: int) -> PortChanges:
-        """Return changes that no switch has filled in yet; their columns are there to be written to."""
+        """Return empty changes, to be filled in place."""
         return cls(*(np.full(links, np.nan) for _ in range(3)))
 
 
 @dataclass(frozen=True)
 class PortReadings:
-    """All directions of links (rows of ``LinkTable``), shape (links,): what went over them since the last reading.
+    """All directions of links (rows of ``LinkTable``), shape (links,): their traffic since the last reading.
 
-    A switch says what it sent into a link and what it dropped before (``tx_bytes``, ``tx_dropped``); of the links from
-    hosts it says what came out (``rx_bytes``), so that their ``dropped_packets`` is always NaN. ``elapsed_s`` is the
-    port's own clock. All are NaN where ``known`` is False: no fresh reply, a port that was made again, or counters that
-    no traffic can have moved so (``implausible``).
+    For the links that a switch sends into, it counts sent bytes and earlier drops (``tx_bytes``, ``tx_dropped``); for
+    the links from hosts it counts arrivals (``rx_bytes``), so that their ``dropped_packets`` is always NaN.
+    ``elapsed_s`` is the port's own clock. All are NaN where ``known`` is False: no recent reply, a recreated port, or
+    impossible counter changes (``implausible``).
 
     ``tx_dropped`` need not count what a queueing discipline behind a port drops.
     """
@@ -45,9 +45,9 @@ class PortReadings:
 
     @classmethod
     def from_changes(cls, changes: PortChanges, capacity_bps: FloatArray) -> PortReadings:
-        """Return what counter changes say; ``capacity_bps`` (links,) is what the links carry.
+        """Return the readings from counter changes; ``capacity_bps`` (links,) are the links' capacities.
 
-        Counters that went back, or faster than PLAUSIBLE_LOAD times the capacity, are not believed.
+        Counters that went back, or grew faster than PLAUSIBLE_LOAD times the capacity, are rejected.
         """
         with np.errstate(invalid="ignore"):
             transmitted_bps = changes.sent_bytes * BITS_PER_BYTE / changes.elapsed_s

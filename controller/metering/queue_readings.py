@@ -1,4 +1,4 @@
-"""What the queue of each receiving VN carried and dropped since it was last read."""
+"""Queue counters: what the queue of each receiving VN carried and dropped since it was last read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from controller.columns import BoolArray, FloatArray
 from controller.metering.counters import PLAUSIBLE_LOAD
 from controller.units import BITS_PER_BYTE
 
-# Choice: queues count dropped packets, not bytes. They are taken to be as long as those that were sent meanwhile, and
-# full frames where none was.
+# Choice: queues count dropped packets, not bytes. Their assumed size is the mean of the sent ones in the same time, or
+# a full frame if none was sent.
 FULL_FRAME_BYTES = 1518
 
 
 @dataclass(frozen=True)
 class QueueChanges:
-    """How far the counters of the VNs' queues moved, shape (vns,); NaN unknown, below zero where they went back.
+    """The counter changes of the VNs' queues, shape (vns,); NaN unknown, below zero where counters went back.
 
     ``elapsed_s`` is the time on the queues' own clocks (the ``duration`` of their replies).
     """
@@ -29,17 +29,16 @@ class QueueChanges:
 
     @classmethod
     def initial(cls, vns: int) -> QueueChanges:
-        """Return changes that no switch has filled in yet; their columns are there to be written to."""
+        """Return empty changes, to be filled in place."""
         return cls(*(np.full(vns, np.nan) for _ in range(4)))
 
 
 @dataclass(frozen=True)
 class QueueReadings:
-    """The receiving queues of all VNs, shape (vns,): what they sent to the hosts and what found no room (tx_errors).
+    """The receiving queues of all VNs, shape (vns,): what they sent to the hosts, and what they dropped (tx_errors).
 
     All are since the last reading, ``elapsed_s`` on the queue's own clock. NaN where ``known`` is False: the VN has no
-    queue, no fresh reply, a queue that was made again, or counters that no traffic can have moved so
-    (``implausible``).
+    queue, no recent reply, a recreated queue, or impossible counter changes (``implausible``).
     """
 
     served_bps: FloatArray
@@ -52,12 +51,12 @@ class QueueReadings:
 
     @classmethod
     def from_changes(cls, changes: QueueChanges, capacity_bps: FloatArray, arrival_bps: FloatArray) -> QueueReadings:
-        """Return what counter changes say, shape (vns,).
+        """Return the readings from counter changes, shape (vns,).
 
-        ``capacity_bps`` is what the VN's edge port carries, ``arrival_bps`` what could arrive for it at most.
+        ``capacity_bps`` is the capacity of the VN's edge port, ``arrival_bps`` the most that can arrive for it.
 
-        1) A queue of which any counter is unknown is unknown.
-        2) Counters that went back, or faster than PLAUSIBLE_LOAD times what is possible, are not believed.
+        1) A queue with any unknown counter is unknown.
+        2) Counters that went back, or grew faster than PLAUSIBLE_LOAD times what is possible, are rejected.
         """
         packets, drops, elapsed_s = changes.sent_packets, changes.dropped_packets, changes.elapsed_s
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,23 +1,23 @@
-"""What a receiving VN took in over the last second, and what its senders' meters may therefore let through next.
+"""Receive budgets: what a receiving VN received in the last second, and so what its senders' meters may pass next.
 
-Grants bound the long run, and a sender's own bucket bounds what it saved. Neither bounds what many senders of one
-receiver do together: sleepers that wake at once, buckets that are emptied in step, grants that sum to more than the
-limit. A receiving queue holds that back. Where no queue holds the receiver, the meters of its senders do
+Grants bound the long run, and a sender's own bucket bounds its saved credit. Neither bounds what many senders of one
+receiver do together: idle senders that start at once, buckets that empty at the same time, grants that sum to more than
+the limit. A receiving queue absorbs that. Where no queue holds the receiver, the meters of its senders do
 (docs/enforcement.md; docs/adr/0090 has the alternatives):
 
-1) A receiver's account is what it took in above its limit, in slots of SLOT_S over the last WINDOW_S.
-2) Until each slot has left the window, only so much may come: that bounds what comes before the next reading, and the
-   rate of the senders in use for longer.
-3) Senders in use come first: what each sends now, within its grant, all scaled to that rate.
+1) A receiver's budget subtracts what it received above its limit, in slots of SLOT_S over the last WINDOW_S.
+2) Until each slot has left the window, the remaining budget bounds what may arrive before the next reading, and the
+   later rate of the active senders.
+3) Active senders come first: the present rate of each, within its grant, all scaled to that rate.
 4) Idle senders share a reserve: what all of them together may send before the controller sees it.
-5) What is left goes to growth (grants not used yet) and to saved credit, in proportion. It is at most SAVED_S of the
-   limit, less what came above the limit lately. Where all senders in use go on sending it is no more than what lets the
-   limit go on coming after it. Where one stands still, or the receiver's traffic has dipped and come back, senders
-   time out at their meters: they live on what they save meanwhile, and may have all that the window has room for.
+5) The rest goes to growth (unused grants) and to saved credit, in proportion. It is at most SAVED_S of the limit, less
+   recent excess. If all active senders keep sending, it is no more than what leaves room for the limit afterwards. If
+   one pauses, or the receiver's traffic has dipped and returned, senders time out at their meters: they need the credit
+   that they save in that time, and may use the whole window.
 6) A receiver's only sender has what its grant and its own bucket allow: with less TCP does not fill its grant.
-7) No second brings more than a tenth above the limit, but where senders time out: several TCP flows come in waves, and
-   then a second may bring what a lone sender's bucket may. Senders that lose PRESSED of the limit at their meters press
-   on instead of timing out; that counts for a window.
+7) No second exceeds the limit by more than a tenth, except where senders time out: several TCP flows come in waves, and
+   then a second may have as much as a single sender's bucket. Senders that lose PRESSED of the limit at their meters
+   keep sending instead of timing out; that counts for a window.
 """
 
 from __future__ import annotations
@@ -32,29 +32,31 @@ from controller.metering import enforcement_native, measurement_native
 from controller.metering.measurement import Measurement
 
 WINDOW_S = 1.0
-NEVER_S = -1e9  # before anything was received
+NEVER_S = -1e9  # before any traffic
 SLOT_S = 0.050
-SLOTS = 21  # of at least SLOT_S each: they cover the window
-# Of the limit within a window, where senders time out and where not; what the meters' grain adds is some 3 % more.
+SLOTS = 21  # of at least SLOT_S each: together they cover the window
+# Maximum of a window, in limits, if senders time out and if not; the meters' granularity adds some 3 %.
 ALLOWED, ALLOWED_PRESSED = 1.27, 1.07
-PRESSED = 0.7  # of the limit: senders that lose more than that at their meters do not stop when they lose
-IDLE_RESERVE_S = 0.080  # what all idle senders may send before they are seen, in seconds of the limit
-SAVED_S = 0.300  # what the senders in use may save and grow by in all, in seconds of the limit
-DIP = 0.5  # of the limit: a slot that brought so much less is a dip
-IDLE = 0.8  # ... and one that brought so much less nothing to speak of
-DIP_SLOTS = 20  # a dip counts for a window, if there was traffic no longer before it
-UNSEEN_S = 0.060  # from its first frame to the first reading that shows what a new sender sends
-REACTION_S = 0.008  # from reading the counters to meters that stand, on a busy switch
-MAX_HORIZON_S = 0.2  # no senders are stopped because readings come late
-INTERVALS = 9  # of so many the middle one is how long the next is expected to be: late ones among them change nothing
-_SETTINGS = np.array([ALLOWED_PRESSED, WINDOW_S, SAVED_S, SLOT_S, DIP, IDLE, DIP_SLOTS])  # as Settings of _budgets.c
+PRESSED = 0.7  # of the limit: senders that lose more than that at their meters do not stop because of losses
+IDLE_RESERVE_S = 0.080  # what all idle senders may send before they are measured, in seconds of the limit
+SAVED_S = 0.300  # what active senders may save and grow by in all, in seconds of the limit
+DIP = 0.5  # of the limit: a slot this much below it is a dip
+IDLE = 0.8  # ... and a slot this much below it is idle
+DIP_SLOTS = 20  # a dip counts for a window, if the traffic before it did not last longer
+UNSEEN_S = 0.060  # from the first frame of a new sender to its first reading
+REACTION_S = 0.008  # from reading the counters to installed meters, on a busy switch
+MAX_HORIZON_S = 0.2  # senders are not stopped because readings are late
+# The median of this many intervals is the expected length of the next: late ones among them have no effect.
+INTERVALS = 9
+# The same as Settings of _budgets.c.
+_SETTINGS = np.array([ALLOWED_PRESSED, WINDOW_S, SAVED_S, SLOT_S, DIP, IDLE, DIP_SLOTS])
 
 
 class ReceiveBudgets(NamedTuple):
     """What VNs received lately. ``slot_start_s`` (SLOTS,) and ``updated_s`` (up to INTERVALS,) begin with the newest.
 
-    ``slot_bits``, shape (SLOTS * vns,), holds a row of all VNs for each slot: what came above the limit of that time,
-    below 0 where less came. ``pressed_s`` (vns,) is when the senders of each VN last pressed on.
+    ``slot_bits``, shape (SLOTS * vns,), holds a row of all VNs for each slot: the received bits less the limit of that
+    time. ``pressed_s`` (vns,) is when the senders of each VN last kept sending in spite of drops.
     """
 
     slot_bits: FloatArray
@@ -64,7 +66,7 @@ class ReceiveBudgets(NamedTuple):
 
     @classmethod
     def initial(cls, vns: int) -> ReceiveBudgets:
-        """Return the state before anything was received."""
+        """Return the state before any traffic."""
         return cls(np.zeros(SLOTS * vns), np.full(SLOTS, NEVER_S), np.full(1, NEVER_S), np.full(vns, NEVER_S))
 
     def reindexed(self, old_row: IntArray) -> ReceiveBudgets:
@@ -73,10 +75,10 @@ class ReceiveBudgets(NamedTuple):
         return self._replace(slot_bits=np.concatenate(slots), pressed_s=reindex(self.pressed_s, old_row, NEVER_S))
 
     def horizon_s(self, now_s: float) -> float:
-        """Return how long it takes from now until meters follow the next reading.
+        """Return the time from now until meters follow the next reading.
 
-        Idle senders' meters depend on it: were it the last interval, a late one would modify them all, and make the
-        next late too.
+        The rates of idle senders' meters depend on it: with the length of the last interval, a late one would modify
+        all of them, and delay the next one too.
         """
         gaps_s = sorted(after - before for after, before in pairwise((now_s, *self.updated_s.tolist())))
         return float(min(gaps_s[(len(gaps_s) - 1) // 2], MAX_HORIZON_S)) + REACTION_S
@@ -89,7 +91,7 @@ class ReceiveBudgets(NamedTuple):
         limit_bps: FloatArray,
         now_s: float,
     ) -> tuple[ReceiveBudgets, RemainingBudget]:
-        """Return ``updated`` with the limits ``counted_bps``, and ``rooms`` of that with ``limit_bps``.
+        """Return ``updated`` with the limits ``counted_bps``, and its ``rooms`` with ``limit_bps``.
 
         ``dropped_bps`` (vns,) is what meters dropped of the traffic to each VN.
         """
@@ -105,7 +107,7 @@ class ReceiveBudgets(NamedTuple):
         return accounts, accounts.rooms(limit_bps, allowed, horizon_s)
 
     def updated(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiveBudgets:
-        """Return the accounts after ``received_bits`` (vns,) came since the last update, under these limits (vns,)."""
+        """Return the budgets after ``received_bits`` (vns,) since the last update, under these limits (vns,)."""
         slots, starts_s = self._slots(), self.slot_start_s
         received_bits = received_bits - limit_bps * min(now_s - float(self.updated_s[0]), WINDOW_S)
         if not self.updated_s[0] < starts_s[0] + SLOT_S:  # 1
@@ -117,18 +119,18 @@ class ReceiveBudgets(NamedTuple):
         return self._replace(slot_bits=slots.ravel(), slot_start_s=starts_s, updated_s=self._times(now_s))
 
     def rooms(self, limit_bps: FloatArray, allowed: FloatArray, horizon_s: float) -> RemainingBudget:
-        """Return what may come over the next ``horizon_s`` and later.
+        """Return what may arrive in the next ``horizon_s`` and later.
 
-        ``limit_bps`` (vns,) are the limits, ``allowed`` (vns,) how much of them a window may bring.
+        ``limit_bps`` (vns,) are the limits, ``allowed`` (vns,) the factor of them that a window may have.
         """
         since_s = self.updated_s[0] - self.slot_start_s
         if (old := since_s > 2 * WINDOW_S).any():
             since_s = np.where(old, since_s[~old].max(initial=0.0), since_s)
-        # Nothing is known of when in a slot it came: all of it counts until the slot has left the window.
+        # The time within a slot is unknown: all of it counts until the slot has left the window.
         gone_s = [WINDOW_S, *(WINDOW_S - since_s[:-1]).tolist()]
         later = sum(left_s > horizon_s for left_s in gone_s)
         ahead_s = np.array([horizon_s, *gone_s[:later]])
-        # In this slot and all after it: what was above the limit of that time, and today's limit.
+        # In this slot and all later ones: the excess above the limit of that time, and the present limit.
         above_bits = _running_sums(self._slots())
         taken_bits = above_bits + limit_bps * since_s[:, None]
         free_bits = allowed * limit_bps * WINDOW_S - np.concatenate([taken_bits[later - 1 : later], taken_bits[:later]])
@@ -139,7 +141,7 @@ class ReceiveBudgets(NamedTuple):
         return RemainingBudget(limit_bps, ahead_s, free_bits, saved_bits, lasting_bits)
 
     def _dipped(self, limit_bps: FloatArray, since_s: FloatArray) -> BoolArray:
-        """Return which VNs (vns,) got much less than their limit lately, and not for long.
+        """Return the mask of the VNs (vns,) that received much less than their limit lately, but not for long.
 
         ``since_s`` are the slots' ages.
         """
@@ -159,7 +161,7 @@ class ReceiveBudgets(NamedTuple):
 
 
 def _running_sums(rows: FloatArray) -> FloatArray:
-    """Return what ``np.cumsum`` along the first axis does, a row at a time: it walks through columns, which is slow."""
+    """Return ``np.cumsum`` along the first axis, computed row by row, since numpy's walk through columns is slow."""
     sums = rows.copy()
     for row in range(1, len(sums)):
         sums[row] += sums[row - 1]
@@ -167,19 +169,19 @@ def _running_sums(rows: FloatArray) -> FloatArray:
 
 
 def first_meter_setting(limit_bps: FloatArray, senders: FloatArray, horizon_s: float) -> tuple[FloatArray, FloatArray]:
-    """Return rate and burst of the meter of a sender that has not been seen yet, one of so many at its receiver.
+    """Return rate and burst of the meter of a new sender, one of ``senders`` at its receiver.
 
-    Half of its part of the reserve is for its burst, half for what its rate brings within ``horizon_s``.
+    Half of its part of the reserve is for its burst, half for its rate during ``horizon_s``.
     """
     each_bits = IDLE_RESERVE_S * limit_bps / senders
     return each_bits / (2 * horizon_s), each_bits / 2
 
 
 class RemainingBudget(NamedTuple):
-    """What may come to receiving VNs: ``free_bits`` (times, vns) until ``ahead_s`` (times,) from now.
+    """What may arrive at receiving VNs: ``free_bits`` (times, vns) until ``ahead_s`` (times,) from now.
 
-    The first of the times is that of the next reading. ``saved_bits`` (vns,) is what senders in use may have saved,
-    ``lasting_bits`` (vns,) what may come until the next reading where all of them go on sending.
+    The first of the times is the next reading. ``saved_bits`` (vns,) is the credit that active senders may have saved,
+    ``lasting_bits`` (vns,) what may arrive until the next reading if all of them keep sending.
     """
 
     limit_bps: FloatArray
@@ -191,9 +193,9 @@ class RemainingBudget(NamedTuple):
     def share(
         self, receiver: IntArray, grant_bps: FloatArray, credit_bits: FloatArray, measured: Measurement
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the rates and the saved bits that the meters of entries may have, shape (entries,) each.
+        """Return the rates and the saved bits that the meters of pairs may have, shape (entries,) each.
 
-        ``receiver`` (entries,) are rows of the VN table. No rate is above the grant, nothing saved above the credit.
+        ``receiver`` (entries,) are rows of the VN table. No rate exceeds the grant, no saved bits the credit.
         """
         horizon_s = float(self.ahead_s[0])
         active, used_bps, growth_bps, kept_bits = _of_active(grant_bps, credit_bits, measured)
@@ -226,7 +228,7 @@ class RemainingBudget(NamedTuple):
 def _of_active(
     grant_bps: FloatArray, credit_bits: FloatArray, measured: Measurement
 ) -> tuple[BoolArray, FloatArray, FloatArray, FloatArray]:
-    """Return who sends, and what of its grant it uses, what not (bit/s), and what it has saved (bits)."""
+    """Return the active mask, the used and the unused part of each grant (bit/s), and the saved credit (bits)."""
     active = measured.active & (measured.measured_bps > 0.0)
     used_bps = np.where(active, np.minimum(grant_bps, measured.measured_bps), 0.0)
     growth_bps = np.where(active, grant_bps - used_bps, 0.0)

@@ -1,6 +1,6 @@
-"""What the meters of the VNs' send limits see: all that a VN sends, and what its send limit drops of it.
+"""Send-limit meters: all that a VN sends, and what its send limit drops of it.
 
-A frame passes the meter of its VN's send limit before that of its pair. A pair's meter counts only what is left.
+A frame passes the meter of its VN's send limit before its pair's meter, which counts only the rest.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from controller.metering.measurement import Measurement, evaluate_readings
 
 @lru_cache(maxsize=4)
 def _columns_of(vns: int) -> tuple[IntArray, FloatArray, Int16Array]:
-    """Return the rows of so many VNs, no rates and no counts, for all who ask: nobody writes to them."""
+    """Return shared, read-only columns for this number of VNs: row indices, no rates and no counts."""
     return np.arange(vns), np.zeros(vns), np.zeros(vns, dtype=np.int16)
 
 
 class SendLimitMeters(NamedTuple):
     """The meters of the send limits of all VNs; columns of shape (vns,).
 
-    ``offered_bps`` arrived at the meter and ``dropped_bps`` was dropped there, in the last interval that is known. NaN:
-    the meter was not read yet.
+    ``offered_bps`` arrived at the meter and ``dropped_bps`` was dropped there, in the last known interval. NaN: the
+    meter was not read yet.
     """
 
     counters: MeterCounters
@@ -39,9 +39,9 @@ class SendLimitMeters(NamedTuple):
         return cls(MeterCounters.initial(vns), np.full(vns, np.nan), np.full(vns, np.nan))
 
     def updated(self, readings: Readings, capacity_bps: FloatArray) -> SendLimitMeters:
-        """Return the state after one more interval; ``capacity_bps`` (vns,) is that of the VNs' edge ports.
+        """Return the state after one more interval; ``capacity_bps`` (vns,) are the capacities of the VNs' edge ports.
 
-        Compiled it is what ``look`` does with entries' meters, of which each VN has one.
+        The native form is ``evaluate_readings`` for pairs' meters, with one meter for each VN.
         """
         if measurement_native.library is not None and isinstance(readings, ListedReadings):
             each, nothing, never = _columns_of(len(capacity_bps))
@@ -59,7 +59,7 @@ class SendLimitMeters(NamedTuple):
         return self._replace(counters=self.counters.modified(rows, sent_s))
 
     def invalidated(self, rows: IntArray) -> SendLimitMeters:
-        """Return the state in which nothing is known of the counters of these VNs' meters."""
+        """Return the state in which the counters of these VNs' meters are unknown."""
         return self._replace(counters=self.counters.invalidated(rows))
 
     def reindexed(self, old_row: IntArray) -> SendLimitMeters:
@@ -72,9 +72,9 @@ class SendLimitMeters(NamedTuple):
 
     @property
     def offered_to_passed(self) -> FloatArray | None:
-        """How many times as much each VN sends as its send limit lets through, shape (vns,); 1 where it is unknown.
+        """Return the ratio of each VN's offered to its passed rate at its send limit, shape (vns,); 1 where unknown.
 
-        None: that is 1 for all, since nothing was dropped. The meter drops whatever comes, so that each pair of the VN
+        None: 1 for all, since nothing was dropped. The meter drops from all frames alike, so that each pair of the VN
         loses the same part of what it offers.
         """
         if not (self.dropped_bps > 0.0).any():

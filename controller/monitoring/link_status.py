@@ -1,7 +1,7 @@
-"""The links of a fabric: those of its configuration and those that were found, with what is promised of each.
+"""The links of a fabric, configured and discovered, with the commitment of each.
 
-A link's promise is the most that the limits let through it (the hose model): for each VLAN what its VNs on one side may
-send, or those on the other side may receive, whichever is less. On a tree that is exact, elsewhere an upper bound.
+A link's commitment is the most that the limits let through it (the hose model): for each VLAN the lower of the send
+limits on one side and the receive limits on the other. On a tree that is exact, otherwise an upper bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller.fabric.vn_table import VnTable
 
 @dataclass(frozen=True, slots=True)
 class FabricLink:
-    """A link between two switches: its ends, the lower first; ``capacity_bps`` None: it is not configured."""
+    """A link between two switches: its ends, the lower first; ``capacity_bps`` None: not configured."""
 
     link: Link
     capacity_bps: int | None
@@ -27,20 +27,20 @@ class FabricLink:
 
 
 class LinkUptime:
-    """Which links are up, and since when."""
+    """The links that are up, and since when."""
 
     def __init__(self) -> None:
         self.up: frozenset[Link] = frozenset()
         self._since_s: dict[Link, float] = {}
 
     def note(self, links: frozenset[Link], now_s: float) -> None:
-        """These links are up now."""
+        """Store the set of links that are up now."""
         if links is not self.up:
             self._since_s = {link: self._since_s.get(link, now_s) for link in links}
             self.up = links
 
     def list_links(self, config: Config) -> list[FabricLink]:
-        """Return the links of the configuration in its order, then others that are up."""
+        """Return the links of the configuration in its order, then other links that are up."""
         found = {}
         for one in config.links:
             a, b = sorted(PortId(end.dpid, end.port_no) for end in one.ends)
@@ -53,7 +53,7 @@ class LinkUptime:
 
 
 class LinkCommitments:
-    """What limits let through each direction of the links of a configuration, worked out one direction at a time."""
+    """The commitment of each direction of the configured links, computed one direction at a time."""
 
     def __init__(self, config: Config) -> None:
         built = Topology()
@@ -76,7 +76,7 @@ class LinkCommitments:
         self._limits: tuple[FloatArray, FloatArray] = (np.empty((0, 0)), np.empty((0, 0)))
 
     def committed_bps(self, port: PortId, vns: VnTable) -> float:
-        """Return what the limits of ``vns`` let out of a port into its link, bit/s; 0 where no path leads over it."""
+        """Return the commitment of ``vns`` on the link out of a port, bit/s; 0 where no path uses it."""
         if vns is not self._vns:
             vids, vlan = np.unique(vns.vlan_vid, return_inverse=True)
             place = np.array([self._at[dpid] for dpid in vns.dpid.tolist()], dtype=np.int64)

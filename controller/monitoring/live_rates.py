@@ -1,4 +1,4 @@
-"""What VNs send and get in the last interval, as columns."""
+"""The rates of VNs in the last interval, as columns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from controller.monitoring.policy_metrics import marked_and_lost
 
 
 def live_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, ...]:
-    """Return what VNs receive and send, what was meant for them and by them, and what was dropped of that.
+    """Return the VNs' received and sent rates, the offered rates in both directions, and the drops.
 
     Seven columns of shape (vns,) in bit/s, in the order of ``VnView`` from ``measured_receive_bps`` on. The last one is
-    what their send limits dropped. NaN is unknown: where the switch that counts it is not connected, for a receiver
-    with a sender there, and for both ends of a pair without a meter. Of a part of the fabric they are what its own
-    senders bring; those of all parts add up. ``online`` is what ``connected`` returns. Nobody may write to the columns.
+    the drops at send limits. NaN is unknown: where the switch that counts is not connected, for a receiver with a
+    sender there, and for both ends of a pair without a meter. In sharded mode the rates are those of local senders; the
+    rates of all nodes add up. ``online`` is the result of ``connected``. The columns are read-only.
     """
     fabric = central.fabric
     state, send_limits = fabric.control.state, fabric.send_limits
@@ -46,7 +46,7 @@ def live_rates(central: CentralController, online: BoolArray | None = None) -> t
 
 
 def _known(central: CentralController, online: BoolArray) -> tuple[BoolArray, BoolArray]:
-    """Return of which VNs it is known what they receive, and what they send, (vns,) each."""
+    """Return the masks of the VNs with a known receive rate and with a known send rate, (vns,) each."""
     of_receivers, of_senders = online | ~central.fabric.share.receives, online.copy()
     for pair in central.pairs.unmetered:
         of_receivers[pair.receiver] = of_senders[pair.sender] = False
@@ -58,7 +58,7 @@ def _where(known: BoolArray, *columns: FloatArray) -> tuple[FloatArray, ...]:
 
 
 def flood_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, ...]:
-    """Return what VNs may flood, flood, have dropped of that, and get of others' floods: four columns (vns,), bit/s."""
+    """Return the VNs' flood limits, flood rates, flood drops, and received floods: four columns (vns,), bit/s."""
     fabric = central.fabric
     floods = fabric.floods
     now = _where(connected(central) if online is None else online, floods.passed_bps, floods.dropped_bps)
@@ -66,9 +66,9 @@ def flood_rates(central: CentralController, online: BoolArray | None = None) -> 
 
 
 def mark_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, FloatArray]:
-    """Return what of that which VNs receive counts as marked, and as lost on its way: two columns (vns,), bit/s.
+    """Return the VNs' marked and lost receive rates: two columns (vns,), bit/s.
 
-    NaN where the VN's policy reports no such thing, and where nothing is known of it.
+    NaN where the VN's policy does not report them, or they are unknown.
     """
     online = connected(central) if online is None else online
     marked_bps, lost_bps = _where(online, *marked_and_lost(central.fabric))
@@ -76,7 +76,7 @@ def mark_rates(central: CentralController, online: BoolArray | None = None) -> t
 
 
 def granted_bps(central: CentralController) -> FloatArray:
-    """Return the sum of the grants of each VN's active senders, shape (vns,); NaN: it is not congested."""
+    """Return the sum of the grants of each VN's active senders, shape (vns,); NaN without congestion."""
     fabric = central.fabric
     state, congested = fabric.control.state, fabric.congestion.congested
     if not congested.any():
@@ -88,12 +88,12 @@ def granted_bps(central: CentralController) -> FloatArray:
 
 
 def locally_congested(central: CentralController) -> BoolArray:
-    """Return which VNs are congested, (vns,), of those that no other node speaks for."""
+    """Return the mask of the congested VNs, (vns,), of those that this node decides for."""
     return central.fabric.congestion.congested & central.fabric.share.receives
 
 
 def connected(central: CentralController) -> BoolArray:
-    """Return whether the switch of each VN is connected, shape (vns,): what another counts is unknown, not zero."""
+    """Return whether the switch of each VN is connected, shape (vns,); otherwise its rates are unknown."""
     fabric = central.fabric
     dpids = [dpid for dpid, record in fabric.switches.items() if record.connected]
     vn_dpid = fabric.control.vns.dpid

@@ -1,6 +1,6 @@
-"""Looks at a controller after each of its rounds, and remembers what operators and monitoring ask for later.
+"""Records a controller's state after each round, for operators and monitoring.
 
-It follows the controller through changes of its configuration by itself, and decides nothing.
+It follows changes of the configuration, and decides nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from controller.monitoring.traffic_totals import TrafficTotals, current_rates
 
 
 class Observer:
-    """What is remembered of one controller; ``note`` is called after each round of the loop."""
+    """The recorded state of one controller; ``on_round_end`` is called after each round of the loop."""
 
     def __init__(self, central: CentralController) -> None:
         self.central = central
@@ -26,7 +26,7 @@ class Observer:
         self._noted_s: float | None = None
 
     def on_round_end(self, now_s: float) -> None:
-        """A round has ended."""
+        """Record the state after a round."""
         self.sync_vns()
         central, fabric = self.central, self._fabric
         elapsed_s = fabric.config.interval_s if self._noted_s is None else max(now_s - self._noted_s, 0.0)
@@ -39,7 +39,7 @@ class Observer:
             self.ports.read(central)
 
     def sync_vns(self) -> None:
-        """Let the columns be those of the controller's VNs, which may be others since the configuration changed."""
+        """Align the columns with the controller's VNs, which may have changed with the configuration."""
         central = self.central
         if self._fabric is central.fabric:
             return

@@ -1,7 +1,7 @@
-"""Why an entry has the limit it has, in words: what binds it, and what would bind it next.
+"""Explains a pair's limit in text: what binds it, and what would bind it next.
 
-A policy explains its own decisions; here it is asked about the state of a running controller, and its answer is put
-into the names that operators use.
+A policy explains its own decisions; here it is asked about the state of a running controller, and operators' names are
+put into its answer.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ _SHAPED_BY = {
 
 @dataclass(frozen=True, slots=True)
 class PairExplanation:
-    """What binds the limit of one entry. Rates in bits per second; ``str`` makes a sentence of it."""
+    """What binds the limit of one pair. Rates in bits per second; ``str`` makes a sentence of it."""
 
     vlan_vid: int
     sender: str
     receiver: str
     """the two VNs as ``SWITCH:PORT``"""
     limit_bps: float
-    """the limit in force"""
+    """the effective limit"""
     constraint: str
-    """the constraint that binds it, in words"""
+    """the binding constraint, as text"""
     rank: int
-    """1 if no other sharer of the constraint is granted more, and so on; 0 when nobody shares it"""
+    """1 if no other sharer of the constraint is granted more, and so on; 0 if it is not shared"""
     sharers: int
     next_constraint: str
     """what would bind it if that constraint were lifted, all else equal"""
     next_limit_bps: float
-    """the limit that would be in force then"""
+    """the limit in that case"""
     sent_bps: float
-    """what the sender sends in all, before its send limit; NaN: unknown"""
+    """what the sender offers in all, before its send limit; NaN: unknown"""
     send_limit_dropped_bps: float
-    """what its send limit drops of that; NaN: unknown"""
+    """the drops of its send limit; NaN: unknown"""
     shaping: Shaping = Shaping.METER
     """who shapes it"""
 
@@ -68,7 +68,7 @@ class PairExplanation:
 
 
 def explain_pair(fabric: FabricState, row: int) -> PairExplanation:
-    """Explain the limit that entry ``row`` of the pair table has since the last interval."""
+    """Explain the limit that pair ``row`` of the pair table has since the last interval."""
     state, vns = fabric.state, fabric.shared_vns
     sender, receiver = int(state.entries.sender[row]), int(state.entries.receiver[row])
     from_place, to_place = fabric.place_name(sender), fabric.place_name(receiver)
@@ -107,17 +107,17 @@ def _less_floods(fabric: FabricState, receiver: int) -> str:
 
 
 def _explain_grant(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
-    """A policy has granted a rate: it explains by what it decided on."""
+    """Explain a granted rate by the policy's decision."""
     state = fabric.state
     for group, decision in zip(fabric.control.groups, state.allocators.decisions, strict=False):
         view = decision.view
         at = int(np.searchsorted(view.rows, row))
         if view.entries is state.entries and at < len(view.rows) and view.rows[at] == row:
             return group.policy.explain(decision, at, fabric.place_name)
-    return _explain_limits(fabric, row, sender, receiver)  # it came, or got its policy, since the last interval
+    return _explain_limits(fabric, row, sender, receiver)  # it is new, or has a new policy, since the last interval
 
 
 def _explain_limits(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
-    """Nobody holds the entry back: the lower of its two limits (or ceilings) binds it, then the other one."""
+    """Explain the limit of a pair without a grant: the lower of its two limits (or ceilings) binds it."""
     send_bps, receive_bps = fabric.vns.send_max_bps[sender], fabric.shared_vns.receive_max_bps[receiver]
     return explain_lower_limit(row, float(send_bps), float(receive_bps))

@@ -1,4 +1,4 @@
-"""What policies report next to limits: marks, losses, and where entries are held back."""
+"""Further reports of policies: marks, losses, and bottlenecks of pairs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.columns import FloatArray, IntArray, nan_column
 
 
 class PolicyMetrics(NamedTuple):
-    """Of some entries: shares of their traffic, NaN where unknown or not reported, and the bottleneck in words."""
+    """The marked and lost shares of some pairs' traffic, NaN where unknown, and their bottlenecks as text."""
 
     marked: FloatArray
     lost: FloatArray
@@ -20,7 +20,7 @@ class PolicyMetrics(NamedTuple):
 
 
 def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyMetrics:
-    """Return what the last decisions report of these rows of the pair table, ascending."""
+    """Return the last decisions' reports for these rows of the pair table, ascending."""
     marked, lost = np.full((2, len(rows)), np.nan)
     bottleneck: list[str | None] = [None] * len(rows)
     for decision in fabric.state.allocators.decisions:
@@ -40,19 +40,19 @@ def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyMetrics:
 
 
 def busiest_entries(fabric: FabricState, vns: IntArray) -> IntArray:
-    """Return for each of these VNs the entry that sends it most, as a row of the pair table; -1: it has none."""
+    """Return the pair with the highest rate to each of these VNs, as a row of the pair table; -1: none."""
     entries = fabric.state.entries
     rows = np.flatnonzero(np.isin(entries.receiver, vns))
     order = rows[np.argsort(fabric.state.measured.passed_bps[rows], kind="stable")]
     busiest = np.full(len(fabric.vns), -1, dtype=np.int64)
-    busiest[entries.receiver[order]] = order  # of several the last one stays
+    busiest[entries.receiver[order]] = order  # the last one of each receiver remains, which is the busiest
     return busiest[vns]
 
 
 def marked_and_lost(fabric: FabricState) -> tuple[FloatArray, FloatArray]:
-    """Return what of the traffic to each VN counts as marked, and as lost on its way: (vns,) each, in bit/s.
+    """Return the marked and lost rates of the traffic to each VN: (vns,) each, in bit/s.
 
-    NaN where the VN's policy reports nothing of the kind, or nothing is known.
+    NaN where the VN's policy does not report them, or they are unknown.
     """
     state, vns = fabric.control.state, len(fabric.control.vns)
     reporting = [one for one in state.allocators.decisions if one.marked is not None or one.lost is not None]
@@ -74,7 +74,7 @@ def marked_and_lost(fabric: FabricState) -> tuple[FloatArray, FloatArray]:
 
 
 def bottleneck_counts(fabric: FabricState) -> dict[str, int]:
-    """Return how many entries are held back at each place, by its name."""
+    """Return the number of pairs at each bottleneck, by its name."""
     found: Counter[str] = Counter()
     for decision in fabric.state.allocators.decisions:
         if decision.view.entries is fabric.state.entries and decision.bottlenecks is not None:

@@ -1,4 +1,4 @@
-"""What ports carried over the last second, and the counters of all time, of edge ports and of links alike."""
+"""The rates of ports over the last second, and their total counters, of edge ports and of links alike."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _UNKNOWN = DeliveredRates()
 
 
 class PortRates:
-    """The ports' counters, looked at once a second, by dpid; what they moved is worked out when somebody asks."""
+    """The ports' counters by dpid, read once a second; rates are computed when they are asked for."""
 
     def __init__(self) -> None:
         self._switches: dict[int, DeliveredRates] = {}
 
     def read(self, central: CentralController) -> None:
-        """Take the last counters of every switch that is connected, and forget those of others."""
+        """Store the last counters of every connected switch, and forget the other switches."""
         last, self._switches = self._switches, {}
         for dpid, record in central.switches.items():
             ports = central.fabric.deliveries[dpid].ports
@@ -25,15 +25,15 @@ class PortRates:
                 self._switches[dpid].read_ports(ports.latest, ports.received_s)
 
     def sent_bps(self, dpid: int, port_no: IntArray) -> FloatArray:
-        """Return what ports sent, bit/s; NaN: unknown."""
+        """Return the sent rates of ports, bit/s; NaN: unknown."""
         return self._switches.get(dpid, _UNKNOWN).port_sent_bps(port_no)
 
     def received_bps(self, dpid: int, port_no: IntArray) -> FloatArray:
-        """Return what ports received, bit/s; NaN: unknown."""
+        """Return the received rates of ports, bit/s; NaN: unknown."""
         return self._switches.get(dpid, _UNKNOWN).port_received_bps(port_no)
 
     def counted_bytes(self, dpid: int) -> dict[int, tuple[int, int]]:
-        """Return what the ports of a switch have sent and received in all, by port number."""
+        """Return the total bytes that the ports of a switch have sent and received, by port number."""
         counters = self._switches.get(dpid, _UNKNOWN).ports.latest
         if counters is None:
             return {}

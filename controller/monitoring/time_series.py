@@ -1,4 +1,4 @@
-"""The last five minutes, a row a second: of every VLAN, and of those VNs that somebody watches."""
+"""Time series of the last five minutes, one row per second: of every VLAN, and of watched VNs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from controller.monitoring.traffic_totals import COLUMNS
 SECONDS = 300
 MAX_WATCHED = 64
 WATCHED_S = 120.0
-"""A VN that nobody has asked for in so long is watched no more."""
+"""A VN that was not asked for in this time is no longer watched."""
 SERIES_COLUMNS = ("offered", "received", "dropped", "granted", "send_offered", "sent", "send_limit_dropped", "flooded")
-"""Those of the columns of traffic that are kept, for each second their mean and the highest of its intervals."""
+"""The columns with a series: for each second their mean and the maximum of its intervals."""
 _ROWS = np.array([COLUMNS.index(name) for name in SERIES_COLUMNS], dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class SeriesRows:
-    """Rows of one VLAN or VN, oldest first: ``at_s`` (seconds,), ``mean_bps`` and ``max_bps`` (seconds, KEPT).
+    """Rows of one VLAN or VN, oldest first: ``at_s`` (seconds,), mean and maximum (seconds, SERIES_COLUMNS).
 
-    ``limit_bps`` (seconds,) is the receive limit, the sum of a VLAN's.
+    ``limit_bps`` (seconds,) is the receive limit; for a VLAN, the sum of its VNs' limits.
     """
 
     at_s: FloatArray
@@ -37,7 +37,7 @@ class SeriesRows:
 
 
 class _Ring:
-    """Means and highest values of ``keys`` columns of rates, a row a second, SECONDS of them."""
+    """Means and maxima of ``keys`` columns of rates, one row per second, for SECONDS seconds."""
 
     def __init__(self, keys: int) -> None:
         self.at_s = np.full(SECONDS, np.nan)
@@ -46,7 +46,7 @@ class _Ring:
         self.next = 0
 
     def close(self, mean_bps: FloatArray, max_bps: FloatArray, limit_bps: FloatArray, now_s: float) -> None:
-        """Take the mean and the highest rates of a second, shape (KEPT, keys)."""
+        """Add the mean and the maximum rates of a second, shape (SERIES_COLUMNS, keys)."""
         row = self.next
         self.at_s[row], self.limit_bps[row] = now_s, limit_bps
         self.rows[row, 0], self.rows[row, 1] = mean_bps, np.maximum(mean_bps, max_bps)
@@ -62,7 +62,7 @@ class _Ring:
 
 @dataclass
 class _WatchedVn:
-    """A VN that somebody looks at: its row, when it was asked for last, and the highest rates of this second."""
+    """A watched VN: its row, when it was last asked for, and the maximum rates of this second."""
 
     row: int
     asked_s: float
@@ -71,9 +71,10 @@ class _WatchedVn:
 
 
 class TimeSeries:
-    """The series of a fabric's VLANs, and of the VNs that are watched.
+    """The series of a fabric's VLANs, and of watched VNs.
 
-    Of a VLAN the highest rate of an interval is known of what is sent to its VNs; of the rest the mean stands for it.
+    For a VLAN the maximum over intervals is known of the received rates; for its other columns the mean is used
+    instead.
     """
 
     def __init__(self, vns: VnTable) -> None:
@@ -84,7 +85,7 @@ class TimeSeries:
         self._watched: OrderedDict[VnKey, _WatchedVn] = OrderedDict()
 
     def with_history(self, before: TimeSeries, vns: VnTable) -> TimeSeries:
-        """Take over the VNs that are watched and are still there, and the VLANs that are."""
+        """Take over the watched VNs and the VLANs that still exist."""
         for key, one in before._watched.items():
             row = vns.row_of(*key)
             if row is not None:
@@ -97,7 +98,7 @@ class TimeSeries:
         return self
 
     def add(self, central: CentralController, rates_bps: FloatArray) -> None:
-        """Take the rates of an interval, shape (COLUMNS, vns)."""
+        """Add the rates of an interval, shape (COLUMNS, vns)."""
         sums_bps = sum_by_row(self._vlan_of_vn, central.fabric.receiver_loads_bps, len(self._vlan_at))
         most_bps = self._max_bps[: len(sums_bps)]
         np.maximum(most_bps, sums_bps, out=most_bps)
@@ -105,7 +106,7 @@ class TimeSeries:
             np.fmax(one.max_bps, rates_bps[_ROWS, one.row], out=one.max_bps)
 
     def close(self, vns: VnTable, mean_bps: FloatArray, now_s: float) -> None:
-        """A second is full; ``mean_bps`` (COLUMNS, vns) is its mean."""
+        """End a second; ``mean_bps`` (COLUMNS, vns) is its mean."""
         known = mean_bps[_ROWS]
         known[np.isnan(known)] = 0.0
         vlans = len(self._vlan_at)
@@ -121,13 +122,13 @@ class TimeSeries:
                 del self._watched[key]
 
     def of_vlan(self, vlan_vid: int) -> SeriesRows:
-        """Return the series of a VLAN, which must be one of the fabric's."""
+        """Return the series of a VLAN of the fabric."""
         return self._vlans.series(self._vlan_at[vlan_vid])
 
     def of_vn(self, vns: VnTable, row: int, now_s: float) -> SeriesRows:
-        """Return the series of a VN, from when it was first asked for, and go on watching it.
+        """Return the series of a VN since it was first asked for, and keep watching it.
 
-        Of more VNs than MAX_WATCHED the one that nobody has asked for the longest is watched no more.
+        Above MAX_WATCHED VNs, the one not asked for the longest is no longer watched.
         """
         key = vns.key(row)
         one = self._watched.pop(key, None) or _WatchedVn(row, now_s, _Ring(1), np.zeros(len(SERIES_COLUMNS)))

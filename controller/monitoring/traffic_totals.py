@@ -1,7 +1,8 @@
-"""What VNs have sent and got since the start, and how long each guarantee was owed, met and missed, and by what.
+"""Traffic totals of VNs since the start, and how long each guarantee was met or violated, with the cause.
 
-The control loop measures rates of single intervals. Somebody who looks every 15 s would see one interval of 273: here
-they are added up, so that two looks tell what came in between. Bytes are added up every interval, states once a second.
+The control loop measures rates of single intervals. Monitoring that polls every 15 s would see one interval of 273:
+here they are added up, so that two polls show the traffic between them. Bytes are added up in every interval, states
+once a second.
 """
 
 from __future__ import annotations
@@ -32,23 +33,23 @@ COLUMNS = (
     "marked",
     "lost",
 )
-"""What is added up, for each VN. ``received``, ``offered`` and ``dropped`` are of what is sent to it; ``sent`` to
-``send_limit_dropped`` of what it sends. ``granted`` counts while the VN is congested. ``marked`` and ``lost`` are what
-its policy counts as such of what it receives."""
+"""The totals of each VN. ``received``, ``offered`` and ``dropped`` count traffic to it; ``sent`` to
+``send_limit_dropped`` traffic from it. ``granted`` counts while the VN is congested. ``marked`` and ``lost`` are the
+parts of the received traffic that its policy reports."""
 
 HOUR_MINUTES = 60
 LATE_INTERVALS = 1.5
-"""The controller is late when it has not looked for so many intervals."""
+"""The controller is late after this many intervals without a round."""
 FLOODED_PART = 0.01
-"""Floods take part in a missed guarantee when they take this part of the receive limit."""
+"""Floods contribute to a violated guarantee when they use this part of the receive limit."""
 
 
 class GuaranteeState(IntEnum):
-    """How a VN's guarantee fares: nothing is owed, it is met, or it is missed for a reason.
+    """The state of a VN's guarantee: not entitled, met, or violated for a reason.
 
-    MISSED_SWITCH: the VN's switch, or one of its senders', is not connected. MISSED_MACHINE: the controller was late in
-    the last seconds. MISSED_FLOODS: floods take a part of the receive limit. MISSED_GRANTS: what was granted, or the
-    meters that follow it, let less through.
+    VIOLATED_SWITCH: the VN's switch, or a sender's switch, is not connected. VIOLATED_CONTROLLER_LATE: the controller
+    was late in the last seconds. VIOLATED_FLOODS: floods use a part of the receive limit. VIOLATED_GRANTS: the grants,
+    or the meters that follow them, pass less.
     """
 
     IDLE = 0
@@ -69,10 +70,10 @@ MISSED = (
 
 @dataclass
 class TrafficTotals:
-    """Sums over time. ``bytes`` has shape (COLUMNS, vns), ``seconds`` (Fulfilment, vns), ``congested_s`` (vns,).
+    """Sums over time. ``bytes`` has shape (COLUMNS, vns), ``seconds`` (GuaranteeState, vns), ``congested_s`` (vns,).
 
-    ``mean_bps`` (COLUMNS, vns) is the mean over the last whole second, NaN before it has passed and where nothing is
-    known now. ``missing_since_s`` (vns,) is NaN where the guarantee is met.
+    ``mean_bps`` (COLUMNS, vns) is the mean over the last whole second, NaN before the first second and where unknown
+    now. ``missing_since_s`` (vns,) is NaN where the guarantee is met.
     """
 
     bytes: FloatArray
@@ -90,7 +91,7 @@ class TrafficTotals:
 
     @classmethod
     def initial(cls, vns: int) -> TrafficTotals:
-        """Return the sums before anything was sent."""
+        """Return the sums before any traffic."""
         columns = np.zeros((len(COLUMNS), vns))
         return cls(
             columns,
@@ -122,7 +123,7 @@ class TrafficTotals:
         return fresh
 
     def add(self, rates_bps: FloatArray, central: CentralController, elapsed_s: float, now_s: float) -> bool:
-        """Add what happened in the last ``elapsed_s`` at these rates (COLUMNS, vns); tell whether a second is full."""
+        """Add the last ``elapsed_s`` at these rates (COLUMNS, vns); return whether a second is complete."""
         unknown = np.isnan(rates_bps)
         moved = np.where(unknown, 0.0, rates_bps)
         moved *= elapsed_s / BITS_PER_BYTE
@@ -146,16 +147,16 @@ class TrafficTotals:
 
     @property
     def violated_s(self) -> FloatArray:
-        """For how long each guarantee was missed since the start, shape (vns,)."""
+        """Return for how long each guarantee was violated since the start, shape (vns,)."""
         return np.asarray(self.seconds[MISSED[0] :].sum(axis=0))
 
     @property
     def violated_last_hour_s(self) -> FloatArray:
-        """For how long each guarantee was missed in the last 59 to 60 minutes, shape (vns,)."""
+        """Return for how long each guarantee was violated in the last 59 to 60 minutes, shape (vns,)."""
         return np.asarray(self.minutes.sum(axis=0))
 
     def _judge(self, central: CentralController, elapsed_s: float, now_s: float) -> None:
-        """Count the seconds since the last look for the state that guarantees are in now: it is a mean over seconds."""
+        """Add the seconds since the last call to the present state of each guarantee, which is a mean over seconds."""
         guarantees = central.fabric.guarantees
         outcome = np.where(guarantees.entitled_bps >= MIN_OWED_BPS, GuaranteeState.MET, GuaranteeState.IDLE).astype(
             np.int64

@@ -1,5 +1,5 @@
-"""What controllers that share switches say to each other, as bytes.
+"""Messages between nodes in sharded mode, as bytes.
 
-Start at header.py, what a frame is; message_types.py has its columns, switch_snapshot.py what is said of switches and
-hosts.
+Start at header.py (the form of a message); message_types.py has the columns, switch_snapshot.py and host_update.py the
+messages about switches and hosts.
 """

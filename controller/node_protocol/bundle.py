@@ -1,4 +1,4 @@
-"""All frames that one shard has for another one in an interval, as one message: each after its length, 4 octets."""
+"""All messages from one shard to another in an interval, as one bundle: each after its length, 4 bytes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from controller.node_protocol.header import Octets
 from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
 MAX_FRAMES = 8
-"""of a message: one of each kind"""
+"""messages in a bundle: one of each kind"""
 _LENGTH = Struct("<I")
 
 
 class Bundle:
-    """Frames for one hearer, written where they are sent from.
+    """Messages to one peer, written into the buffer that is sent.
 
-    It grows when it has to; it begins with room for so many ``octets``.
+    The buffer begins with ``octets`` bytes, and grows when necessary.
     """
 
     def __init__(self, octets: int = 0) -> None:
@@ -29,11 +29,11 @@ class Bundle:
 
     @property
     def data(self) -> memoryview:
-        """What there is so far."""
+        """Return the bundle so far."""
         return self._whole[: self._end].data
 
     def place(self, octets: int) -> NDArray[np.uint8]:
-        """Return where the next frame is to be written."""
+        """Return the buffer for the next message."""
         start, end = self._end + _LENGTH.size, self._end + _LENGTH.size + octets
         if end > len(self._whole):
             before, self._whole = self._whole, np.empty(max(end, 2 * len(self._whole)), np.uint8)
@@ -43,12 +43,12 @@ class Bundle:
         return self._whole[start:end]
 
     def put(self, frame: Octets) -> None:
-        """Add a frame that has been written already."""
+        """Add an encoded message."""
         self.place(len(frame))[:] = np.frombuffer(frame, np.uint8)
 
 
 def unbundle(data: Octets) -> list[Octets]:
-    """Return the frames of a message, MAX_FRAMES at most; raise FrameError if it is none."""
+    """Return the messages of a bundle, at most MAX_FRAMES; raise MessageRejectedError if it is malformed."""
     frames, at, data = list[Octets](), 0, memoryview(data)
     while at < len(data):
         if at + _LENGTH.size > len(data) or len(frames) == MAX_FRAMES:

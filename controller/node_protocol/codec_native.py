@@ -1,7 +1,7 @@
-"""The compiled form of writing and reading frames (``_node_codec.c``): the same bytes and bits, each in one pass.
+"""The native form of encoding and decoding node messages (``_node_codec.c``), with identical bytes and bits.
 
-``library`` is None when it was not built, and where numbers are not little-endian, as frames are; callers look before
-they call.
+``library`` is None if it was not built, or if the machine is not little-endian, as messages are; callers check that
+first.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ _PASSES = "dets_say", "dets_as_before", "dets_listed", "dets_right"
 library: Any = load_native("controller.node_protocol._node_codec", *_PASSES) if sys.byteorder == "little" else None
 Columns: TypeAlias = Sequence[NDArray[Any]]
 WIDE = 8
-"""octets of a number in a column"""
+"""bytes of a number in a column"""
 
 
 def write_columns(to: NDArray[np.uint8], rows: IntArray, eights: Columns, fours: Columns, ones: Columns) -> None:
-    """Write these rows of columns into ``to``, each column as a whole, of so many octets a row.
+    """Write these rows of columns into ``to``, column by column.
 
-    ``eights`` are doubles, ``fours`` int64 of which the lower half counts, ``ones`` bool.
+    ``eights`` are doubles, ``fours`` int64 of which the lower half is written, ``ones`` bool; the names are the bytes
+    per row.
     """
     check_widths([*eights, *fours], ones)
     counts = len(eights), len(fours), len(ones)
@@ -40,10 +41,10 @@ def matches_previous(
     flags: Sequence[NDArray[np.bool_]],
     pairs: Sequence[tuple[NDArray[np.uint32], IntArray]],
 ) -> bool:
-    """Whether ``rates`` (columns, entries) that were read are rates, ``flags`` flags, and rows those from before.
+    """Return whether ``rates`` (columns, entries) and ``flags`` are valid, and rows equal the previous ones.
 
     Rates are 0 to ``most_bps``; those of the column ``unlimited`` (-1: none) may be infinite. ``flags`` are some
-    columns, ``pairs`` columns of rows that were read, each with the one from before.
+    columns, ``pairs`` columns of rows, each with the previous one.
     """
     columns = (rates, *(column for both in pairs for column in both), *flags)
     found: int = library.dets_as_before(columns, unlimited, len(pairs), len(flags), most_bps)
@@ -53,7 +54,7 @@ def matches_previous(
 def is_valid_table(
     rates: FloatArray, most_bps: float, rows: NDArray[np.uint32], bound: int, flags: Sequence[NDArray[np.bool_]]
 ) -> bool:
-    """Whether ``rates`` (columns, rows) are rates up to ``most_bps``, ``rows`` ascending and below ``bound``.
+    """Return whether ``rates`` (columns, rows) are at most ``most_bps``, and ``rows`` ascending and below ``bound``.
 
     ``flags`` are some columns.
     """
@@ -70,17 +71,18 @@ def is_valid_message(
     most_bps: float,
     before: IntArray,
 ) -> int:
-    """Whether a whole frame is right that does not name its pairs: 0 if not, 2 if its first rows are those ``before``.
+    """Return whether a message without pair columns is valid: 0 if not, 2 if its first rows equal ``before``.
 
-    ``first`` is where its first table begins, and how many rows, columns of rates, of rows and of flags that has; its
-    rows are ascending and below ``bound``. ``entries`` are those of its second table; ``unlimited`` is as above.
+    ``first`` has the offset of the first table, and its numbers of rows, rate columns, row columns and flag columns;
+    its rows are ascending and below ``bound``. ``entries`` has the same for the second table; ``unlimited`` is as in
+    ``matches_previous``.
     """
     found: int = library.dets_right((octets, before), *first, *entries, bound, unlimited, most_bps)
     return found
 
 
 def check_widths(eights: Columns, ones: Columns) -> None:
-    """Raise TypeError for columns of another width than they are read with."""
+    """Raise TypeError for columns with another element size than the decoder reads."""
     for columns, octets in ((eights, WIDE), (ones, 1)):
         for column in columns:
             if column.itemsize != octets:

@@ -1,4 +1,4 @@
-"""The bytes of a frame to columns, views of them; whatever says nothing is refused."""
+"""The bytes of a message to columns, as views; malformed messages are rejected."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from controller.node_protocol.header import (
 from controller.node_protocol.message_types import Frame, GrantMessage, GrantRecord, ReportMessage
 from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
-_AS_BEFORE = 2  # of a frame that is right
+_AS_BEFORE = 2  # result for a valid message with the previous pairs
 _ROWS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})
 
 
 class PreviousMessage(NamedTuple):
-    """A ``frame`` that has the pairs of all frames of that ``token``, ``first`` to ``latest``, which have some."""
+    """A ``frame`` with the same pairs as all messages of that ``token`` with numbers ``first`` to ``latest``."""
 
     token: int
     first: int
@@ -52,11 +52,11 @@ def decode(
     before: Mapping[type[Frame], PreviousMessage] | None = None,
     given: Mapping[int, GrantRecord] | None = None,
 ) -> tuple[Header, Frame]:
-    """Return what the bytes of a frame say, its columns views of them; raise FrameError for any that say nothing.
+    """Return the decoded message, with columns as views of the bytes; raise MessageRejectedError if it is malformed.
 
-    ``vns`` is how many rows the VN table has, ``links`` how many links there are. A frame that has the pairs of the one
-    ``before`` it, of its kind, or none, has the same ``sender`` and ``receiver``, which are not looked through again.
-    ``given`` is what the hearer has granted, by number.
+    ``vns`` is the number of rows of the VN table, ``links`` the number of links. A message that refers to the pairs of
+    ``before``, a previous message of its kind, has the same ``sender`` and ``receiver`` arrays, which are not checked
+    again. ``given`` are the grants of the receiving node, by number.
     """
     if len(data) < HEAD.size:
         raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are less than a header's {HEAD.size}")
@@ -118,7 +118,7 @@ def _read_as_mostly(
     vns: int,
     last: ReportMessage | GrantMessage,
 ) -> dict[str, Any]:
-    """Return the columns of a frame that has the pairs of the ``last`` one; none if anything in it is to be refused."""
+    """Return the columns of a message with the pairs of the ``last`` one; nothing if any part is invalid."""
     if codec_native.library is None:
         return {}
     entries, before = names_of[1], getattr(last, last.first)
@@ -149,7 +149,10 @@ def _read(
     last: ReportMessage | GrantMessage | None,
     pairs: bool,
 ) -> dict[str, Any]:
-    """Return the columns of a frame, ``pairs`` and what it has of these from the ``last`` one; raise FrameError."""
+    """Return the columns of a message, with ``pairs`` and other values taken from the ``last`` one.
+
+    Raise MessageRejectedError.
+    """
     columns, at = dict[str, Any](), HEAD.size
     rows_of = dict.fromkeys(_ROWS, vns) | {"link": links}
     for table, (names, rows) in enumerate(zip(names_of, counts, strict=True)):
@@ -180,7 +183,7 @@ def _read(
 
 
 def _views(data: Octets, at: int, names: TableColumns, rows: int) -> tuple[FloatArray, dict[str, NDArray[Any]]]:
-    """Return the columns of a table that begins at octet ``at``: those of eight octets, (columns, rows), and others."""
+    """Return the columns of a table at offset ``at``: those of eight bytes, (columns, rows), and the others."""
     eight, *others = DTYPES
     rates: FloatArray = np.ndarray((len(names.eights), rows), eight, data, at)
     at += rates.nbytes
@@ -193,7 +196,7 @@ def _views(data: Octets, at: int, names: TableColumns, rows: int) -> tuple[Float
 
 
 def _is_listed(first: str, rates: FloatArray, columns: Mapping[str, NDArray[Any]], rows_of: Mapping[str, int]) -> bool:
-    """Whether nothing in a first table is refused, as mostly."""
+    """Return whether a first table is valid (fast path)."""
     if codec_native.library is None:
         return False
     flags = [column for column in columns.values() if column.dtype == np.bool_]
@@ -203,7 +206,7 @@ def _is_listed(first: str, rates: FloatArray, columns: Mapping[str, NDArray[Any]
 def _as_before(
     names: Sequence[str], rates: FloatArray, columns: Mapping[str, NDArray[Any]], last: ReportMessage | GrantMessage
 ) -> bool:
-    """Whether entries have the pairs of the ``last`` frame, or none, and nothing that is refused: mostly it is so."""
+    """Return whether the pairs equal the ``last`` message's, or are omitted, and all is valid (fast path)."""
     if codec_native.library is None:
         return False
     unlimited = names.index(LIMIT) if LIMIT in names else -1
@@ -217,12 +220,12 @@ def _as_read(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _as_said(rows: IntArray) -> NDArray[np.uint32]:
-    """Return rows that were read from a frame as they stood there, without a copy."""
+    """Return decoded rows as they are in the message, without a copy."""
     return rows.view("<u4")[::2]
 
 
 def _check_rates(names: Sequence[str], rates: FloatArray) -> None:
-    if _are_rates(rates):  # mostly one look at all of them is enough
+    if _are_rates(rates):  # usually one test of all of them is enough
         return
     for name, column in zip(names, rates, strict=True):
         if not _are_rates(column[~np.isposinf(column)] if name == LIMIT else column):
@@ -230,7 +233,7 @@ def _check_rates(names: Sequence[str], rates: FloatArray) -> None:
 
 
 def _are_rates(rates: FloatArray) -> bool:
-    # A number that is not one is the least and the greatest, and fails every comparison.
+    # NaN propagates to the minimum and the maximum, and fails every comparison.
     return not rates.size or bool(rates.min() >= 0.0 and rates.max() <= MAX_BPS)
 
 
@@ -248,5 +251,5 @@ def _check_order(name: str, keys: IntArray) -> None:
 
 
 def _same(value: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Return a column that has the same value everywhere, and no memory of its own."""
+    """Return a column with one value everywhere, which uses no memory."""
     return np.ndarray(rows, value.dtype, value, strides=(0,))

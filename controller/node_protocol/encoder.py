@@ -1,4 +1,4 @@
-"""Columns to the bytes of a frame."""
+"""Columns to the bytes of a message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Allocate: TypeAlias = Callable[[int], NDArray[np.uint8]]
 def encode(
     head: Header, fabric: bytes, frame: Frame, rows: IntArray | None = None, allocate: Allocate | None = None
 ) -> Octets:
-    """Return the bytes of a message with ``rows`` of the frame's pairs; None: all.
+    """Return the bytes of a message with ``rows`` of the message's pairs; None: all.
 
     ``allocate`` returns the buffer of a number of bytes to write into; the result is then a view of that buffer.
     """
@@ -48,7 +48,7 @@ def encode(
 
 
 def _write(whole: NDArray[np.uint8], at: int, frame: Frame, names: TableColumns, rows: IntArray | None) -> None:
-    """Write a table's columns into a frame, from octet ``at`` on."""
+    """Write a table's columns into a message, from offset ``at`` on."""
     by_width = [[getattr(frame, name) for name in some] for some in names[:-1]]
     if rows is not None and codec_native.library is not None:
         codec_native.write_columns(whole[at:], rows, *by_width)

@@ -1,33 +1,32 @@
-"""What crosses between two shards: DETS's messages as columns of bytes, little-endian.
+"""Messages between two shards: DETS's messages as columns of bytes, little-endian.
 
 | octet | field | octets | meaning |
 |---|---|---|---|
 | 0 | magic | 4 | ``DETS`` |
 | 4 | version | 1 | 7 |
-| 5 | kind | 1 | 1: Report, 2: Grants, 4: LinkUse, 5: QueuesRead, 6: PortsRead, 7: MarksRead; 3 and 8: below |
-| 6 | asked | 1 | 1: the speaker takes the hearer for the allocator (network_allocation.py), else 0 |
-| 7 | left | 1 | which columns of entries are left out, a sum (``Left``) |
-| 8 | fabric | 8 | ``fabric_digest`` of the VNs and links whose rows are named, and of owners |
-| 16 | token | 8 | of the speaker's ownership; a higher one voids what lower ones said |
-| 24 | number | 8 | of the speaker's interval, from 1 |
-| 32 | heard | 8 | the hearer's last number that the speaker had heard, 0: none |
-| 40 | knows | 16 | by which of the hearer's Reports and of its Grants the speaker knows their pairs, 0: none |
-| 56 | pairs | 8 | which frame of this kind had the pairs of this one, which says none; 0: it does |
-| 64 | limits | 8 | which of the hearer's Grants are in force, instead of ``limit_bps``; 0: that is said |
+| 5 | kind | 1 | 1: Report, 2: Grant, 4: LinkUse, 5: QueueReadings, 6: PortReadings, 7: MarkReadings; 3 and 8: below |
+| 6 | to_allocator | 1 | 1: the sender takes the receiver for the allocator (network_allocation.py), otherwise 0 |
+| 7 | omitted | 1 | omitted columns of pairs, a sum (``OmittedColumns``) |
+| 8 | fabric | 8 | ``fabric_digest`` of the VNs, the links and the switches' owners |
+| 16 | incarnation | 8 | of the sender; a higher one voids messages of lower ones |
+| 24 | number | 8 | of the sender's interval, from 1 |
+| 32 | ack | 8 | the last number that the sender got from the receiver, 0: none |
+| 40 | acked_pairs | 16 | numbers of the receiver's Report and Grant with the pairs that the sender has, 0: none |
+| 56 | pairs_ref | 8 | number of the message of this kind with the same pairs, which are omitted; 0: included |
+| 64 | limits_ref | 8 | number of the receiver's Grant whose rates equal ``limit_bps``, which is omitted; 0: included |
 | 72 | first | 4 | rows of the first table: of VNs, or of links |
 | 76 | entries | 4 | rows of the second table; 0 where a kind has none |
 | 80 | columns | .. | those of the first table, then those of the second, each as a whole |
 
-A frame is all that one shard has to say to another one in an interval, and not what has changed: a lost frame is made
-good by the next one, and a frame that comes twice does nothing. ``sender`` and ``receiver`` alone are not said again
-once the hearer ``knows`` them, nor limits that it has granted; one that does not know them, after all, refuses such a
-frame and says so. A frame's age is told by ``heard``: the hearer knows by its own clock when it said that, so that
-nodes' clocks need not agree.
+A message has the whole state of an interval, not the changes: the next message makes up for a lost one, and a duplicate
+has no effect. Only ``sender`` and ``receiver`` are omitted once the receiver has acknowledged them, and limits that it
+has granted itself; a receiver that does not have them rejects the message and reports that. A message's age follows
+from ``ack``: the receiver knows by its own clock when it sent that number, so that nodes' clocks need not agree.
 
-Frames of the kinds 3 (switch_snapshot.py) and 8 (host_update.py) have headers of their own.
+Messages of the kinds 3 (switch_snapshot.py) and 8 (host_update.py) have headers of their own.
 
-Deviation: in the paper Initialize and Deactivate are messages of their own. Here Grants name the receivers that are
-congested, and the senders' shard knows its senders; Keep Alive is the frame itself. Senders in VLANs whose policy
+Deviation: in the paper Initialize and Deactivate are messages of their own. Here a Grant message names the congested
+receivers, and the senders' shard knows its senders; Keep Alive is the message itself. Senders in VLANs whose policy
 always controls are under control without it.
 """
 
@@ -47,16 +46,16 @@ from controller.node_protocol.message_types import FORMS, Frame, GrantMessage, L
 
 MAGIC, VERSION = b"DETS", 7
 MAX_ROWS = 1_000_000
-"""of a table in one frame: 60 MB"""
+"""rows of a table in one message: 60 MB"""
 MAX_BPS = 1e15
-"""of a rate: sums of what a million entries say stay numbers"""
+"""maximum of a rate: sums over a million pairs stay finite"""
 HEAD = Struct("<4sBBBB8sQQQQQQQII")
 Octets: TypeAlias = bytes | memoryview
 KINDS: dict[int, type[Frame]] = {one.kind: one for one in FORMS}
-_WIDTHS = ("<f8", "<u4", "|b1")  # in which columns of a table follow each other
+_WIDTHS = ("<f8", "<u4", "|b1")  # the order of the columns of a table
 DTYPES = tuple(map(np.dtype, _WIDTHS))
 PAIRS = ("sender", "receiver")
-LIMIT = "limit_bps"  # infinite of an entry that has no grant yet
+LIMIT = "limit_bps"  # infinite for a pair without a grant yet
 LEFT: dict[int, dict[str, NDArray[Any]]] = {
     OmittedColumns.UNREAD: {"unread_intervals": np.zeros(1, np.int64)},
     OmittedColumns.ACTIVE: {"active": np.ones(1, np.bool_)},
@@ -70,10 +69,7 @@ MAY_OMIT = {
 
 
 class Header(NamedTuple):
-    """Who speaks, and when; what it ``knows`` of Reports and Grants, and which ``pairs`` the frame is of, as above.
-
-    ``left`` and ``limits`` are what it leaves out besides.
-    """
+    """The header of a message: sender, number, acknowledged pairs, and references to omitted columns, as above."""
 
     incarnation: int
     number: int
@@ -86,7 +82,7 @@ class Header(NamedTuple):
 
 
 def fabric_digest(vns: VnTable, links: Iterable[str] = (), owners: bytes = b"") -> bytes:
-    """Return eight octets that two fabrics share only if their VNs, ``links`` and ``owners`` are the same."""
+    """Return a digest of eight bytes, equal for two nodes only if their VNs, ``links`` and ``owners`` are equal."""
     names = (vns.vlan_vid.astype("<i8"), vns.dpid.astype("<u8"), vns.port_no.astype("<i8"))
     of_links = "".join(f"{name}\0" for name in links).encode()
     parts = [*(column.tobytes() for column in names), of_links, b"\0", owners]
@@ -94,7 +90,7 @@ def fabric_digest(vns: VnTable, links: Iterable[str] = (), owners: bytes = b"") 
 
 
 class TableColumns(NamedTuple):
-    """A table's columns by their widths, and the octets of a row."""
+    """A table's columns by element size, and the bytes of a row."""
 
     eights: tuple[str, ...]
     fours: tuple[str, ...]
@@ -103,7 +99,7 @@ class TableColumns(NamedTuple):
 
     @classmethod
     def from_layout(cls, layout: Layout) -> TableColumns:
-        """Return those of a table."""
+        """Return the columns of a table."""
         eights, fours, ones = (tuple(name for name, dtype in layout if dtype == width) for width in _WIDTHS)
         return cls(eights, fours, ones, sum(np.dtype(dtype).itemsize for _, dtype in layout))
 
@@ -115,12 +111,12 @@ COLUMNS: dict[type[Frame], tuple[TableColumns, ...]] = {
 
 @cache
 def columns_of_entries(kind: int, pairs: bool, left: int, limits: bool) -> TableColumns:
-    """Return the columns of the second table without ``pairs``, those that are ``left`` out, and ``limits``."""
+    """Return the columns of the second table without ``pairs``, the omitted columns ``left``, and ``limits``."""
     out = {name for one, names in LEFT.items() if left & one for name in names}
     out |= {*(PAIRS if pairs else ()), *((LIMIT,) if limits else ())}
     return TableColumns.from_layout(tuple(column for column in KINDS[kind].tables[1] if column[0] not in out))
 
 
 def is_omitted(column: NDArray[Any]) -> bool:
-    """Whether a column that was read from a frame was not there: it has the same value everywhere."""
+    """Return whether a decoded column was omitted in the message: it has one value everywhere."""
     return column.strides == (0,)

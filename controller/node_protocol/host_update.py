@@ -1,4 +1,4 @@
-"""What a node tells a peer of the hosts behind its switches: those of VNs whose hosts have changed.
+"""A node's message to a peer about the hosts behind its switches, for VNs whose hosts have changed.
 
 | octet | field | octets | meaning |
 |---|---|---|---|
@@ -7,16 +7,16 @@
 | 5 | kind | 1 | 8 |
 | 6 | zero | 2 | 0 |
 | 8 | fabric | 8 | as in ``header`` |
-| 16 | token | 8 | as in ``header`` |
-| 24 | number | 8 | of the speaker's frames of this kind, from 1 |
-| 32 | since, until | 16 | the frame has all VNs whose last change has a number above ``since``, up to ``until`` |
-| 48 | known token | 8 | of which life of the hearer the speaker knows hosts |
-| 56 | known | 8 | up to which number |
-| 64 | rows | 8 | how many hosts and VNs follow |
+| 16 | token | 8 | the incarnation, as in ``header`` |
+| 24 | number | 8 | of the sender's messages of this kind, from 1 |
+| 32 | since, until | 16 | the message has all VNs whose last change has a number above ``since``, up to ``until`` |
+| 48 | known token | 8 | the receiver's incarnation whose hosts the sender has |
+| 56 | known | 8 | the last number that the sender has |
+| 64 | rows | 8 | the numbers of hosts and VNs that follow |
 | 72 | columns | .. | ``mac``, ``learned``, each as a whole, then ``vn``, ``hosts`` |
 
-A frame has all hosts of each VN that it names, as they are now. It is of use to who knows what was said up to
-``since``. What the hearer does not say that it knows is said again, so that nothing is lost with a frame.
+A message has all present hosts of each VN that it names. A receiver can use it if it has everything up to ``since``.
+Changes are retransmitted until the receiver acknowledges them, so that nothing is lost with a message.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TABLES: Tables = (
 
 
 class HostUpdateHeader(NamedTuple):
-    """Who speaks and when; which numbers the frame is of, and what the speaker knows of the hearer's hosts."""
+    """The sender's incarnation and the message's numbers, and the acknowledgement of the receiver's hosts."""
 
     token: int
     number: int
@@ -57,8 +57,8 @@ class HostUpdateHeader(NamedTuple):
 class VnHosts:
     """All hosts of some VNs.
 
-    ``vn`` (vns,) are rows of the VN table, ``hosts`` how many each has. ``mac`` (hosts,) are their addresses, those of
-    the first VN first, ``learned`` (hosts,) the numbers of the changes by which they got there.
+    ``vn`` (vns,) are rows of the VN table, ``hosts`` the number of hosts of each. ``mac`` (hosts,) are their addresses,
+    those of the first VN first, ``learned`` (hosts,) the numbers of the changes that placed them there.
     """
 
     mac: NDArray[np.uint64]
@@ -68,12 +68,12 @@ class VnHosts:
 
 
 def encode_host_update(head: HostUpdateHeader, fabric: bytes, hosts: VnHosts) -> bytes:
-    """Return the bytes of a frame."""
+    """Return the bytes of a message."""
     return encode_tables(KIND, fabric, _HEAD, head, _TABLES, hosts)
 
 
 def decode_host_update(data: Octets, fabric: bytes, vns: int) -> tuple[HostUpdateHeader, VnHosts]:
-    """Return what the bytes of a frame say; raise FrameError for any that say nothing."""
+    """Return the decoded message; raise MessageRejectedError if it is malformed."""
     values, columns = decode_tables(data, KIND, fabric, _HEAD, _TABLES)
     head, found = HostUpdateHeader._make(values), VnHosts(**columns)
     _check(head, found, vns)

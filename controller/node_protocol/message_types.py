@@ -1,4 +1,4 @@
-"""The frames of an interval, as columns."""
+"""The messages of an interval, as columns."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ Layout: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class OmittedColumns:
-    """Columns of entries that are left out of a frame, since they have one value or are of no use to the hearer.
+    """Columns of pairs that a message omits, since they have one value or the receiver does not need them.
 
-    They are added up. Numbers, not an enumeration, whose operators take a microsecond each: a frame is asked for all.
+    They are added up. Plain numbers: an enumeration's operators take a microsecond each, in every message.
     """
 
     NONE = 0
     UNREAD = 1
-    """``unread_intervals`` are 0"""
+    """all ``unread_intervals`` are 0"""
     ACTIVE = 2
-    """``active`` are true"""
+    """all ``active`` are true"""
     FORFEITS = 4
-    """``forfeits`` are false"""
+    """all ``forfeits`` are false"""
     AMOUNTS = 8
-    """``last_bps`` and ``refused_bps``, which the allocator alone looks at"""
+    """``last_bps`` and ``refused_bps``, which only the allocator uses"""
 
 
 class GrantRecord(NamedTuple):
-    """What a peer was granted: the ``rows`` of ``rate_bps``, for the pairs of ``sender``, an array that stays."""
+    """Grants to a peer: the ``rows`` of ``rate_bps``, for the pairs of ``sender``, an array that stays valid."""
 
     sender: IntArray
     rate_bps: FloatArray
@@ -39,11 +39,11 @@ class GrantRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class ReportMessage:
-    """Senders' to receivers' shard: Loads, and Traffic Reports of entries under control or with traffic.
+    """Senders' to receivers' shard: loads, and Traffic Reports of pairs under control or with traffic.
 
-    ``loaded`` (receivers,) are rows of VNs, ascending, with what the speaker's meters bring there, as in ``Loads``. The
-    others have shape (entries,) and are sorted by receiver, then sender, rows of VNs: as in ``TrafficReport``, and
-    what policies see of an entry besides (``Surroundings``).
+    ``loaded`` (receivers,) are rows of VNs, ascending, with the loads at the sender's meters, as in ``ReceiverLoads``.
+    The others have shape (entries,) and are sorted by receiver, then sender, rows of VNs: as in ``TrafficReport``, and
+    the policies' further input (``IntervalContext``).
     """
 
     kind: ClassVar[int] = 1
@@ -72,31 +72,31 @@ class ReportMessage:
     receiver: IntArray
     measured_bps: FloatArray
     refused_bps: FloatArray
-    """what the entry's meter dropped"""
+    """drops at the pair's meter"""
     limits: FloatArray | GrantRecord
-    """``limit_bps``, or where it is to be found"""
+    """``limit_bps``, or a reference to it"""
     available_bps: FloatArray
     last_bps: FloatArray
-    """what passed the entry's meter in the last interval"""
+    """what passed the pair's meter in the last interval"""
     unread_intervals: IntArray
     drops: BoolArray
-    """whether the entry's meter dropped something"""
+    """whether the pair's meter dropped frames"""
     active: BoolArray
 
     @property
     def limit_bps(self) -> FloatArray:
-        """The limits in force."""
+        """The effective limits."""
         limits = self.limits
         return limits if isinstance(limits, np.ndarray) else limits.rate_bps[limits.rows]
 
 
 @dataclass(frozen=True)
 class GrantMessage:
-    """Receivers' to senders' shard: which receivers are congested, and Set Rate for the entries that were reported.
+    """Receivers' to senders' shard: the congested receivers, and Set Rate for the reported pairs.
 
-    ``decided`` (receivers,) are the rows of VNs whose senders are under control, ascending, ``congested`` those of them
-    that are congested, ``senders`` how many each shares its limit among. ``forfeits`` (entries,) are those whose
-    senders lose the bursts that they have saved; where such a frame is lost they keep them.
+    ``decided`` (receivers,) are the rows of VNs with senders under control, ascending, ``congested`` the mask of the
+    congested ones, ``senders`` the number of senders that share each limit. ``forfeits`` (entries,) is the mask of
+    pairs that lose their saved bursts; if the message is lost, they keep them.
     """
 
     kind: ClassVar[int] = 2
@@ -117,9 +117,9 @@ class GrantMessage:
 
 @dataclass(frozen=True)
 class LinkUseMessage:
-    """To who decides for the whole network: what other VLANs' senders to the speaker's receivers use of links.
+    """To the allocator of network-wide policies: the cross traffic to the sender's receivers on links.
 
-    ``link`` are rows of links, ascending; the others have its shape and are as in ``PolicyView``.
+    ``link`` are rows of links, ascending; the other columns have its shape and are as in ``PolicyView``.
     """
 
     kind: ClassVar[int] = 4
@@ -136,9 +136,9 @@ class LinkUseMessage:
 
 @dataclass(frozen=True)
 class QueueReadingsMessage:
-    """To the same: what the receiving queues of the speaker's VNs did since they were read before (``QueueReadings``).
+    """To the allocator of network-wide policies: readings of the sender's receiving queues (``QueueReadings``).
 
-    ``vn`` are the rows of those that were read now, ascending; the others have its shape.
+    ``vn`` are the rows of the VNs that were read in this interval, ascending; the other columns have its shape.
     """
 
     kind: ClassVar[int] = 5
@@ -165,9 +165,9 @@ class QueueReadingsMessage:
 
 @dataclass(frozen=True)
 class PortReadingsMessage:
-    """To the same: what the ports of the speaker's switches sent since they were read before (``PortReadings``).
+    """To the allocator of network-wide policies: readings of the sender's ports (``PortReadings``).
 
-    ``link`` are the rows of the links whose ports were read now, ascending; the others have its shape.
+    ``link`` are the rows of the links that were read in this interval, ascending; the other columns have its shape.
     """
 
     kind: ClassVar[int] = 6
@@ -184,9 +184,9 @@ class PortReadingsMessage:
 
 @dataclass(frozen=True)
 class MarkReadingsMessage:
-    """To the same: what the phantom meters of the speaker's VNs counted since they were read before (``MarkReadings``).
+    """To the allocator of network-wide policies: readings of the sender's phantom meters (``MarkReadings``).
 
-    ``vn`` are the rows of those that were read now, ascending; the others have its shape.
+    ``vn`` are the rows of the VNs that were read in this interval, ascending; the other columns have its shape.
     """
 
     kind: ClassVar[int] = 7

@@ -1,4 +1,4 @@
-"""Why frames are refused."""
+"""Why node messages are rejected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from controller.errors import DetsError
 
 
 class RejectCause(StrEnum):
-    """Why a frame is refused; each is counted."""
+    """Why a message is rejected; each cause is counted."""
 
     LENGTH = "length"
     NOT_A_FRAME = "not-a-frame"
@@ -24,7 +24,7 @@ class RejectCause(StrEnum):
 
 
 class MessageRejectedError(DetsError):
-    """A frame is refused."""
+    """A message is rejected."""
 
     def __init__(self, cause: RejectCause, text: str) -> None:
         self.cause = cause

@@ -1,4 +1,4 @@
-"""What a node tells its peers of its switches, besides the interval's frames and hosts: links, and which are there.
+"""A node's snapshot of its connected switches and links, for its peers; besides an interval's messages.
 
 | octet | field | octets | meaning |
 |---|---|---|---|
@@ -7,12 +7,12 @@
 | 5 | kind | 1 | 3 |
 | 6 | zero | 2 | 0 |
 | 8 | fabric | 8 | as in ``header`` |
-| 16 | token | 8 | as in ``header`` |
-| 24 | number | 8 | of the speaker's snapshots, from 1 |
-| 32 | rows | 16 | how many switches, hellos, receivers and lost switches follow |
+| 16 | token | 8 | the incarnation, as in ``header`` |
+| 24 | number | 8 | of the sender's snapshots, from 1 |
+| 32 | rows | 16 | the numbers of switches, probes, receivers and lost switches that follow |
 | 48 | columns | .. | of the four tables, each as a whole |
 
-It is a snapshot, sent when something has changed and again now and then: a lost one is made good by the next.
+A snapshot is sent after each change and also periodically: the next one makes up for a lost one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TABLES: Tables = (
 
 
 class SnapshotHeader(NamedTuple):
-    """Who speaks, and when."""
+    """The sender's incarnation, and the snapshot's number."""
 
     token: int
     number: int
@@ -54,12 +54,12 @@ class SnapshotHeader(NamedTuple):
 
 @dataclass(frozen=True)
 class SwitchSnapshot:
-    """What a node knows of its own switches.
+    """A node's state of its switches.
 
-    ``up`` (switches,) are the dpids of those under its control. ``sender_*`` and ``receiver_*`` (hellos,) are the ports
-    between which hellos were heard at these switches lately, ``late`` those whose next one is missing. ``sent_to``
-    (receivers,) are the VNs that they send to, rows of the VN table. ``lost`` (switches,) are those that it had under
-    control and that have gone; others are about to be taken over.
+    ``up`` (switches,) are the dpids of switches under its control. ``sender_*`` and ``receiver_*`` (probes,) are the
+    ports between which probes arrived at these switches lately, ``late`` marks those whose next probe is late.
+    ``sent_to`` (receivers,) are the VNs to which its VNs send, rows of the VN table. ``lost_switches`` (switches,) were
+    under its control and have disconnected; its other switches are being brought up.
     """
 
     up: NDArray[np.uint64]
@@ -78,7 +78,7 @@ def encode_snapshot(head: SnapshotHeader, fabric: bytes, places: SwitchSnapshot)
 
 
 def decode_places(data: Octets, fabric: bytes, vns: int) -> tuple[SnapshotHeader, SwitchSnapshot]:
-    """Return what the bytes of a snapshot say; raise FrameError for any that say nothing."""
+    """Return the decoded snapshot; raise MessageRejectedError if it is malformed."""
     head, columns = decode_tables(data, KIND, fabric, _HEAD, _TABLES)
     if columns["sent_to"].max(initial=0) >= vns:
         raise MessageRejectedError(RejectCause.ROW, f"sent_to names rows beyond {vns} VNs")

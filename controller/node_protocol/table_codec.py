@@ -1,4 +1,4 @@
-"""Frames besides a shard's: what they are, a head, how many rows follow in each table, and the tables."""
+"""Codec of the other messages: their kind, a header, the number of rows in each table, and the tables."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _BEGINNING = Struct("<4sBBH8s")
 
 
 def message_kind(data: Octets) -> int:
-    """Return of which kind the bytes of a frame would be."""
+    """Return the kind in the bytes of a message, which may be malformed."""
     return data[5] if len(data) > 5 else 0
 
 
 def encode_tables(kind: int, fabric: bytes, head: Struct, values: Sequence[int], tables: Tables, rows: object) -> bytes:
-    """Return the bytes of a frame with these ``values`` in its head; ``rows`` has the columns of all ``tables``."""
+    """Return the bytes of a message with these ``values`` in its header; ``rows`` has the columns of all ``tables``."""
     counts = Struct(f"<{len(tables)}I").pack(*(len(getattr(rows, table[0][0])) for table in tables))
     columns = [
         np.ascontiguousarray(getattr(rows, name), dtype=dtype).tobytes() for table in tables for name, dtype in table
@@ -33,7 +33,10 @@ def encode_tables(kind: int, fabric: bytes, head: Struct, values: Sequence[int],
 def decode_tables(
     data: Octets, kind: int, fabric: bytes, head: Struct, tables: Tables
 ) -> tuple[tuple[int, ...], dict[str, Any]]:
-    """Return the values of a frame's head, and its columns by name; raise FrameError for what is no such frame."""
+    """Return the values of a message's header, and its columns by name.
+
+    Raise MessageRejectedError if it is malformed.
+    """
     counts = Struct(f"<{len(tables)}I")
     at = _BEGINNING.size + head.size + counts.size
     if len(data) < at:

@@ -25,12 +25,12 @@ _OXM_IP_ECN = ofp.OxmField.IP_ECN << 1
 
 
 class UnknownActionError(Exception):
-    """The bytes are well-formed, but they are an action that this module does not express."""
+    """Well-formed bytes of an action that this module does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Send the packet out of ``port_no``; ``max_len`` bytes of it when that is PORT_CONTROLLER, 0 for every other port.
+    """Send the packet out of ``port_no``; ``max_len`` bytes of it if that is PORT_CONTROLLER, 0 for every other port.
 
     Switches report 0 there, so any other value would never compare equal to what is installed.
     """
@@ -79,9 +79,9 @@ class PopVlan:
 
 @dataclass(frozen=True, slots=True)
 class SetIpEcn:
-    """Write ``ip_ecn`` (0..3) into the ECN field of an IP packet; the entry must match on the EtherType of IP.
+    """Write ``ip_ecn`` (0..3) into the ECN field of an IP packet; the flow entry must match on the EtherType of IP.
 
-    The switch keeps the DSCP and mends IPv4's checksum (RFC 3168; OpenFlow 1.3.5, section 7.2.3.8).
+    The switch keeps the DSCP and corrects IPv4's checksum (RFC 3168; OpenFlow 1.3.5, section 7.2.3.8).
     """
 
     ip_ecn: int
@@ -94,12 +94,12 @@ Action: TypeAlias = Output | SetQueue | PushVlan | SetVlanVid | PopVlan | SetIpE
 
 
 def encode_actions(actions: Iterable[Action]) -> bytes:
-    """Return the actions one after the other, each padded to 8 bytes as the specification has it."""
+    """Return the actions one after the other, each padded to 8 bytes as the specification requires."""
     return b"".join(map(_encode_action, actions))
 
 
 def decode_actions(view: memoryview, message: str) -> tuple[Action, ...]:
-    """Return the actions that fill ``view``; ProtocolError when malformed, UnknownActionError for one beyond Action."""
+    """Return the actions that fill ``view``; ProtocolError if malformed, UnknownActionError for an unsupported one."""
     actions: list[Action] = []
     unknown: UnknownActionError | None = None
     offset = 0
@@ -111,7 +111,7 @@ def decode_actions(view: memoryview, message: str) -> tuple[Action, ...]:
         try:
             actions.append(_decode_action(action_type, raw, message))
         except UnknownActionError as error:
-            unknown = error  # reported only after the rest proved well-formed
+            unknown = error  # raised only if the rest is well-formed
         offset += length
     if unknown is not None:
         raise unknown

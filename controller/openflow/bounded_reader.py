@@ -1,4 +1,4 @@
-"""Bounds-checked reading of messages: whatever a switch sends, a reader gets ProtocolError and never an IndexError."""
+"""Bounds-checked reading of messages: malformed bytes raise ProtocolError, never IndexError."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ MAX_XID = 2**32 - 1
 
 
 def malformed(message: str, field: str, got: object, expected: str) -> ProtocolError:
-    """Return the error for ``field`` of ``message`` that holds ``got`` where ``expected`` was due."""
+    """Return the error for a ``field`` of ``message`` that holds ``got`` instead of ``expected``."""
     return ProtocolError(f"{message}: {field}: {got}, expected {expected}")
 
 
 def open_message(buf: Buffer, message_type: ofp.MessageType) -> memoryview:
-    """Return what follows the header of one message (7.1); raises ProtocolError unless version, type and length fit."""
+    """Return the body of one message, after its header (7.1).
+
+    Raises ProtocolError unless version, type and length fit.
+    """
     name = message_type.name
     version, found_type, length, _xid = read(HEADER, memoryview(buf), 0, name, "header")
     if version != ofp.VERSION:
@@ -53,7 +56,7 @@ def read_bytes(view: memoryview, offset: int, size: int, message: str, field: st
 
 
 def rows(view: memoryview, layout: npt.DTypeLike, message: str) -> npt.NDArray[np.void]:
-    """Return ``view`` as an array of records of one size, big-endian and read-only; ProtocolError on a remainder."""
+    """Return ``view`` as an array of equal records, big-endian and read-only; ProtocolError on a remainder."""
     dtype = np.dtype(layout)
     if len(view) % dtype.itemsize:
         raise malformed(message, "length of the body", len(view), f"a multiple of {dtype.itemsize}")
@@ -61,7 +64,7 @@ def rows(view: memoryview, layout: npt.DTypeLike, message: str) -> npt.NDArray[n
 
 
 def record_length(view: memoryview, offset: int, length_at: int, smallest: int, message: str) -> int:
-    """Return the length that the record at ``offset`` has in a uint16 at ``length_at`` of it.
+    """Return the length of the record at ``offset``, which is a uint16 at ``length_at`` in the record.
 
     Raises ProtocolError for a record shorter than ``smallest`` or one that reaches beyond the body.
     """
@@ -103,7 +106,7 @@ def record_offsets(view: memoryview, length_at: int, smallest: int, message: str
 
 
 def _run(view: memoryview, length_at: int, length: int) -> int:
-    """Return how many whole records of that length ``view`` begins with, looking ever further while all have it."""
+    """Return the number of whole records of that length at the start of ``view``, searched in growing steps."""
     most, window = len(view) // length, _FIRST_WINDOW
     for count in range(1, min(most, window)):  # an array costs more than a few numbers
         if _LENGTH.unpack_from(view, count * length + length_at)[0] != length:
@@ -119,7 +122,7 @@ def _run(view: memoryview, length_at: int, length: int) -> int:
 
 
 def gather_records(view: memoryview, offsets: npt.NDArray[np.int64], layout: npt.DTypeLike) -> npt.NDArray[np.void]:
-    """Return the records of ``layout`` that start at ``offsets`` of ``view``, which must hold them all (see above)."""
+    """Return the records of ``layout`` that start at ``offsets`` of ``view``, which must contain them completely."""
     dtype = np.dtype(layout)
     if not len(offsets):
         return np.empty(0, dtype)
@@ -136,7 +139,7 @@ def duration_s(records: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
 
 
 def xids(first: int, count: int) -> npt.NDArray[np.uint32]:
-    """Return ``count`` transaction ids from ``first`` on, going round after 2**32 - 1."""
+    """Return ``count`` transaction ids from ``first`` on, wrapping after 2**32 - 1."""
     if not 0 <= first <= MAX_XID:
         raise InvalidValueError("xid", first, f"is outside 0 to {MAX_XID}")
     return ((first + np.arange(count, dtype=np.uint64)) & np.uint64(MAX_XID)).astype(np.uint32)
@@ -145,6 +148,6 @@ def xids(first: int, count: int) -> npt.NDArray[np.uint32]:
 def check_range(key: str, value: int, low: int, high: int) -> None:
     """Raise InvalidValueError unless ``value`` is an integer from ``low`` to ``high``."""
     if type(value) is int and low <= value <= high:
-        return  # nearly always, and this is called for every field of every entry
+        return  # nearly always; this is called for every field
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise InvalidValueError(key, value, f"is not an integer from {low} to {high}")

@@ -12,7 +12,7 @@ from controller.openflow.bounded_reader import Buffer, read
 from controller.openflow.constants import ETH_TYPES_IP
 
 ETH_TYPE_LLDP = 0x88CC
-# MAC control (IEEE 802.3, clause 31) and local experiments (IEEE 802): what agents may speak in.
+# MAC control (IEEE 802.3, clause 31) and local experiments (IEEE 802): the EtherTypes of agents' frames.
 ETH_TYPE_MAC_CONTROL = 0x8808
 ETH_TYPE_LOCAL_EXPERIMENT = 0x88B5
 CONTROL_ETH_TYPES = (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT)
@@ -22,7 +22,7 @@ _ETHERNET = Struct("!6s6sH")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2}){4}")
 _TAG = Struct("!HH")
 _VID_BITS = 0x0FFF
-_IPV4_CHECKSUM = 10  # where it is in the packet
+_IPV4_CHECKSUM = 10  # its offset in the packet
 HEADER_BYTES = _ETHERNET.size
 TAGGED_HEADER_BYTES = _ETHERNET.size + _TAG.size
 
@@ -42,7 +42,10 @@ class FrameHeader(NamedTuple):
 
 
 def parse_frame(frame: Buffer) -> FrameHeader:
-    """Return the header of ``frame``; ``eth_type`` is that behind the outer tag. ProtocolError when it is cut short."""
+    """Return the header of ``frame``; ``eth_type`` is the one after the outer tag.
+
+    ProtocolError when it is cut short.
+    """
     view = memoryview(frame)
     eth_dst, eth_src, eth_type = read(_ETHERNET, view, 0, "Ethernet frame", "header")
     vlan_vid = None
@@ -53,7 +56,7 @@ def parse_frame(frame: Buffer) -> FrameHeader:
 
 
 def is_control(frame: Buffer) -> bool:
-    """Tell whether a frame is one in which agents speak, by its EtherType."""
+    """Return whether a frame is a control frame of agents, by its EtherType."""
     view = memoryview(frame)
     at = HEADER_BYTES - 2
     if len(view) >= at + 6 and view[at : at + 2] == ETH_TYPE_VLAN.to_bytes(2):
@@ -62,7 +65,7 @@ def is_control(frame: Buffer) -> bool:
 
 
 def ip_ecn_of(frame: Buffer, header: FrameHeader) -> int | None:
-    """Return the ECN field of a frame with this header; None when it is no IP packet, or cut short."""
+    """Return the ECN field of a frame with this header; None if it is no IP packet, or cut short."""
     at = _ecn_at(header)
     if at is None or at >= len(frame):
         return None
@@ -70,7 +73,10 @@ def ip_ecn_of(frame: Buffer, header: FrameHeader) -> int | None:
 
 
 def with_ip_ecn(frame: bytes, ip_ecn: int) -> bytes:
-    """Return an IP packet with another ECN field, and IPv4's checksum mended (RFC 1624, equation 3); else as it is."""
+    """Return an IP packet with another ECN field and a corrected IPv4 checksum (RFC 1624, equation 3).
+
+    Other frames unchanged.
+    """
     header = parse_frame(frame)
     at, shift = _ecn_at(header), _ecn_shift(header)
     if at is None or len(frame) < at - 1 + _IPV4_CHECKSUM + 2:
@@ -87,24 +93,24 @@ def with_ip_ecn(frame: bytes, ip_ecn: int) -> bytes:
 
 
 def _ecn_at(header: FrameHeader) -> int | None:
-    """Return which byte of a frame holds the ECN field: in both versions of IP it is the second of the packet."""
+    """Return the index of the byte with the ECN field in a frame: the second byte of the IP packet."""
     if header.eth_type not in ETH_TYPES_IP:
         return None
     return (HEADER_BYTES if header.vlan_vid is None else TAGGED_HEADER_BYTES) + 1
 
 
 def _ecn_shift(header: FrameHeader) -> int:
-    """Return by how many bits it is shifted there: IPv6's traffic class begins in the middle of the first byte."""
+    """Return the shift of the ECN field in its byte: IPv6's traffic class begins in the middle of the first byte."""
     return 0 if header.eth_type == ETH_TYPES_IP[0] else 4
 
 
 def format_mac(address: int) -> str:
-    """Return an address as people write it: ``00:16:3e:00:00:01``."""
+    """Return an address in text form: ``00:16:3e:00:00:01``."""
     return address.to_bytes(6).hex(":")
 
 
 def parse_mac(key: str, text: str) -> int:
-    """Return the address that people write with colons or dashes; else raise InvalidValueError, naming ``key``."""
+    """Return the address in a text with colons or dashes; otherwise raise InvalidValueError, naming ``key``."""
     if _MAC.fullmatch(text) is None:
         raise InvalidValueError(key, text, "is not a MAC address, such as 00:16:3e:00:00:01")
     return int(text.replace(text[2], ""), 16)

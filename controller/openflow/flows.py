@@ -1,7 +1,7 @@
-"""Flow entries as the core sees them, flow-mods that install them, and the flow-stats that tell what is installed.
+"""Flow entries as the core uses them, the flow-mods that install them, and the flow-stats that report them.
 
-OpenFlow 1.3.5, sections 7.2.4 (instructions), 7.3.4.1 (flow-mod) and 7.3.5.2 (flow statistics). What a switch reports
-for an entry made by ``encode_flow_mods`` decodes to an equal Flow, in whatever order it keeps fields and instructions.
+OpenFlow 1.3.5, sections 7.2.4 (instructions), 7.3.4.1 (flow-mod) and 7.3.5.2 (flow statistics). The flow-stats of a
+flow entry from ``encode_flow_mods`` decode to an equal Flow, whatever the switch's order of fields and instructions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _NAME = "FLOW stats reply"
 
 
 class WriteMetadata(NamedTuple):
-    """What an entry writes for later tables to match on: ``value`` where ``mask`` has ones, which it has alone."""
+    """The metadata that a flow entry writes for later tables: ``value``, which has ones only where ``mask`` has."""
 
     value: int
     mask: int
@@ -86,7 +86,7 @@ class Flow(_FlowFields):
     """A flow entry. Raises InvalidValueError naming the field and its limit.
 
     ``actions`` are the apply-actions; ``meter_id`` comes before, ``write_metadata`` and ``goto_table`` after them.
-    ``idle_timeout_s`` 0 means that the entry stays. A tuple, as its match is.
+    ``idle_timeout_s`` 0 means no timeout. It is a tuple, like its match.
     """
 
     __slots__ = ()
@@ -104,7 +104,7 @@ class Flow(_FlowFields):
         goto_table: int | None = None,
         write_metadata: WriteMetadata | None = None,
     ) -> Self:
-        """Return an entry of fields that are in their ranges."""
+        """Return a flow entry from fields that are in their ranges."""
         check_range("flow.table_id", table_id, 0, ofp.TABLE_MAX)
         check_range("flow.priority", priority, 0, 0xFFFF)
         check_range("flow.cookie", cookie, 0, 2**64 - 1)
@@ -137,7 +137,7 @@ class Flow(_FlowFields):
 
 @dataclass(frozen=True, slots=True)
 class UnknownFlow:
-    """An installed entry that Flow does not express: not the controller's. ``raw`` is its ofp_flow_stats."""
+    """An installed flow entry that Flow cannot express, so not the controller's. ``raw`` is its ofp_flow_stats."""
 
     table_id: int
     priority: int
@@ -147,9 +147,9 @@ class UnknownFlow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowStats:
-    """The entries of a flow-stats reply and, row by row, their counters (uint64) and age in seconds (float64).
+    """The flow entries of a flow-stats reply and, row by row, their counters (uint64) and age in seconds (float64).
 
-    ``known`` makes decoding the next reply quick: what an entry says, less its counters, and the Flow it means.
+    ``known`` makes decoding the next reply fast: it maps the bytes of a flow entry, without counters, to its Flow.
     """
 
     flows: list[Flow | UnknownFlow]
@@ -178,10 +178,10 @@ def encode_flow_delete_by_cookie(cookie: int, mask: int, xid: int, table_id: int
 
 
 def decode_flow_stats(body: Buffer, known: Mapping[bytes, Flow] | None = None) -> FlowStats:
-    """Return the entries of the body of a flow-stats reply (of one part, or of several joined).
+    """Return the flow entries in the body of a flow-stats reply (of one part, or of several joined).
 
-    An entry with anything that Flow cannot express becomes UnknownFlow. ``known`` is that of an earlier reply: an entry
-    that stands there is not decoded again, which takes a twentieth of the time. Raises ProtocolError when malformed.
+    A flow entry that Flow cannot express becomes UnknownFlow. ``known`` is that of an earlier reply: flow entries in it
+    are not decoded again, which takes a twentieth of the time. Raises ProtocolError when malformed.
     """
     view = memoryview(body)
     offsets = record_offsets(view, 0, _SMALLEST_STATS, _NAME)
@@ -206,16 +206,16 @@ def decode_flow_stats(body: Buffer, known: Mapping[bytes, Flow] | None = None) -
 
 
 def entry_runs(body: Buffer) -> Iterator[tuple[int, int, int]]:
-    """Yield the entries in the body of a flow-stats reply as runs of one length: (offset, length, count), in order.
+    """Yield the flow entries in a flow-stats reply as runs of one length: (offset, length, count), in order.
 
-    Raises ProtocolError when a length is wrong.
+    Raises ProtocolError if a length is wrong.
     """
     return equal_runs(memoryview(body), 0, _SMALLEST_STATS, _NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What a list of instructions does, in the order in which a switch executes them (section 5.9)."""
+    """The effect of a list of instructions, in the order in which a switch executes them (section 5.9)."""
 
     meter_id: int | None = None
     actions: tuple[Action, ...] = ()
@@ -224,7 +224,7 @@ class Instructions:
 
 
 class UnknownInstructionError(Exception):
-    """The bytes are well-formed, but they are an instruction that Instructions does not express."""
+    """Well-formed bytes of an instruction that Instructions does not support."""
 
 
 def encode_instructions(flow: Flow) -> bytes:
@@ -243,9 +243,9 @@ def encode_instructions(flow: Flow) -> bytes:
 
 
 def decode_instructions(view: memoryview, message: str) -> Instructions:
-    """Return what the instructions that fill ``view`` do; ProtocolError when malformed.
+    """Return the instructions that fill ``view``; ProtocolError if malformed.
 
-    Once all proved well-formed, raises UnknownInstructionError or UnknownActionError for what Instructions lacks.
+    If all are well-formed, raises UnknownInstructionError or UnknownActionError for an unsupported one.
     """
     meter_id: int | None = None
     actions: tuple[Action, ...] = ()
@@ -289,14 +289,14 @@ def _walk_instructions(view: memoryview, message: str) -> Iterable[tuple[int, me
 
 def _encode_flow_mod(command: FlowModCommand, flow: Flow, xid: int) -> bytes:
     if command == FlowModCommand.DELETE_STRICT:
-        # The full mask: an entry that someone else put in place of the controller's must not be deleted.
+        # The full mask: a foreign flow entry in place of the controller's must not be deleted.
         return _pack_flow_mod(
             command, (flow.cookie, 2**64 - 1, flow.table_id), (0, flow.priority, 0), flow.match, b"", xid
         )
     if command not in (FlowModCommand.ADD, FlowModCommand.MODIFY_STRICT):
         raise InvalidValueError("command", command, "is not ADD, MODIFY_STRICT or DELETE_STRICT")
     flags = FlowModFlags.SEND_FLOW_REM if flow.send_flow_removed else 0
-    # A cookie mask in ADD is ignored; in MODIFY_STRICT it protects entries of others.
+    # A cookie mask in ADD is ignored; in MODIFY_STRICT it protects foreign flow entries.
     mask = 0 if command == FlowModCommand.ADD else 2**64 - 1
     identity = (flow.cookie, mask, flow.table_id)
     return _pack_flow_mod(
@@ -312,7 +312,10 @@ def _pack_flow_mod(
     instructions: bytes,
     xid: int,
 ) -> bytes:
-    """``identity`` is (cookie, cookie mask, table_id) and ``settings`` (idle timeout, priority, flags)."""
+    """Return one flow-mod.
+
+    ``identity`` is (cookie, cookie mask, table_id) and ``settings`` (idle timeout, priority, flags).
+    """
     check_range("xid", xid, 0, 2**32 - 1)
     cookie, mask, table_id = identity
     idle_timeout_s, priority, flags = settings
@@ -334,7 +337,7 @@ def _pack_flow_mod(
 
 
 def decode_entry(raw: bytes) -> Flow | UnknownFlow:
-    """Return what one entry of a flow-stats reply means; raises ProtocolError when malformed."""
+    """Return the decoded flow entry of a flow-stats reply; raises ProtocolError if malformed."""
     view = memoryview(raw)
     values = _STATS.unpack_from(view)
     _length, table_id, _sec, _nsec, priority, idle_timeout_s, hard_timeout_s, flags, cookie, _packets, _bytes = values

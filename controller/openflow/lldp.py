@@ -1,6 +1,6 @@
-"""Link discovery frames: IEEE 802.1AB TLVs that name the switch and port that sent them, and prove it.
+"""Link discovery frames: IEEE 802.1AB TLVs that name and authenticate the switch and port that sent them.
 
-A host can send LLDP too, or copy a frame. Each of the controller's carries an authenticator over (dpid, port_no)
+A host can send LLDP too, or copy a frame. Each of the controller's frames carries an authenticator over (dpid, port_no)
 under a key that exists for one run only, so a host cannot invent a link; ``is_authentic`` checks it.
 """
 
@@ -21,7 +21,7 @@ TTL_S = 120
 
 _END, _CHASSIS_ID, _PORT_ID, _TTL, _SPECIFIC = 0, 1, 2, 3, 127
 _LOCALLY_ASSIGNED = b"\x07"
-# A locally administered identifier (so nobody's registered one: second lowest bit of the first octet), and subtype 1.
+# A locally administered identifier (second lowest bit of the first byte), so not a registered one, and subtype 1.
 _DETS_OUI = bytes.fromhex("02de7501")
 _SMALLEST_FRAME = 60
 _MAX_DIGITS = 10  # of a port number
@@ -31,7 +31,7 @@ _IDENTITY = Struct("!QI")
 
 @dataclass(frozen=True, slots=True)
 class LldpInfo:
-    """Who sent the frame, and the octets that prove it."""
+    """The sender of a frame, and its authenticator."""
 
     dpid: int
     port_no: int
@@ -44,7 +44,7 @@ def authenticator(key: bytes, dpid: int, port_no: int) -> bytes:
 
 
 def is_authentic(info: LldpInfo, key: bytes) -> bool:
-    """Whether ``info`` came out of ``build`` with the authenticator of its own dpid and port under ``key``."""
+    """Return whether ``info`` has the authenticator of its own dpid and port under ``key``."""
     return hmac.compare_digest(info.nonce, authenticator(key, info.dpid, info.port_no))
 
 
@@ -64,16 +64,17 @@ def build(dpid: int, port_no: int, nonce: bytes) -> bytes:
         (_END, b""),
     )
     payload = b"".join(_TLV.pack(kind << 9 | len(value)) + value for kind, value in tlvs)
-    # Choice: a locally administered source made from the dpid, so that no learning switch confuses it with a host.
+    # Choice: a locally administered source made from the dpid, so that learning switches do not mistake it for a
+    # host's.
     source = 0x02 << 40 | dpid & 0xFFFFFFFFFF
     return build_frame(FrameHeader(DESTINATION, source, None, ETH_TYPE_LLDP), payload).ljust(_SMALLEST_FRAME, b"\0")
 
 
 def parse(frame: bytes) -> LldpInfo | None:
-    """Return what one of the controller's frames says; None for every other frame, such as a host's own LLDP.
+    """Return the contents of one of the controller's frames; None for any other frame, such as a host's own LLDP.
 
-    Choice: a frame that has the controller's own TLV but is damaged or made up in some other part raises
-    ProtocolError, since somebody should hear of it. Whether it is genuine is ``is_authentic``'s question.
+    Choice: a frame that has the controller's TLV but is malformed raises ProtocolError, since it should be reported.
+    ``is_authentic`` checks whether a frame is genuine.
     """
     try:
         header = parse_frame(frame)

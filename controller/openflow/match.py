@@ -27,7 +27,7 @@ _SMALLEST = 8  # ofp_match with no field: four bytes, padded
 
 
 class Oxm(NamedTuple):
-    """One TLV of a match as it was on the wire; ``mask`` is None where it carried none."""
+    """One TLV of a match as received; ``mask`` is None if it has none."""
 
     oxm_class: int
     field: int
@@ -36,7 +36,7 @@ class Oxm(NamedTuple):
 
 
 class UnknownMatchError(Exception):
-    """The bytes are well-formed, but they match on something that Match does not express."""
+    """Well-formed bytes that match on something that Match does not support."""
 
 
 class _MatchFields(NamedTuple):
@@ -71,10 +71,10 @@ class Match(_MatchFields):
     """What a flow entry matches on; None is any. Addresses are integers of 48 bits.
 
     ``vlan_vid`` is the VLAN id 1..4094 of a tagged packet, VLAN_PRIORITY for a tag of VLAN id 0, or VLAN_NONE for
-    untagged ones. A mask has ones where its field counts; a mask of all ones is the same as none and is stored as
-    None. ``metadata`` is what earlier tables wrote (section 5.1). ``ip_ecn`` needs an ``eth_type`` of IPv4 or IPv6
-    (section 7.2.3.8). Raises InvalidValueError naming the field. A tuple, because switches hold tens of thousands,
-    and tables are dicts of them.
+    untagged ones. A mask has ones where its field is compared; a mask of all ones equals no mask and is stored as None.
+    ``metadata`` was written by earlier tables (section 5.1). ``ip_ecn`` needs an ``eth_type`` of IPv4 or IPv6 (section
+    7.2.3.8). Raises InvalidValueError naming the field. It is a tuple, because switches hold tens of thousands, and
+    tables are dicts of them.
     """
 
     __slots__ = ()
@@ -92,7 +92,7 @@ class Match(_MatchFields):
         metadata_mask: int | None = None,
         ip_ecn: int | None = None,
     ) -> Self:
-        """Return a match of fields that are in their ranges."""
+        """Return a match from fields that are in their ranges."""
         masked = (eth_dst_mask, eth_src_mask, metadata, metadata_mask)
         match = super().__new__(cls, in_port, vlan_vid, eth_dst, eth_src, eth_type, *masked, ip_ecn)
         for value, (key, low, high) in zip(match, _LIMITS, strict=True):
@@ -185,7 +185,7 @@ def match_from_oxms(oxms: list[Oxm]) -> Match:
 
 
 def _checked_mask(match: Match, key: str) -> int | None:
-    """Return the mask of a field; raise InvalidValueError unless the field has bits under it alone."""
+    """Return the mask of a field; raise InvalidValueError if the field has bits outside it."""
     value, mask = getattr(match, key), getattr(match, f"{key}_mask")
     if mask is None:
         return None
@@ -221,7 +221,7 @@ def _ones(field: int) -> int:
 
 
 def _vlan_vid(oxm: Oxm) -> int:
-    """Return the plain VLAN id; the 13 bits of the field may come with an exact mask of 13 or of 16 bits."""
+    """Return the plain VLAN id; the field's 13 bits may come with an exact mask of 13 or of 16 bits."""
     if oxm.mask not in (None, 0x1FFF, 0xFFFF):
         raise UnknownMatchError("vlan_vid under a mask")
     if oxm.value == ofp.VLAN_NONE:

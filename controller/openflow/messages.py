@@ -25,7 +25,7 @@ _ERROR_TYPES = {int(error_type): error_type.name for error_type in ErrorType}
 
 @dataclass(frozen=True, slots=True)
 class PacketIn:
-    """A packet that the switch sent up: why, from which table and entry, where it came in, and its metadata."""
+    """A packet that the switch sent up: the reason, the table and flow entry, the port of arrival, and its metadata."""
 
     reason: int
     table_id: int
@@ -37,7 +37,7 @@ class PacketIn:
 
 @dataclass(frozen=True, slots=True)
 class FlowRemoved:
-    """An entry that is gone; ``match`` is None when Match does not express it (then the entry is not ours)."""
+    """A removed flow entry; ``match`` is None if Match cannot express it (then it is not the controller's)."""
 
     match: Match | None
     cookie: int
@@ -51,7 +51,7 @@ class FlowRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ErrorMessage:
-    """A switch's refusal; ``data`` is the start of the refused message, 64 bytes or more of it."""
+    """A switch's error reply; ``data`` is the start of the rejected message, at least 64 bytes of it."""
 
     type: int
     code: int
@@ -60,7 +60,7 @@ class ErrorMessage:
 
     @property
     def is_slave(self) -> bool:
-        """Whether the switch refused a change since another controller is its master (6.3.6)."""
+        """Return whether the switch rejected a change because another controller is its master (6.3.6)."""
         return self.text == "BAD_REQUEST / IS_SLAVE"
 
     @property
@@ -73,17 +73,17 @@ class ErrorMessage:
 
 @dataclass(frozen=True, slots=True)
 class PortStatus:
-    """A port that appeared, went or changed (``reason``: PortReason)."""
+    """A port that was added, deleted or modified (``reason``: PortReason)."""
 
     reason: int
     port: PortDesc
 
 
 def supports_version(version: int, hello: Buffer) -> bool:
-    """Return whether who sent this hello speaks a version, when the controller speaks no later one (6.3.1, 7.5.1).
+    """Return whether a hello's sender supports a version, if the controller supports no later one (6.3.1, 7.5.1).
 
-    Its bitmap of versions says so, if it has one; else it is whether its header has that version or a later one. A
-    hello whose elements cannot be read to the end is taken as far as it can be.
+    The hello's bitmap of versions decides, if it has one; otherwise its header must have that version or a later one.
+    If a hello's elements are malformed, those before the error count.
     """
     view = memoryview(hello)
     offered, _type, _length, _xid = HEADER.unpack_from(view)
@@ -100,13 +100,13 @@ def supports_version(version: int, hello: Buffer) -> bool:
 
 
 def encode_barrier_request(xid: int) -> bytes:
-    """Return the request that is answered when everything before it has been done (7.3.8)."""
+    """Return the request that is answered once everything before it has been executed (7.3.8)."""
     check_range("xid", xid, 0, 2**32 - 1)
     return HEADER.pack(ofp.VERSION, MessageType.BARRIER_REQUEST, HEADER.size, xid)
 
 
 def encode_role_request(xid: int, role: ControllerRole = ControllerRole.NOCHANGE, generation_id: int = 0) -> bytes:
-    """Return the request for a role under a generation id (7.3.9); NOCHANGE asks for the role there is."""
+    """Return the request for a role under a generation id (7.3.9); NOCHANGE asks for the present role."""
     check_range("xid", xid, 0, 2**32 - 1)
     check_range("generation_id", generation_id, 0, 2**64 - 1)
     body = _ROLE.pack(role, generation_id)
@@ -122,7 +122,7 @@ def decode_role(body: Buffer) -> ControllerRole:
 
 
 def encode_packet_out(xid: int, in_port: int, actions: tuple[Action, ...], data: bytes) -> bytes:
-    """Return the packet-out of the whole frame ``data``; ``in_port`` is what the pipeline sees (PORT_CONTROLLER)."""
+    """Return the packet-out of the whole frame ``data``; ``in_port`` is the pipeline's input port (PORT_CONTROLLER)."""
     check_range("xid", xid, 0, 2**32 - 1)
     check_range("in_port", in_port, 1, ofp.PORT_ANY - 1)
     encoded = encode_actions(actions)

@@ -1,6 +1,6 @@
-"""The compiled form of meters between the wire and columns (``_meter_codec.c``): the same bytes and bits in one pass.
+"""The native form of encoding and decoding meters (``_meter_codec.c``): identical bytes and bits in one pass.
 
-``library`` is None when it was not built; callers look before they call.
+``library`` is None if it was not built; callers check that first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _STATS_BYTES = 56
 
 
 def decode(body: Buffer, out_type: np.dtype[np.void]) -> NDArray[np.void] | None:
-    """Return the records of a meter-stats reply; None unless all are whole, and meters of one band."""
+    """Return the records of a meter-stats reply; None unless all are complete, and all meters have one band."""
     meters, rest = divmod(len(body), _STATS_BYTES)
     if rest or not meters:
         return None
@@ -30,10 +30,10 @@ def decode(body: Buffer, out_type: np.dtype[np.void]) -> NDArray[np.void] | None
 def pack_modifications(
     command: int, columns: Sequence[NDArray[np.generic]], switches: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the rows command, meter_id, rate_kbps and burst_kbits (4, meters) by switch, and where each switch's end.
+    """Return the rows command, meter_id, rate_kbps and burst_kbits (4, meters) by switch, and each switch's end.
 
-    ``columns`` are the entries whose meters are modified, the rates (kb/s) and bursts (kb) of all entries, each entry's
-    sender and meter, and the number of each sender's switch.
+    ``columns`` are the pairs to modify, the rates (kb/s) and bursts (kb) of all pairs, each pair's sender and meter,
+    and the number of each sender's switch.
     """
     mods, ends = np.empty((len(columns[0]), 4), np.uint32), np.zeros(switches, np.int64)
     library.dets_modify_meters((*columns, ends, mods), command)
@@ -47,9 +47,9 @@ def encode(
     mods: Sequence[NDArray[np.uint32]],
     xid_first: NDArray[np.int64],
 ) -> list[memoryview] | None:
-    """Return the meter-mods of each switch, followed by ``tail``: each where it was written, and nothing else with it.
+    """Return the meter-mods of each switch, followed by ``tail``, each in a buffer of its own.
 
-    ``mods`` are each switch's rows command, meter_id, rate_kbps and burst_kbits (4, meters), which have xids from its
+    ``mods`` are each switch's rows command, meter_id, rate_kbps and burst_kbits (4, meters), with xids from its
     ``xid_first`` on. ``last`` are the highest command and meter. None unless all rows add or modify, and their values
     fit.
     """

@@ -36,11 +36,8 @@ METER_STATS = np.dtype(
         ("band_byte_count", np.uint64),
     ]
 )
-"""One meter: bytes offered to it, its age by the switch's clock, and what its bands dropped (or remarked).
-
-A record has 32 bytes, since all are read in every interval: of the count of packets, at which only few look, it has the
-low 32 bits.
-"""
+"""One meter: bytes offered to it, its age by the switch's clock, and what its bands dropped (or remarked). A record has
+32 bytes, since all are read in every interval; the packet count, which is rarely used, has its low 32 bits only."""
 PACKETS_UNAVAILABLE = ofp.COUNTER_UNAVAILABLE & 0xFFFFFFFF
 
 METER_CONFIG = np.dtype(
@@ -96,7 +93,7 @@ _STATS_HEAD = np.dtype(
     ]
 )
 _BAND_STATS = np.dtype([("packet_count", ">u8"), ("byte_count", ">u8")])
-STATS_BYTES = _STATS_HEAD.itemsize + _BAND_STATS.itemsize  # of a meter with one band
+STATS_BYTES = _STATS_HEAD.itemsize + _BAND_STATS.itemsize  # bytes of a meter with one band
 _CONFIG_HEAD = np.dtype([("length", ">u2"), ("flags", ">u2"), ("meter_id", ">u4")])
 _BAND = np.dtype([("type", ">u2"), ("length", ">u2"), ("rate", ">u4"), ("burst_size", ">u4"), ("pad", "V4")])
 _CONFIG_ONE_BAND = np.dtype([("head", _CONFIG_HEAD), ("band", _BAND)])
@@ -110,7 +107,7 @@ _CONFIG_NAME = "METER_CONFIG reply"
 
 @dataclass(frozen=True, slots=True)
 class MeterFeatures:
-    """What the switch says of its meters; ``max_meter`` 0 means that it has none."""
+    """The meter features of a switch; ``max_meter`` 0 means no meters."""
 
     max_meter: int
     band_types: int
@@ -120,7 +117,7 @@ class MeterFeatures:
 
     @property
     def can_drop(self) -> bool:
-        """Whether drop bands are there."""
+        """Return whether drop bands are supported."""
         return bool(self.band_types & (1 << ofp.METER_BAND_DROP))
 
 
@@ -133,9 +130,9 @@ def encode_meter_mods(
 ) -> bytes:
     """Return one meter-mod for each row, in order, with xids from ``xid_first`` on.
 
-    ``command`` is one for all rows or a column. A DELETE row carries no band; its rate and burst are not looked at.
-    Raises ColumnError for a value that the field cannot carry (a rate or burst of 0 included) and InvalidValueError for
-    columns that are not integers or not of one length.
+    ``command`` is a scalar or a column. A DELETE row has no band; its rate and burst are ignored. Raises ColumnError
+    for a value that the field cannot carry (a rate or burst of 0 included) and InvalidValueError for columns that are
+    not integers or not of one length.
     """
     ids = _column("meter_id", meter_id)
     commands = np.broadcast_to(_column("command", np.atleast_1d(np.asarray(command))), _row_shape(command, ids))
@@ -160,10 +157,10 @@ def encode_meter_mods(
 
 
 def encode_meter_mods_batch(mods: Sequence[MeterMods], xid_first: Sequence[int], request: bytes) -> Sequence[Buffer]:
-    """Return the meter-mods of each switch with xids from its ``xid_first`` on, and ``request`` with the next one.
+    """Return the meter-mods of each switch with xids from ``xid_first`` on, then ``request`` with the next one.
 
-    ``mods`` are those of each switch, best with the values of a meter next to each other; ``request`` is a message
-    without a body. Errors as ``encode_meter_mods``.
+    ``mods`` are the rows of each switch, faster if the values of a meter are adjacent in memory; ``request`` is a
+    message without a body. Errors as ``encode_meter_mods``.
     """
     if meter_codec_native.library is not None and mods:
         octets = meter_codec_native.encode(_TEMPLATE, request, _LAST, mods, np.array(xid_first, np.int64))
@@ -178,7 +175,7 @@ def encode_meter_mods_batch(mods: Sequence[MeterMods], xid_first: Sequence[int],
 
 
 def decode_meter_mod(message: Buffer) -> tuple[int, int, int, int] | None:
-    """Return command, meter_id, rate_kbps and burst_kbits of a meter-mod of one band; None: it is not that."""
+    """Return command, meter_id, rate_kbps and burst_kbits of a meter-mod with one band; None for any other message."""
     if len(message) < _METER_MOD.itemsize:
         return None
     row = np.frombuffer(message, _METER_MOD, 1)[0]
@@ -188,7 +185,7 @@ def decode_meter_mod(message: Buffer) -> tuple[int, int, int, int] | None:
 
 
 def encode_meter_deletes(meter_id: IntColumn, xid_first: int) -> bytes:
-    """Return one meter-mod that deletes it for each id, in order, with xids from ``xid_first`` on."""
+    """Return a deleting meter-mod for each id, in order, with xids from ``xid_first`` on."""
     zeros = np.zeros(len(meter_id), np.int64)
     return encode_meter_mods(MeterModCommand.DELETE, meter_id, zeros, zeros, xid_first)
 
@@ -196,8 +193,8 @@ def encode_meter_deletes(meter_id: IntColumn, xid_first: int) -> bytes:
 def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
     """Return the METER_STATS rows of the body of a meter-stats reply (of one part, or of several joined).
 
-    The counts of several bands are added up; a meter without bands has dropped nothing. Counters are as the switch sent
-    them, COUNTER_UNAVAILABLE included. Raises ProtocolError when malformed.
+    The counts of several bands are added up; a meter without bands has dropped nothing. Counters are unchanged,
+    COUNTER_UNAVAILABLE included. Raises ProtocolError when malformed.
     """
     view = memoryview(body)
     if meter_codec_native.library is not None and (found := meter_codec_native.decode(view, METER_STATS)) is not None:
@@ -215,7 +212,7 @@ def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
 
 
 def decode_meter_config(body: Buffer) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
-    """Return the METER_CONFIG rows of the meters with exactly one drop band, and the ids of the meters of other shapes.
+    """Return the METER_CONFIG rows of the meters with exactly one drop band, and the ids of all other meters.
 
     Raises ProtocolError when malformed.
     """
@@ -283,7 +280,7 @@ def _pack_meter_mods(
     deletes: npt.NDArray[np.bool_],
     xid_first: int,
 ) -> bytes:
-    octets = bytearray(_TEMPLATE * len(ids))  # twice as quick as filling every column
+    octets = bytearray(_TEMPLATE * len(ids))  # twice as fast as filling every column
     out = np.frombuffer(octets, _METER_MOD)
     out["xid"] = xids(xid_first, len(ids))
     out["command"] = commands

@@ -1,6 +1,6 @@
-"""Multipart requests and replies (OpenFlow 1.3.5, section 7.3.5); flow and meter replies have modules of their own.
+"""Multipart requests and replies (OpenFlow 1.3.5, section 7.3.5); flow and meter replies have their own modules.
 
-Large replies come in several parts: take each apart with ``multipart_header``, join the bodies, decode once.
+Large replies come in several parts: parse each with ``multipart_header``, join the bodies, decode once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controller.openflow.match import encode_match
 _MULTIPART = Struct("!HH4x")
 MULTIPART_HEAD = Struct("!BBHIHH4x")  # of a whole message
 _WORD = Struct("!I4x")
-# Looking a member of an enumeration up costs as much as packing a message.
+# Looking up a member of an enumeration costs as much as packing a message.
 _REQUEST, _REPLY = int(MessageType.MULTIPART_REQUEST), int(MessageType.MULTIPART_REPLY)
 _METER_REQUEST = Struct("!BBHIHH4xI4x")
 _METER = int(MultipartType.METER)
@@ -64,7 +64,7 @@ QUEUE_STATS = np.dtype(
         ("duration_s", np.float64),
     ]
 )
-"""One queue's counters, likewise."""
+"""One queue's counters; a counter that the switch does not keep reads COUNTER_UNAVAILABLE."""
 
 
 class MultipartPart(NamedTuple):
@@ -76,7 +76,7 @@ class MultipartPart(NamedTuple):
 
 
 class SwitchDesc(NamedTuple):
-    """What a switch says it is (7.3.5.1)."""
+    """The description that a switch gives of itself (7.3.5.1)."""
 
     manufacturer: str
     hardware: str
@@ -99,7 +99,7 @@ class PortDesc:
 
     @property
     def up(self) -> bool:
-        """Whether the port is neither taken down by the administrator nor without a link."""
+        """Return whether the port has a link and is not administratively down."""
         return not (self.config & ofp.PORT_CONFIG_DOWN or self.state & ofp.PORT_STATE_LINK_DOWN)
 
 
@@ -115,7 +115,7 @@ def encode_meter_config_request(xid: int, meter_id: int = ofp.METER_ALL) -> byte
 
 
 def encode_meter_features_request(xid: int) -> bytes:
-    """Return the request for what the switch can do with meters."""
+    """Return the request for the switch's meter features."""
     return _request(MultipartType.METER_FEATURES, xid)
 
 
@@ -135,25 +135,25 @@ def encode_port_desc_request(xid: int) -> bytes:
 
 
 def encode_desc_request(xid: int) -> bytes:
-    """Return the request for what the switch is."""
+    """Return the request for the switch's description."""
     return _request(MultipartType.DESC, xid)
 
 
 def encode_table_stats_request(xid: int) -> bytes:
-    """Return the request for the tables there are."""
+    """Return the request for the list of tables."""
     return _request(MultipartType.TABLE, xid)
 
 
 def encode_flow_stats_request(xid: int, cookie: int = 0, cookie_mask: int = 0, table_id: int = ofp.TABLE_ALL) -> bytes:
-    """Return the request for the entries, in one table or all, whose cookie equals ``cookie`` under ``cookie_mask``."""
+    """Return the request for flow entries, in one table or all, with this ``cookie`` under ``cookie_mask``."""
     check_range("table_id", table_id, 0, ofp.TABLE_ALL)
     fixed = _FLOW_REQUEST.pack(table_id, ofp.PORT_ANY, ofp.GROUP_ANY, cookie, cookie_mask)
     return _request(MultipartType.FLOW, xid, fixed + encode_match(_Match()))
 
 
 def multipart_header(buf: Buffer) -> MultipartPart:
-    """Return what one whole multipart reply message holds; raises ProtocolError when its header is malformed."""
-    if len(buf) >= MULTIPART_HEAD.size:  # nearly always, and this is called for every reply of every switch
+    """Return the parsed multipart reply message; raises ProtocolError if its header is malformed."""
+    if len(buf) >= MULTIPART_HEAD.size:  # nearly always; this is called for every reply of every switch
         version, message_type, length, _xid, part_type, flags = MULTIPART_HEAD.unpack_from(buf)
         if version == ofp.VERSION and message_type == _REPLY and length == len(buf):
             return MultipartPart(
@@ -188,7 +188,7 @@ def decode_desc(body: Buffer) -> SwitchDesc:
 
 
 def decode_table_ids(body: Buffer) -> frozenset[int]:
-    """Return the tables in the body of a table-stats reply; raises ProtocolError when malformed."""
+    """Return the table ids in the body of a table-stats reply; raises ProtocolError if malformed."""
     return frozenset(rows(memoryview(body), _TABLE_RECORD, "TABLE stats reply")["table_id"].tolist())
 
 

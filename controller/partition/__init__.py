@@ -1,4 +1,4 @@
-"""One node of several that share the switches of a fabric out: its part, and what it knows of the others'.
+"""One node's part of a sharded fabric, and its view of the other nodes' parts.
 
 Start at node_partition.py.
 """

@@ -1,4 +1,4 @@
-"""What a node tells its peers of the hosts behind its switches: what has changed, until they say that they know it."""
+"""Publishes the hosts behind a node's switches to its peers: each change, until a peer acknowledges it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from controller.forwarding.pairs import Host, HostChange
 from controller.node_protocol.host_update import VnHosts
 
 MAX_BATCH = 1000
-"""hosts and VNs in one frame, and one VN more"""
+"""hosts and VNs in one message, before the last VN"""
 MAX_IN_FLIGHT = 4
-"""frames that a peer is told at most before it has said that it knows the first one"""
+"""unacknowledged messages to a peer"""
 _MIN_LOG = 1024
 _NOTHING = VnHosts(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass
 class Subscriber:
-    """A peer, as far as it is told of hosts: up to which change it ``known`` them, and what is ``under_way`` to it."""
+    """A peer's progress with host updates: the last acknowledged change (``acked``), and those ``in_flight``."""
 
     acked: int = 0
     in_flight: list[int] = field(default_factory=list)
-    progress_s: float = -np.inf  # when it has said last that it knows more, or was told something after nothing
+    progress_s: float = -np.inf  # the time of its last progress, or of the first message after none
 
     def acknowledge(self, number: int, now_s: float) -> None:
-        """It says that it knows what was said up to a number; a lower one than before, when it has lost it."""
+        """Process a peer's acknowledgement up to a number, which decreases if the peer lost its state."""
         if number != self.acked:
             self.progress_s = now_s
         self.in_flight = [until for until in self.in_flight if until > number] if number >= self.acked else []
@@ -39,24 +39,27 @@ class Subscriber:
 
 
 class HostPublisher:
-    """The hosts of VNs behind a node's switches, in the order in which they have changed.
+    """The hosts of VNs behind a node's switches, in the order of their changes.
 
-    ``number`` is that of the last change. A VN is said with all its hosts as they are, so that of its changes only the
-    last one counts; ``hosts_of_vn`` returns them.
+    ``number`` is the last change. A VN is published with all its present hosts, so that only its last change counts;
+    ``hosts_of_vn`` returns the hosts.
     """
 
     def __init__(self, vns: VnTable, hosts_of_vn: Callable[[int], Iterable[Host]]) -> None:
         self.number = 0
         self._vns, self._hosts_of_vn = vns, hosts_of_vn
-        self._changed = np.zeros(len(vns), np.int64)  # by VN, the number of its last change; 0: it is not said
-        self._first = np.zeros(len(vns), np.int64)  # and that under which it was said first since its switch is here
-        self._learned: dict[Host, int] = {}  # of hosts that were learned since then
-        self._log, self._logged = np.zeros((2, _MIN_LOG), np.int64), 0  # numbers and VNs of changes, and how many
+        self._changed = np.zeros(len(vns), np.int64)  # by VN, the number of its last change; 0: not published
+        self._first = np.zeros(len(vns), np.int64)  # and the number of its first publication since its switch is local
+        self._learned: dict[Host, int] = {}  # hosts learned since then
+        self._log, self._logged = np.zeros((2, _MIN_LOG), np.int64), 0  # numbers and VNs of changes, and their count
         self._owners: dict[int, Owner] = {}
         self._made: dict[int, tuple[int, VnHosts]] = {}
 
     def set_owned_switches(self, owners: Mapping[int, Owner]) -> None:
-        """These are the switches to speak for, by dpid; all is said of one that was none of them or another life's."""
+        """Set the switches whose hosts this node publishes, by dpid.
+
+        Hosts of a newly owned switch, or of one owned under an older lease, are published in full.
+        """
         if owners == self._owners:
             return
         for dpid in self._owners.keys() | owners.keys():
@@ -69,7 +72,7 @@ class HostPublisher:
         self._owners, self._made = dict(owners), {}
 
     def note(self, change: HostChange) -> None:
-        """A host has changed its place, wherever that is."""
+        """Record that a host has moved, wherever it is now."""
         self._learned.pop(change.host, None)
         if change.before is not None and self._changed[change.before]:
             self._add(np.array([change.before]))
@@ -78,13 +81,13 @@ class HostPublisher:
             self._learned[change.host] = self.number
 
     def learned(self, host: Host) -> int:
-        """Return the number of the change by which a host got behind a switch of this node; 0: it did otherwise."""
+        """Return the number of the change that placed a host behind a switch of this node; 0 if another event did."""
         return self._learned.get(host, 0)
 
     def due(self, hearer: Subscriber, now_s: float, again_s: float) -> tuple[int, int, VnHosts]:
-        """Return what a peer is to be told: since and until which number, and the VNs.
+        """Return what a peer must be sent: since and until which number, and the VNs.
 
-        What it does not say that it knows is said again after ``again_s``.
+        Unacknowledged changes are retransmitted after ``again_s``.
         """
         if hearer.in_flight and now_s - hearer.progress_s >= again_s:
             hearer.in_flight, hearer.progress_s = [], now_s
@@ -100,7 +103,7 @@ class HostPublisher:
         return since, until, hosts
 
     def _put_together(self, since: int) -> tuple[int, VnHosts]:
-        """Return the first VNs whose last change is after ``since``, and up to which number these are all."""
+        """Return the first VNs whose last change is after ``since``, and the number up to which they are complete."""
         at = int(np.searchsorted(self._log[0, : self._logged], since, side="right"))
         until, rows, macs, learned, counts = self.number, list[int](), list[int](), list[int](), list[int]()
         for number, row in self._log[:, at : min(at + 2 * MAX_BATCH, self._logged)].T.tolist():
@@ -119,7 +122,7 @@ class HostPublisher:
         return until, VnHosts(mac, number_of, np.array(rows, dtype=np.int64), np.array(counts, dtype=np.int64))
 
     def _add(self, rows: NDArray[np.intp] | IntArray) -> None:
-        """These VNs have changed, each with a number of its own."""
+        """Record a change of these VNs, each with its own number."""
         if self._logged + len(rows) > self._log.shape[1]:
             self._make_room(len(rows))
         numbers = np.arange(self.number + 1, self.number + 1 + len(rows))
@@ -131,7 +134,7 @@ class HostPublisher:
         self._made = {}
 
     def _make_room(self, rows: int) -> None:
-        """Forget of each VN all changes but the last, and let the log have room for twice as much as is left."""
+        """Discard all changes of each VN but the last, and size the log for twice as many as remain."""
         numbers, vns = log = self._log[:, : self._logged]
         left = log[:, self._changed[vns] == numbers]
         self._log = np.zeros((2, max(_MIN_LOG, 2 * (left.shape[1] + rows))), np.int64)

@@ -1,7 +1,7 @@
-"""The hosts of a fabric whose switches are shared out: what nodes tell each other of them, in ``frames.hosts``.
+"""Replication of hosts between the nodes of a sharded fabric, by ``node_protocol.host_update``.
 
-What crosses is what has changed, and what is done for it does not grow with the hosts that there are. A peer that has
-begun again is told all, and tells all, in frames that both sides take in pieces.
+Only changes are sent, and the work does not grow with the number of hosts. A restarted peer gets all hosts, and sends
+all of its own, in messages that both sides process in batches.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from controller.partition.host_publisher import HostPublisher, Subscriber
 from controller.partition.remote_hosts import HostSubscription, RemoteHosts
 
 RETRANSMIT_S = 1.0
-"""how long a node waits for a peer to say that it knows of hosts before it says them again, or says nothing new"""
-_HOST_BATCH = 25  # hosts that come or go in a piece of work: each has entries at all own switches of its VLAN
+"""time without an acknowledgement after which a node retransmits, and minimum interval of unchanged messages"""
+_HOST_BATCH = 25  # hosts per batch: each has flow entries at all local switches of its VLAN
 _VN_BATCH = 500
 
 
@@ -32,15 +32,15 @@ _VN_BATCH = 500
 class _Peer:
     subscription: HostSubscription = field(default_factory=HostSubscription)
     hearer: Subscriber = field(default_factory=Subscriber)
-    last: tuple[int, int] = (0, 0)  # token and number of its last frame
+    last: tuple[int, int] = (0, 0)  # incarnation and number of its last message
     sent_s: float = -np.inf
-    answer: bool = False  # it has said something since it was told what this node knows
+    answer: bool = False  # it has sent a message since the last one to it
 
 
 class HostReplication:
-    """Lets ``network`` know the hosts behind peers' switches, and peers those behind the own ones.
+    """Adds hosts behind peers' switches to ``network``, and publishes local hosts to peers.
 
-    ``digest`` is that of the fabric.
+    ``digest`` is the fabric's digest.
     """
 
     def __init__(self, network: ForwardingState, vns: VnTable, digest: bytes) -> None:
@@ -53,18 +53,18 @@ class HostReplication:
         self._token = self._number = 0
 
     def update_owners(self, owners: Mapping[int, str], name: str, token: int) -> None:
-        """These are the owners of switches, by dpid; this node is ``name``, and has this ``token``."""
+        """Set the owners of switches, by dpid; this node is ``name``, with the incarnation ``token``."""
         if token != self._token:
             self._token = token
             for peer in self._peers.values():
                 peer.hearer = Subscriber()
         self._owners, before = dict(owners), self._own
         self._own = frozenset(dpid for dpid, node in owners.items() if node == name)
-        if new := self._own - before:  # what others said of them counts no more
+        if new := self._own - before:  # other nodes' claims on them are void
             self._others.withdraw_claims(np.flatnonzero(np.isin(self._vns.dpid, list(new))).tolist())
 
     def receive(self, node: str, data: Octets, now_s: float) -> int:
-        """Take a peer's frame, and return its token; raise FrameError for one that is of no use."""
+        """Receive a peer's message, and return its incarnation; raise MessageRejectedError for a useless one."""
         head, hosts = decode_host_update(data, self._digest, len(self._vns))
         peer = self._peers[node]
         if head[:2] <= peer.last:
@@ -83,19 +83,19 @@ class HostReplication:
         return head.token
 
     def apply_received(self) -> Iterator[None]:
-        """Take what peers have said, in pieces; yield after each but the last one. One at a time may be at it."""
+        """Apply received updates in batches; yield after each but the last one. Only one caller at a time."""
         left = self._apply_batch()
         while left:
             yield
             left = self._apply_batch()
 
     def drain_new_hosts(self) -> list[Host]:
-        """Return the hosts behind others' switches that have come since this was last asked."""
+        """Return the new hosts behind other nodes' switches since the last call, and clear them."""
         came, self._others.came = self._others.came, []
         return came
 
     def _apply_batch(self) -> bool:
-        """Take a piece of what peers have said; return whether more is left."""
+        """Apply a batch of received updates; return whether more remain."""
         vns, hosts = 0, 0
         for node, peer in self._peers.items():
             heard = peer.subscription
@@ -110,7 +110,7 @@ class HostReplication:
         return False
 
     def due(self, peers: Collection[str], up: Mapping[int, Owner], now_s: float, again_s: float) -> dict[str, bytes]:
-        """Return the frames that are due to these peers; ``up`` are the own switches under control, by dpid."""
+        """Return the messages that are due to these peers; ``up`` are the local switches under control, by dpid."""
         self._others.note_changes(self._own)
         self._others.restore_hosts(self._own)
         self._said.set_owned_switches(up)

@@ -1,14 +1,14 @@
-"""One node's part of a fabric whose switches are shared out over several nodes: what it hears of the rest, and says.
+"""One node's part of a sharded fabric, and its messages from and to the other nodes.
 
-The node's own switches are controlled as ever, and an interval of theirs is a shard's (``controller.shards``). Of the
-others it knows what their owners say: hosts (``host_replication``), links, which are there. Owners' word wins. A node
-that falls silent leaves everything as it said last.
+The node controls its own switches as usual, with a shard's interval (``controller.shards``). The other switches' state
+comes from their owners: hosts (``host_replication``), links, connected switches. An owner's report takes precedence.
+The last reports of an unresponsive node stay valid.
 
-When a switch changes hands, no node raises a grant until every switch is under somebody's control again, AWAITED_S
-at most after the last one that came, as after a restart (``may_lack_senders``).
+When a switch changes its owner, no node raises a grant until every switch is under some node's control again, at most
+SWITCH_WAIT_S after the last one connected, as after a restart (``may_lack_senders``).
 
-The owner of the first switch that has one, by dpid, is the allocator of VLANs whose policy sees the whole network: that
-switch's key in etcd is the allocator's, too.
+The owner of the owned switch with the lowest dpid is the allocator for network-wide policies: that switch's key in etcd
+is the allocator's, too.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from controller.shards.shard import NO_OWNER, Shard
 from controller.switch.switch_record import SwitchRecord
 
 RETRANSMIT_S = 1.0
-"""how often a node says what it knows of its switches and links when nothing changes"""
+"""interval of snapshots without changes"""
 MIN_S = 0.2
-"""and how often it does at most"""
+"""minimum interval of snapshots"""
 ACK_TIMEOUT_INTERVALS = 6
-"""in which other nodes learn who has a switch, and say what they send there"""
+"""time in which peers learn the owner of a switch, and their reports arrive"""
 PEER_TIMEOUT_S = 2.5
-"""after so long without a word, a node is silent; less than links take to be down"""
+"""a node without messages for this long is unresponsive; less than the timeout of links"""
 _ME = 0
 _NO_SNAPSHOT = SnapshotHeader(0, 0)
 
 
 @dataclass
 class _Peer:
-    """Another node. ``number`` is this node's for it."""
+    """Another node. ``number`` is the index that this node uses for it."""
 
     number: int
     token: int = 0
@@ -67,9 +67,9 @@ class _Peer:
 
 
 class NodePartition(FabricPartition):
-    """The share of ``central``'s fabric that the node ``name`` controls. There must be no other configuration later.
+    """The part of ``central``'s fabric that the node ``name`` controls. The configuration may not change later.
 
-    ``refused`` counts by cause what peers said and was not taken. Raises InvalidValueError as ``Shard`` does.
+    ``refused`` counts rejected messages by cause. Raises InvalidValueError as ``Shard`` does.
     """
 
     is_whole = False
@@ -89,7 +89,7 @@ class NodePartition(FabricPartition):
         self.elsewhere: frozenset[int] = frozenset()
         self._due: defaultdict[str, Bundle] = defaultdict(Bundle)
         self.refused: Counter[RejectCause] = Counter()
-        self._had: set[int] = set()  # of its switches, those that were under its control since they are
+        self._had: set[int] = set()  # its switches that came under its control since it owns them
         self._sent_to: list[frozenset[int]] = []  # of all peers
         self._hosts = HostReplication(fabric.network, fabric.vns, self._digest)
         self._number = 0
@@ -109,9 +109,9 @@ class NodePartition(FabricPartition):
     # -- whose the switches are
 
     def update_owners(self, owners: Mapping[int, Owner], token: int, now_s: float) -> None:
-        """These are the owners of switches that have one; ``token`` grows with each new lease of this node.
+        """Set the owners of switches; ``token`` grows with each new lease of this node.
 
-        A switch that has none is still its last owner's, as far as grants, hosts and links go.
+        For grants, hosts and links, an unowned switch still counts as its last owner's.
         """
         if owners is self._heard and token == self._token:
             return
@@ -128,7 +128,7 @@ class NodePartition(FabricPartition):
                 self._release_switch(dpid, now_s)
             self.owners[dpid] = owners[dpid]
         self._token, self._allocator, self._recut_s = token, allocator, now_s
-        if moves:  # their senders were known to the allocator before alone
+        if moves:  # before, only the old allocator had their reports
             changed |= fabric.switches.keys() - owners.keys()
         self._freeze(changed, now_s)
         owner_of = {dpid: self._number_of(owner.node) for dpid, owner in self.owners.items()}
@@ -138,9 +138,9 @@ class NodePartition(FabricPartition):
         self._hosts.update_owners({dpid: one.node for dpid, one in self.owners.items()}, self._name, token)
 
     def freeze_grants(self, now_s: float) -> None:
-        """A switch is about to change hands: let no grant rise until a while after this was said last.
+        """Freeze grants for a while, since a switch is about to change its owner.
 
-        Its last owner hears of that later than its new one, who tells it nothing more.
+        Its last owner learns of that later than its new one, which sends the last owner nothing more.
         """
         self._freeze(set(), now_s)
 
@@ -150,7 +150,7 @@ class NodePartition(FabricPartition):
         return self._peers.setdefault(node, _Peer(len(self._peers) + 1)).number
 
     def _release_switch(self, dpid: int, now_s: float) -> None:
-        """Forget what was known of a switch's tables and pairs: others change them from now on."""
+        """Forget a switch's tables and pairs: another node changes them from now on."""
         fabric = self._central.fabric
         if fabric.switches[dpid].connected:
             self._central.on_switch_released(dpid, now_s)
@@ -166,7 +166,7 @@ class NodePartition(FabricPartition):
     # -- what other nodes say
 
     def receive(self, node: str, message: Octets, now_s: float) -> None:
-        """Take what another node has sent (``drain_messages``); frames that are of no use are counted."""
+        """Receive a bundle of another node (``drain_messages``); rejected messages are counted."""
         try:
             for data in unbundle(message):
                 self._receive(node, data, now_s)
@@ -194,16 +194,16 @@ class NodePartition(FabricPartition):
             self._check_incarnation(node, peer, self._shard.peers[peer.number].token, now_s)
 
     def apply_host_updates(self, now_s: float) -> Iterator[None]:
-        """Take what peers have said of hosts, in pieces: those that have changed; yield after each but the last one.
+        """Apply received host updates in batches; yield after each but the last one.
 
-        Pairs that switches hold, and whose receivers these are, are taken over then. One at a time may be at it.
+        Then adopt installed pairs whose receivers became known by that. Only one caller at a time.
         """
         yield from self._hosts.apply_received()
         if came := self._hosts.drain_new_hosts():
             yield from self._central.reconciler.adopt_deferred(now_s, come=came)
 
     def _check_incarnation(self, node: str, peer: _Peer, token: int, now_s: float) -> None:
-        """A node that has started again knows nothing of its switches' senders until it has read these."""
+        """Detect a restarted node, which knows none of its switches' senders until it has read their tables."""
         if token <= peer.token:
             return
         began_again, peer.token = peer.token > 0, token
@@ -211,7 +211,7 @@ class NodePartition(FabricPartition):
             self._freeze(self._owned_by(node), now_s)
 
     def _freeze(self, dpids: set[int], now_s: float) -> None:
-        """Let no grant rise until these switches are under somebody's control."""
+        """Freeze grants until these switches are under some node's control."""
         fabric = self._central.fabric
         fabric.arrivals.known -= dpids
         fabric.arrivals.new_s = now_s
@@ -232,7 +232,7 @@ class NodePartition(FabricPartition):
     def _apply_snapshot(self, peer: _Peer, places: SwitchSnapshot, now_s: float) -> None:
         central, network = self._central, self._central.network
         peer.up, sent_to = frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
-        if sent_to != peer.sent_to:  # what stays the same object is not looked through in each interval
+        if sent_to != peer.sent_to:  # the same object is not examined in each interval
             peer.sent_to = sent_to
         for dpid in peer.up:
             central.fabric.arrivals.came(dpid, now_s)
@@ -258,9 +258,9 @@ class NodePartition(FabricPartition):
         observed: FabricReadings | None,
         shaped: BoolArray | None,
     ) -> tuple[control_step.ControlState, control_step.StepResult]:
-        """Run one interval of the own switches; what goes to peers is due then (``drain_messages``).
+        """Run one interval of the local switches, and queue the messages to peers (``drain_messages``).
 
-        No agents shape where nodes share switches.
+        Agents do not shape in sharded mode.
         """
         shard = self._shard
         if shard.groups is not groups:
@@ -276,11 +276,11 @@ class NodePartition(FabricPartition):
         return shard.state, result
 
     def released(self) -> None:
-        """Grants may rise again: policies begin again, with all senders."""
+        """Let grants rise again; policies begin again, with all senders."""
         self._shard.reset_policies()
 
     def end_interval(self, ready: Collection[int], now_s: float) -> None:
-        """After an interval: see who is silent, and say what peers have to know.
+        """After an interval, detect unresponsive peers, and queue the messages to peers.
 
         ``ready`` are the switches under this node's control.
         """
@@ -301,7 +301,7 @@ class NodePartition(FabricPartition):
         known = network.topology.links(), up, lost, len(self._peers)
         calm = (
             known == self._said and now_s - self._recut_s >= RETRANSMIT_S
-        )  # before, others may not know whose words count
+        )  # before that, peers may not know the new owner
         if now_s - self._said_s >= (RETRANSMIT_S if calm else MIN_S):
             self._said_s, self._said = now_s, known
             self._number += 1
@@ -316,7 +316,10 @@ class NodePartition(FabricPartition):
             self._due[name].put(data)
 
     def drain_messages(self) -> dict[str, memoryview]:
-        """Return what is due to peers by name, one message each; what is not taken before the next interval is lost."""
+        """Return the bundle for each peer by name, and clear them.
+
+        Bundles that are not drained before the next interval are lost.
+        """
         due, self._due = self._due, defaultdict(Bundle)
         return {name: message.data for name, message in due.items()}
 
@@ -332,5 +335,5 @@ class NodePartition(FabricPartition):
 
 
 def owners_digest(owners: Mapping[int, Owner]) -> bytes:
-    """Return what nodes share only if they know the same owners of switches."""
+    """Return a digest that is equal for two nodes only if they know the same owners of switches."""
     return repr(sorted((dpid, owner.node) for dpid, owner in owners.items())).encode()

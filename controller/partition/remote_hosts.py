@@ -1,4 +1,4 @@
-"""What a node hears of the hosts behind other nodes' switches, and takes in pieces."""
+"""Hosts behind other nodes' switches, received in messages and applied in batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Value = TypeVar("_Value")
 
 
 class _Vn(NamedTuple):
-    """The hosts of a VN, by address the number of the change by which each got there."""
+    """The hosts of a VN: by address, the number of the change that placed each there."""
 
     row: int
     learned: dict[int, int]
@@ -28,9 +28,9 @@ class _Vn(NamedTuple):
 
 @dataclass
 class _PendingUpdate:
-    """A frame that is being taken: its ``vns`` that are left, and up to which number it tells all of them.
+    """A message that is being applied: its remaining ``vns``, and the number up to which it is complete.
 
-    What has got there after the number ``since`` is news. ``own`` is what this node's own hosts had changed then.
+    Hosts placed after the number ``since`` are new. ``own`` is this node's own change number at that time.
     """
 
     since: int
@@ -41,14 +41,14 @@ class _PendingUpdate:
 
 @dataclass
 class HostSubscription:
-    """A peer's words of hosts: ``known`` is up to which number they are taken, of the life ``token``."""
+    """Host updates from one peer: ``known`` is the last applied number, of the incarnation ``token``."""
 
     token: int = 0
     known: int = 0
     words: deque[_PendingUpdate] = field(default_factory=deque)
 
     def receive(self, head: HostUpdateHeader, hosts: VnHosts, local_incarnation: int) -> None:
-        """Take a frame, if it goes on where the last one has ended; else it comes again."""
+        """Accept a message that continues the last one; others will be retransmitted."""
         if head.token != self.token:
             self.token, self.known, self.words = head.token, 0, deque()
         until = self.words[-1].until if self.words else self.known
@@ -63,22 +63,22 @@ def _vns(hosts: VnHosts) -> Iterator[_Vn]:
 
 
 class RemoteHosts:
-    """Lets a ``network`` know the hosts behind other nodes' switches; its own ones are ``said``.
+    """Adds hosts behind other nodes' switches to a ``network``; the node's own hosts are ``said``.
 
-    A host that two nodes claim has moved: whose claim is news has it. The other claim is remembered until its owner
-    takes it back, and counts again if the host is forgotten before.
+    A host that two nodes claim has moved: the newer claim wins. The other claim is remembered until its node withdraws
+    it, and counts again if the host is forgotten before that.
     """
 
     def __init__(self, network: ForwardingState, vns: VnTable, publisher: HostPublisher) -> None:
         self._network, self._vns, self._said = network, vns, publisher
-        self._claims: defaultdict[Host, set[int]] = defaultdict(set)  # rows of other VNs that are said to have a host
-        self._claimed: defaultdict[int, set[Host]] = defaultdict(set)  # the same by row
+        self._claims: defaultdict[Host, set[int]] = defaultdict(set)  # the VNs (rows) at which other nodes claim a host
+        self._claimed: defaultdict[int, set[Host]] = defaultdict(set)  # the same claims by row
         self._gone: list[Host] = []
         self.came: list[Host] = []
-        self.now_s = math.nan  # when something was heard last
+        self.now_s = math.nan  # the time of the last message
 
     def note_changes(self, local_dpids: frozenset[int]) -> None:
-        """Follow what has changed of hosts; ``local_dpids`` are the dpids of this node's switches."""
+        """Process changes of hosts; ``local_dpids`` are the dpids of this node's switches."""
         for change in self._network.drain_host_changes():
             self._said.note(change)
             if change.before is not None and self._vns.key(change.before).dpid not in local_dpids:
@@ -89,7 +89,7 @@ class RemoteHosts:
                 self._unclaim(change.host, change.after)
 
     def restore_hosts(self, local_dpids: frozenset[int]) -> None:
-        """Let hosts that nobody knows any more be where somebody still says that they are."""
+        """Restore forgotten hosts that another node still claims."""
         while self._gone:
             host = self._gone.pop()
             if host in self._claims and not self._network.knows(host):
@@ -97,13 +97,13 @@ class RemoteHosts:
                 self.note_changes(local_dpids)
 
     def withdraw_claims(self, rows: list[int]) -> None:
-        """Nobody claims hosts of these VNs any more."""
+        """Withdraw all claims on hosts of these VNs."""
         for row in rows:
             for host in list(self._claimed.get(row, ())):
                 self._unclaim(host, row)
 
     def apply(self, words: _PendingUpdate, vn: _Vn, local_dpids: frozenset[int]) -> int:
-        """Take what was said of a VN; return how many hosts came or went."""
+        """Apply the update of a VN; return how many hosts came or went."""
         network, vid = self._network, self._vns.key(vn.row).vlan_vid
         claimed = {Host(vid, mac): number for mac, number in vn.learned.items()}
         gone = [host for host in network.hosts_of_vn(vn.row) if host not in claimed]

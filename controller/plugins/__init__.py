@@ -1,8 +1,8 @@
-"""What other packages add: algorithms, policies, topologies and scenarios, by entry points as any package has them.
+"""Plugins: algorithms, policies, topologies and scenarios of other packages, declared by entry points.
 
 A plugin is an entry point of one of ``GROUPS``, of a package that is installed, or of the ``pyproject.toml`` in a
-folder that ``DETS_PLUGINS`` names. One that fails is in ``faults``, and the others are there. Standard library only:
-``mn --custom`` asks for topologies with the system's Python.
+folder that ``DETS_PLUGINS`` names. A plugin that fails is in ``faults``; the others work. Standard library only: ``mn
+--custom`` loads topologies with the system's Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUPS = {
     "dets.topologies": "topology",
     "dets.scenarios": "scenario",
 }
-"""What the entry points of each group are."""
+"""The kinds of objects of each group."""
 ALGORITHMS, POLICIES, TOPOLOGIES, SCENARIOS = GROUPS
 VARIABLE = "DETS_PLUGINS"
 MAX_PYPROJECT_BYTES = 1_000_000
@@ -44,22 +44,22 @@ class Plugin(NamedTuple):
 
 
 faults: dict[Plugin, str] = {}
-"""The plugins, and the files of scenarios, that could not be loaded, with the reason of each."""
+"""The plugins and scenario files that could not be loaded, with the reasons."""
 
 
 def fault_of(name: str, *groups: str) -> str | None:
-    """Return why what has this name in one of these groups could not be loaded; None: there is no such fault."""
+    """Return why the plugin of this name could not be loaded; None: there is no such fault."""
     return next((f"{one}: {why}" for one, why in faults.items() if one.name == name and one.group in groups), None)
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error in words: the project's own as they are, others with their kind."""
+    """Return an error as text: the project's own errors unchanged, others with their type."""
     return str(error) if isinstance(error, InvalidValueError) else f"{type(error).__name__}: {error}"
 
 
 def declared(group: str) -> list[Plugin]:
     """Return the plugins of a group: those of the folder first, then those of distributions by name."""
-    from importlib.metadata import entry_points  # what only names a group or sets a folder starts without
+    from importlib.metadata import entry_points  # deferred: naming a group or setting a folder does not need it
 
     found = []
     for point in entry_points(group=group):
@@ -73,9 +73,9 @@ def declared(group: str) -> list[Plugin]:
 
 
 def loaded(group: str, known: Mapping[str, Any], check: Callable[[str, Any], None]) -> dict[str, Any]:
-    """Return what the plugins of a group are, by name. One that fails, or is in ``known``, becomes a fault.
+    """Return the loaded plugins of a group, by name. One that fails, or is in ``known``, becomes a fault.
 
-    ``check`` raises an error for what is not of the group's kind.
+    ``check`` raises an error for an object of the wrong type.
     """
     made: dict[str, Any] = {}
     for plugin in declared(group):
@@ -92,7 +92,7 @@ def loaded(group: str, known: Mapping[str, Any], check: Callable[[str, Any], Non
 
 
 def use_folder(folder: Path) -> None:
-    """Let this process, and those that it starts, have the plugins of a folder; InvalidValueError if it has none."""
+    """Use the plugins of a folder in this process and its children; InvalidValueError if it has none."""
     _entries(folder)
     os.environ[VARIABLE] = str(folder.resolve())
 
@@ -108,7 +108,7 @@ def _of_folder(group: str) -> Iterator[Plugin]:
         return
     source = str(folder / "src" if (folder / "src").is_dir() else folder)
     if source not in sys.path:
-        sys.path.append(source)  # the last: it hides no module of the project or of Python
+        sys.path.append(source)  # at the end: it hides no module of the project or of Python
     yield from (Plugin(group, name, target, named) for name, target in sorted(entries.items()))
 
 
@@ -136,7 +136,7 @@ def _entries(folder: Path) -> dict[str, dict[str, str]]:
 
 
 class Extended(Mapping[str, _T], Generic[_T]):
-    """The project's own things of a kind by name, and those of plugins, which are loaded when first asked for."""
+    """The project's own objects of a kind by name, and those of plugins, which are loaded at the first access."""
 
     def __init__(self, own: dict[str, _T], group: str, check: Callable[[str, Any], None]) -> None:
         self._own, self._group, self._check = own, group, check

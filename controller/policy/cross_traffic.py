@@ -1,4 +1,7 @@
-"""What VLANs under other policies use of links: it is taken off first, so that several policies can share a port."""
+"""Cross traffic: the use of links by VLANs under other policies.
+
+It is subtracted first, so that several policies can share a port.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from controller.fabric.link_table import LinkTable
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 
-# Choice: VLANs under other policies keep this part above what they send, so that they can show that they want more.
+# Choice: VLANs under other policies get this margin above what they send, so that they can show a higher demand.
 CROSS_TRAFFIC_MARGIN = 0.10
 
 
@@ -21,11 +24,11 @@ def cross_traffic_load(
     used_bps: FloatArray,
     limit_bps: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the load on each link (links,) of VNs not ``in_group`` (vns,), and its part within their limits.
+    """Return the cross traffic on each link (links,) of VNs not ``in_group`` (vns,), and its guaranteed part.
 
-    ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force. There is some headroom
-    above it, but no VN is taken to receive more than its limit, or its ceiling where ceilings count: its queue does not
-    let it. The rest, above limits, is borrowed.
+    ``used_bps`` and ``limit_bps`` (entries,) are the rates through the meters and the effective limits. A margin is
+    added, but no VN counts with more than its receive limit, or its ceiling where ceilings are used: its queue passes
+    no more. The rest, above limits, is borrowed.
     """
     rows = np.flatnonzero(~in_group[entries.receiver])
     receiver = entries.receiver[rows]

@@ -1,4 +1,4 @@
-"""The words in which policies explain what binds a rate."""
+"""Texts with which policies explain what binds a rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS = ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"))
 
 
 def format_rate_text(rate_bps: float) -> str:
-    """Return a rate with one decimal in the unit that suits it: ``37.0 Mb/s``."""
+    """Return a rate with one decimal in a suitable unit: ``37.0 Mb/s``."""
     for scale, unit in _UNITS:
         if rate_bps >= scale:
             return f"{rate_bps / scale:.1f} {unit}"
@@ -20,7 +20,10 @@ def format_rate_text(rate_bps: float) -> str:
 
 
 def explain_lower_limit(row: int, send_bps: float, receive_bps: float) -> Explanation:
-    """Explain the lower of two limits; where they are equal both bind, and then nothing that is configured."""
+    """Explain the lower of two limits.
+
+    Equal ones both bind, and the next constraint is then none that is configured.
+    """
     if send_bps == receive_bps:
         return Explanation(row, send_bps, f"{SEND_LIMIT} and {RECEIVE_LIMIT}", 0, 0, LIFTED_BPS, NO_OTHER)
     bounds = [(send_bps, SEND_LIMIT), (receive_bps, RECEIVE_LIMIT)]
@@ -29,13 +32,13 @@ def explain_lower_limit(row: int, send_bps: float, receive_bps: float) -> Explan
 
 
 def lower_ceiling(view: PolicyView, at: int) -> Explanation:
-    """Explain what the entry ``view.rows[at]`` may carry at most: the lower of its VNs' limits, or ceilings."""
+    """Explain the most that the pair ``view.rows[at]`` may carry: the lower of its VNs' limits, or ceilings."""
     vns, sender, receiver = view.vns, int(view.sender[at]), int(view.receiver[at])
     return explain_lower_limit(at, float(vns.send_max_bps[sender]), float(vns.receive_max_bps[receiver]))
 
 
 def explain_idle_share(limit: Explanation, grant_bps: float) -> Explanation:
-    """Explain the rate of a sender that was silent: its standing share, and then the ``limit`` that binds it."""
+    """Explain the rate of an idle sender: its idle share, and then the ``limit`` that binds it."""
     return replace(
         limit, constraint=STARTING, next_constraint=limit.constraint, lifted_bps=limit.grant_bps, grant_bps=grant_bps
     )

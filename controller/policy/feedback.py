@@ -1,8 +1,8 @@
-"""What a receiving node tells a sending node that decides its rate itself: a sixth message next to DETS's five.
+"""Feedback from a receiving node to a sending node that decides its own rate: a sixth message next to DETS's five.
 
-Deviation: DETS (section II-A) has five messages, and rates go from the receiver to the sender. Gatekeeper, Seawall and
-HyGenICC let the sender decide on what the receiver saw, so that what travels is what was seen. Which columns there are
-is for the policy to say: ``floor_bps``, ``received_bps`` and ``lost_share``, or ``marked_bps`` and ``passed_bps``.
+Deviation: DETS (section II-A) has five messages, and rates go from the receiver to the sender. In Gatekeeper, Seawall
+and HyGenICC the sender decides on what the receiver observed, so that the message carries observations. The policy
+names the columns: ``floor_bps``, ``received_bps`` and ``lost_share``, or ``marked_bps`` and ``passed_bps``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from controller.errors import InvalidValueError
 
 @dataclass(frozen=True, slots=True)
 class CongestionFeedback:
-    """Receiving to sending node: what was seen of what you send to me. One value per message in each column.
+    """Receiving to sending node: observations of the sender's traffic. One value per message in each column.
 
-    ``entry`` are ascending rows of the pair table, which know both ends. ``columns`` has the policy's names, each of
-    the shape of ``entry``; NaN is unknown. Raises InvalidValueError where they do not fit each other.
+    ``entry`` are ascending rows of the pair table, which has both ends. ``columns`` has the policy's names, each of the
+    shape of ``entry``; NaN is unknown. Raises InvalidValueError if they do not fit each other.
     """
 
     entry: IntArray
@@ -39,7 +39,7 @@ class CongestionFeedback:
         return len(self.entry)
 
     def column_for(self, name: str, rows: IntArray) -> FloatArray:
-        """Return what entries were told in one column, shape of ``rows``: any rows; NaN for those without a message."""
+        """Return one column of the pairs' messages, shape of ``rows`` (any rows); NaN for pairs without one."""
         if not len(self.entry):
             return np.full(len(rows), np.nan)
         told = np.full(max(int(rows.max(initial=0)), int(self.entry[-1])) + 1, np.nan)

@@ -1,8 +1,10 @@
-"""What a policy sees, remembers, decides and explains. A policy decides the rates of the entries of its VLANs.
+"""The interface of a policy: its input, state, decision and explanation.
 
-The controller measures, keeps what policies remember, and puts in force what they decide: meters, queues, messages,
-shadows, recordings and explanations work for every policy alike. Entries, VNs and links are rows of tables; columns
-hold one value per row. A policy is pure: it reads no clock, and the same view and memory give the same decision.
+A policy decides the rates of the pairs of its VLANs.
+
+The controller measures, stores the policies' states, and applies their decisions: meters, queues, messages, shadows,
+recordings and explanations work for every policy alike. Pairs, VNs and links are rows of tables; columns hold one value
+per row. A policy is pure: it reads no clock, and the same view and state give the same decision.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from controller.policy.policy_state import PolicyState
 
 
 class StaleMode(Enum):
-    """What holds for an entry whose meter is not read."""
+    """The grant of a pair whose meter is not read."""
 
     LAST_KNOWN = "the policy decides on what was read last"
     FREE = "after KEEP_ALIVE_INTERVALS without a reading the entry goes to its ceiling (fail open)"
@@ -37,74 +39,76 @@ class StaleMode(Enum):
 
 
 class PolicyView(NamedTuple):
-    """What a policy sees in one interval. Rates in bits per second.
+    """A policy's input in one interval. Rates in bits per second.
 
-    ``rows`` (rows,) are the rows of ``entries`` to decide on, ascending: those of the policy's VLANs that are under
-    control. All columns of shape (rows,) are theirs.
+    ``rows`` (rows,) are the rows of ``entries`` to decide on, ascending: the pairs of the policy's VLANs that are under
+    control. All columns of shape (rows,) belong to them.
     """
 
     now_s: float
     elapsed_s: float
-    """since the interval before; 0 in the first"""
+    """since the previous interval; 0 in the first"""
     entries: PairTable
     vns: VnTable
     in_group: BoolArray
     """(vns,) whether a VN's VLAN is under this policy"""
     parameters: Mapping[str, FloatArray]
-    """(vns,) each, the parameters of the VN's VLAN, for policies that are decided together; NaN where it is not mine"""
+    """(vns,) each, the parameters of the VN's VLAN, for policies that are decided together; NaN for VNs of other
+    policies"""
     received_bps: FloatArray
-    """(vns,) what passes the meters of a VN's senders"""
+    """(vns,) the rate through the meters of a VN's senders"""
     passed_bps: FloatArray
-    """(entries,) what passed each meter in the last interval, others' too; ``passed_bps[rows]`` is mine"""
+    """(entries,) the rate through each meter in the last interval, of all policies; ``passed_bps[rows]`` is this
+    policy's"""
     congested: BoolArray
-    """(vns,) whether more than its limit is sent to a VN (DETS, section II)"""
+    """(vns,) whether a VN is sent more than its limit (DETS, section II)"""
     rows: IntArray
     sender: IntArray
-    """(rows,) the row of the VN that sends"""
+    """(rows,) the row of the sending VN"""
     receiver: IntArray
     measured_bps: FloatArray
-    """(rows,) what passes the meter: it rises at once and fades over some intervals; never above ``limit_bps``"""
+    """(rows,) the rate through the meter: it rises at once and fades over some intervals; at most ``limit_bps``"""
     dropped_bps: FloatArray
-    """(rows,) what the meter dropped; among several controllers the allocator alone knows it, for others it is 0"""
+    """(rows,) the drops at the meter; in sharded mode only the allocator has them, at other nodes they are 0"""
     drops: BoolArray
-    """(rows,) whether the meter dropped something"""
+    """(rows,) whether the meter dropped frames"""
     limit_bps: FloatArray
-    """(rows,) the limit in force; infinite where none was granted yet"""
+    """(rows,) the effective limit; infinite before the first grant"""
     available_bps: FloatArray
-    """(rows,) the sender's limit less what it sends elsewhere"""
+    """(rows,) the sender's limit less what it sends to other receivers"""
     active: BoolArray
     """(rows,) whether the sender has traffic for this receiver"""
     unread_intervals: IntArray | Int16Array
-    """(rows,) for how many intervals the meter was not read, 0: just now"""
+    """(rows,) intervals since the meter was read, 0: in this one"""
     links: LinkTable | None = None
-    """with Reading.LINKS"""
+    """with ReadingKind.LINKS"""
     cross_traffic_bps: FloatArray | None = None
-    """(links,) what VLANs under other policies use of a link, and 10 % more, up to limits or ceilings"""
+    """(links,) the cross traffic on a link, plus 10 %, up to limits or ceilings"""
     cross_guaranteed_bps: FloatArray | None = None
-    """(links,) of that what is within their limits: the rest is borrowed, and what is mine is taken back from it"""
+    """(links,) the part of it within limits: the rest is borrowed, and this policy's guarantees take it back"""
     queues: QueueReadings | None = None
-    """with Reading.QUEUES: what the receiving queues of VNs sent and dropped; None where nobody read them"""
+    """with ReadingKind.QUEUES: sent and dropped by the VNs' receiving queues; None if not read"""
     ports: PortReadings | None = None
-    """with Reading.PORTS: what went over links, rows as in ``links``; None where nobody read them"""
+    """with ReadingKind.PORTS: the traffic of links, rows as in ``links``; None if not read"""
     marks: MarkReadings | None = None
-    """with Reading.MARKS: by row of ``entries`` and by VN; None where nobody read them"""
+    """with ReadingKind.MARKS: by row of ``entries`` and by VN; None if not read"""
 
     @property
     def ceiling_bps(self) -> FloatArray:
-        """What an entry may carry at most, (rows,): no grant above it has an effect."""
+        """Return the most that a pair may carry, (rows,): no grant above it has an effect."""
         return np.minimum(self.vns.send_max_bps[self.sender], self.vns.receive_max_bps[self.receiver])
 
 
 LocationName = Callable[[int], str]
-"""Where the VN of a row is, as people write it: ``s1:3``."""
+"""Returns the location of the VN of a row as text: ``s1:3``."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided in one interval, and on what. A policy may add, in a class of its own, what it explains by.
+    """A decision of one interval, and its input. A policy may add data for its explanations in a subclass.
 
-    ``grant_bps`` has shape (rows,). ``congested`` (vns,) is for policies that always control and say by themselves
-    which of their VNs are congested; None: the controller tells by what is sent to a VN, or held back at its senders.
+    ``grant_bps`` has shape (rows,). ``congested`` (vns,) is for policies that always control and declare congestion
+    themselves; None: the controller decides by what is sent to a VN, or dropped at its senders' meters.
     """
 
     view: PolicyView
@@ -112,44 +116,50 @@ class Decision:
     memory: PolicyState
     congested: BoolArray | None = field(default=None, kw_only=True)
     feedback: CongestionFeedback | None = field(default=None, kw_only=True)
-    """the messages of receivers to senders that decide by themselves; None: the policy has none"""
+    """the messages of receivers to senders that decide on their own; None: the policy has none"""
     final_bps: FloatArray | None = field(default=None, kw_only=True)
-    """(rows,) what stays in force when the controller stops and nobody decides any more; None: the grants"""
+    """(rows,) the limits that stay when the controller stops; None: the grants"""
     forfeits: BoolArray | None = field(default=None, kw_only=True)
-    """(rows,) whose senders lose the bursts that they have saved, so that the grant holds at once; None: nobody"""
+    """(rows,) the pairs that lose their saved bursts, so that the grant holds at once; None: none"""
 
     @property
     def egress_limit_bps(self) -> FloatArray | None:
-        """The limits that senders set themselves by these messages, (rows,); None: they set none."""
+        """Return the limits that senders set themselves by these messages, (rows,); None: they set none."""
         return None
 
     @property
     def notified_s(self) -> FloatArray | None:
-        """When senders got the last message, (rows,), NaN: never; None: there are none."""
+        """Return the time of each sender's last message, (rows,), NaN: never; None: the policy has no messages."""
         return None
 
     @property
     def marked(self) -> FloatArray | None:
-        """What share of an entry's traffic counts as marked, (rows,), NaN: unknown; None: the policy has no marks."""
+        """Return the marked share of each pair's traffic, (rows,), NaN: unknown; None: the policy has no marks."""
         return None
 
     @property
     def lost(self) -> FloatArray | None:
-        """What share of it is lost at its bottleneck, (rows,), NaN: unknown; None: the policy has no losses."""
+        """Return each pair's lost share at its bottleneck, (rows,), NaN: unknown; None: no such report."""
         return None
 
     @property
     def bottlenecks(self) -> IntArray | None:
-        """Where each entry is held back, (rows,), as numbers of the policy's own; below 0: nowhere; None: not known."""
+        """Return the bottleneck of each pair, (rows,), by the policy's own numbers.
+
+        Below 0: no bottleneck; None: unknown.
+        """
         return None
 
     def bottleneck_name(self, number: int, format_location: LocationName) -> str:
-        """Return one of the places of ``bottlenecks`` in words."""
+        """Return the text for one of the numbers of ``bottlenecks``."""
         raise NotImplementedError
 
 
 def notifications(decisions: Iterable[Decision], receiver: IntArray, vns: int) -> IntArray:
-    """Return how many of its senders each VN sent a message, (vns,). ``receiver`` (entries,) is that of each entry."""
+    """Return the number of senders that each VN sent a message, (vns,).
+
+    ``receiver`` (entries,) is each pair's receiver.
+    """
     told = np.zeros(vns, dtype=np.int64)
     for decision in decisions:
         if decision.feedback is not None:
@@ -159,13 +169,13 @@ def notifications(decisions: Iterable[Decision], receiver: IntArray, vns: int) -
 
 @dataclass(frozen=True)
 class NewPairs:
-    """Entries that are about to be added, in VLANs of one policy; all columns of shape (new,)."""
+    """Pairs that are about to be added, in VLANs of one policy; all columns of shape (new,)."""
 
     vns: VnTable
     sender: IntArray
     receiver: IntArray
     senders: IntArray
-    """how many entries the receiver will have, these included"""
+    """the number of senders that the receiver will have, these included"""
     congested: BoolArray
     """whether the receiver is congested"""
     parameters: Mapping[str, FloatArray] = field(default_factory=dict)
@@ -173,27 +183,27 @@ class NewPairs:
 
 
 class Policy(ABC):
-    """A policy with its parameters, which are given by name to its constructor.
+    """A policy with its parameters, which its constructor takes by name.
 
-    It is a frozen dataclass; a field that is made by ``allocation.parameters.parameter`` is one that users can set.
+    It is a frozen dataclass; users can set the fields made by ``allocation.parameters.parameter``.
     """
 
     name: ClassVar[str]
-    """what configurations call it"""
+    """its name in configurations"""
     title: ClassVar[str]
-    """what people call it"""
+    """its name for people"""
     borrows: ClassVar[bool] = False
-    """whether ceilings count: an entry, and a queue, may go above the limits of its VNs, up to their ceilings"""
+    """whether ceilings are used: a pair, and a queue, may exceed the limits of its VNs, up to their ceilings"""
     port_ceilings: ClassVar[bool] = False
-    """whether a VN without a ceiling may borrow up to its port's capacity, and not only up to its limit"""
+    """whether a VN without a ceiling may borrow up to its port's capacity, instead of its limit"""
     weighted: ClassVar[bool] = False
-    """whether VNs' weights count"""
+    """whether VNs' weights are used"""
     controls_uncongested: ClassVar[bool] = True
-    """whether senders are under control even while their receiver is not congested"""
+    """whether senders are under control without congestion"""
     needs_headroom: ClassVar[bool] = False
-    """whether it acts on what receivers' queues drop, so that the links before them must not drop instead"""
+    """whether it acts on the drops of receivers' queues, so that the links before them must not drop"""
     declares_congestion: ClassVar[bool] = False
-    """whether its decisions say which of its VNs are congested (``Decision.congested``)"""
+    """whether its decisions declare congestion (``Decision.congested``)"""
     joint: ClassVar[bool] = False
     """whether all VLANs under this policy are decided in one call, whatever their parameters"""
     silence: ClassVar[StaleMode] = StaleMode.LAST_KNOWN
@@ -205,21 +215,21 @@ class Policy(ABC):
         return cls(**values)
 
     def check_interval(self, interval_ms: int) -> None:
-        """Raise InvalidValueError, naming the parameter, where the policy is too slow at a control interval."""
+        """Raise InvalidValueError, naming the parameter, if the policy is too slow at a control interval."""
         return
 
     @abstractmethod
     def decide(self, view: PolicyView, memory: PolicyState) -> Decision:
-        """Return grants and what to remember. ``memory`` is that of the last decision, aligned with the view."""
+        """Return grants and the next state. ``memory`` is the state of the last decision, aligned with the view."""
 
     @abstractmethod
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
-        """Return what binds the entry ``decision.view.rows[at]``, and what would bind it next."""
+        """Return what binds the pair ``decision.view.rows[at]``, and what would bind it next."""
 
     def first_bps(self, newcomers: NewPairs) -> FloatArray:
-        """Return the rates at which new entries start, (new,).
+        """Return the rates at which new pairs start, (new,).
 
-        Choice: senders that join a congested receiver start at an equal share among all that it then has; any other at
+        Choice: a sender that joins a congested receiver starts at an equal share among all its senders; any other at
         the lower of the two limits.
         """
         vns, limit_bps = newcomers.vns, newcomers.vns.receive_limit_bps[newcomers.receiver]

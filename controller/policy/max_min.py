@@ -1,7 +1,7 @@
-"""The ``max-min`` policy: the rates of all entries of its VLANs at once, within limits, links and ceilings.
+"""The ``max-min`` policy: the rates of all pairs of its VLANs at once, within limits, links and ceilings.
 
-It has all senders of its VLANs under control, congested or not, for it has to know what everybody wants. What VLANs
-under other policies use of a link is taken off first.
+It keeps all senders of its VLANs under control, with or without congestion, because it needs all demands. Cross traffic
+is subtracted from links first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from controller.units import MIN_RATE_BPS
 
 @dataclass(frozen=True)
 class NetworkDecision(Decision):
-    """What was decided in one interval, and on what; all columns of ``grants`` and ``weight`` have shape (rows,)."""
+    """A decision of one interval, and its input; all columns of ``grants`` and ``weight`` have shape (rows,)."""
 
     paths: FlowPaths
     constraints: Constraints
@@ -43,7 +43,7 @@ class NetworkDecision(Decision):
 
     @property
     def bottlenecks(self) -> IntArray:
-        """The limit or the link that each entry fills; below 0 where it wants no more than it has."""
+        """Return the limit or the link that binds each pair; below 0 where the pair's demand is met."""
         return self.grants.bound
 
     def bottleneck_name(self, number: int, format_location: LocationName) -> str:
@@ -64,20 +64,19 @@ class MaxMinPolicy(ByDemands, Policy):
     required_readings: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS})
 
     def decide(self, view: PolicyView, memory: PolicyState) -> NetworkDecision:
-        """Decide on all entries of the VLANs, each with its own VLAN's parameters.
+        """Decide on all pairs of the VLANs, each with its own VLAN's parameters.
 
-        1. What each sender wants; who fills its grant wants its guarantee at least.
-        2. What the links leave: what others borrow of them is theirs after all guarantees only.
+        1. The demand of each sender; a sender that fills its grant demands at least its guarantee.
+        2. The capacity of the links; cross traffic above its limits counts only after all guarantees.
         3. Guarantees first, then the excess by weight up to the ceilings.
-        4. Who does not want its standing rate has it all the same.
+        4. Each sender gets at least its idle share, even if it demands less.
 
-        Choice: 4. What a TCP sender sends is not what it wants. Held closely above what it sends it loses its bursts,
-        backs off, and is held lower still: of a guarantee of 20 Mb/s two flows got 0.3 on Open vSwitch. A grant that
-        is not used costs nothing; one that suddenly is counts as a demand from the next interval on, and until then
-        the receiving queue decides, which serves guarantees first. Who is bound by a limit or a link gets no more than
-        that.
+        Choice: step 4. A TCP sender's rate is not its demand. If its limit is slightly above its rate, it loses its
+        bursts, backs off, and is limited even lower: of a guarantee of 20 Mb/s two flows got 0.3 on Open vSwitch. An
+        unused grant costs nothing; when it is suddenly used, it counts as a demand from the next interval on, and until
+        then the receiving queue serves guarantees first. A sender that a limit or a link binds gets no more than that.
 
-        Raises InvalidValueError without links: they are what is shared out.
+        Raises InvalidValueError without links, whose capacity it shares.
         """
         if view.links is None or view.cross_traffic_bps is None or view.cross_guaranteed_bps is None:
             raise InvalidValueError("links", view.links, f"are needed: {self.name} shares out all of them")
@@ -105,7 +104,7 @@ class MaxMinPolicy(ByDemands, Policy):
         return NetworkDecision(view, grant_bps, kept, paths, constraints, grants, weight)
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
-        """Return what binds the entry: explained by the problem that was solved."""
+        """Return what binds the pair, by the problem that was solved."""
         assert isinstance(decision, NetworkDecision)
         view, constraints = decision.view, decision.constraints
         assert view.links is not None
@@ -125,7 +124,7 @@ class MaxMinPolicy(ByDemands, Policy):
 
 
 def _paths(memory: PolicyState, constraints: Constraints, view: PolicyView, links: LinkTable) -> FlowPaths:
-    """Return the paths of the entries; most of the time they are those of the interval before."""
+    """Return the paths of the pairs; usually they are cached from the previous interval."""
     if isinstance(memory.derived, tuple) and memory.derived[0] is links:
         paths: FlowPaths = memory.derived[1]
         return paths
@@ -133,10 +132,9 @@ def _paths(memory: PolicyState, constraints: Constraints, view: PolicyView, link
 
 
 def _idle_shares_bps(view: PolicyView) -> FloatArray:
-    """Return what senders may send whatever they want: an equal share of the guarantee among the others and themselves.
+    """Return each sender's idle share: an equal share of the guarantee among all senders of its VN.
 
-    An owner that lent all of its limit finds it all there when it comes back; the next grants take it from those who
-    borrowed.
+    A VN that lent all of its limit has it back at once when it sends again; the next grants take it from the borrowers.
     """
     active = np.bincount(view.receiver, weights=view.active, minlength=len(view.vns))
     share_bps: FloatArray = view.vns.receive_limit_bps[view.receiver] / (active[view.receiver] - view.active + 1.0)

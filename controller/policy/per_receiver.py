@@ -1,4 +1,4 @@
-"""DETS's policy: each receiver's limit is shared out among its senders by an algorithm of ``controller.dets``."""
+"""DETS's policy: each receiver's limit is shared among its senders by an algorithm of ``controller.dets``."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from controller.policy.policy_state import PolicyState
 
 @dataclass(frozen=True)
 class ReceiverDecision(Decision):
-    """What an algorithm decided on. ``receivers`` are rows of VNs, ascending, as in ``requests``.
+    """The input of an algorithm's decision. ``receivers`` are rows of VNs, ascending, as in ``requests``.
 
-    ``state`` is what the algorithm knew before.
+    ``state`` is the algorithm's previous state.
     """
 
     receivers: IntArray
@@ -32,7 +32,7 @@ class ReceiverDecision(Decision):
     state: State
 
     def of_receiver(self, number: int) -> tuple[AllocationInput, State, int]:
-        """Return requests and state of one receiver, by its number in ``receivers``, and where its rows begin."""
+        """Return input and state of one receiver, by its index in ``receivers``, and the start of its rows."""
         one = slice(number, number + 1)
         first, last = self.requests.offsets[number : number + 2].tolist()
         rows, requests = slice(first, last), self.requests
@@ -52,7 +52,10 @@ class ReceiverDecision(Decision):
 
 @dataclass(frozen=True)
 class ReceiverRows:
-    """What stays while entries and limits do: ``receivers`` are rows of ``vns``; other columns are as in Requests."""
+    """Values that stay while pairs and limits do: ``receivers`` are rows of ``vns``.
+
+    Other columns are as in AllocationInput.
+    """
 
     vns: VnTable
     receivers: IntArray
@@ -62,7 +65,7 @@ class ReceiverRows:
 
     @classmethod
     def from_view(cls, view: PolicyView) -> ReceiverRows:
-        """Return those of the receivers that have senders under control."""
+        """Return the rows of the receivers that have senders under control."""
         senders = np.bincount(view.receiver, minlength=len(view.vns))
         receivers = np.flatnonzero(senders)
         offsets = np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64)
@@ -73,33 +76,32 @@ class ReceiverRows:
 class PerReceiverPolicy(Policy):
     """Senders are under control while their receiver is congested, and share its limit (DETS, section III-A).
 
-    A subclass is a rate allocation algorithm. ``weighted`` says whether it shares by the senders' weights; one that
-    does not ignores them.
+    A subclass is a rate allocation algorithm. ``weighted`` tells whether it uses the senders' weights.
     """
 
     controls_uncongested: ClassVar[bool] = False
     sums_within_limit: ClassVar[bool] = True
     """whether a receiver's grants sum to at most its limit, to within rounding, 1e-12 of it"""
     remembers: ClassVar[tuple[str, ...]] = ()
-    """the names of what it keeps of each receiver"""
+    """the names of the columns of its state for each receiver"""
 
     @abstractmethod
     def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the state for the next interval; no argument is changed.
 
-        An inactive entry is granted 0: ``decide`` says what a sender that was idle may start with. No grant is above
-        ``available_bps``. What cannot be allocated is not.
+        An inactive pair is granted 0: ``decide`` adds the idle share. No grant is above ``available_bps``. Rate that no
+        sender can use is not allocated.
         """
 
     def first_state(self, receivers: int) -> State:
-        """Return what is known of so many receivers at first: nothing."""
+        """Return the initial state for ``receivers`` receivers: nothing is known."""
         return {name: np.full(receivers, np.nan) for name in self.remembers}
 
     def decide(self, view: PolicyView, memory: PolicyState) -> ReceiverDecision:
         """Run the algorithm for all receivers with senders under control.
 
-        A receiver's rate is the sum of what its senders report, each at most its limit: what passed in one interval
-        shows how meters follow the grants (docs/enforcement.md), and an algorithm that steers by it swings with them.
+        A receiver's rate is the sum of its senders' reports, each at most its limit: the passed rate of one interval
+        varies as meters follow the grants (docs/enforcement.md), and an algorithm controlled by it would oscillate.
         """
         rows = memory.derived
         if not isinstance(rows, ReceiverRows) or rows.vns is not view.vns:
@@ -129,7 +131,7 @@ class PerReceiverPolicy(Policy):
         return ReceiverDecision(view, grants_bps, kept, receivers, requests, state)
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
-        """Return what binds the entry, of its receiver alone: others do not matter to it."""
+        """Return what binds the pair, by its receiver alone: other receivers have no effect on it."""
         assert isinstance(decision, ReceiverDecision)
         view = decision.view
         number = int(np.searchsorted(decision.receivers, view.receiver[at]))
@@ -152,7 +154,7 @@ class PerReceiverPolicy(Policy):
 
 
 def _spread(column: FloatArray, receivers: IntArray, vns: int) -> FloatArray:
-    """Return a column of receivers by VN; a VN that has no senders under control is forgotten."""
+    """Return a column of receivers by VN; a VN without senders under control loses its state."""
     by_vn = np.empty(vns)
     by_vn.fill(np.nan)
     by_vn[receivers] = column
@@ -160,10 +162,10 @@ def _spread(column: FloatArray, receivers: IntArray, vns: int) -> FloatArray:
 
 
 def _idle_share_bps(requests: AllocationInput) -> FloatArray:
-    """Return what a silent sender may start with: an equal share, as if it were one more active sender.
+    """Return an idle sender's start rate: an equal share, as if it were one more active sender.
 
-    Choice: the paper shares among active nodes and does not say what limit the others keep. With none, a sender that
-    starts would be free for an interval; with zero, it could not show that it has traffic.
+    Choice: the paper shares among active nodes and does not define the limit of the others. Without a limit, a sender
+    that starts would be unlimited for an interval; with zero, it could not show that it has traffic.
     """
     counts = np.diff(requests.offsets)
     starts = requests.offsets[:-1]

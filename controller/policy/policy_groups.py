@@ -1,4 +1,4 @@
-"""Which VLAN is under which policy, and the groups of VNs that are decided in one call."""
+"""The policy of each VLAN, and the groups of VNs that are decided in one call."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ Choices = Mapping[int, PolicyChoice]
 class PolicyGroup:
     """VNs that one policy decides in one call: ``vns`` holds their rows, in ascending order.
 
-    ``key`` names the policy with its parameters, or the policy alone if all its VLANs are decided together: what
-    memory goes on with when VLANs change. ``parameters`` (vns,) are by VN then; NaN in VNs of others.
+    ``key`` names the policy with its parameters, or the policy alone if all its VLANs are decided together; a group
+    with the same key keeps its state when VLANs change. In the second case ``parameters`` (vns,) are by VN; NaN for VNs
+    of other policies.
     """
 
     key: str
@@ -42,7 +43,7 @@ class PolicyGroup:
     parameters: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def member_mask(self, vns: int) -> BoolArray:
-        """Return which of so many VNs are the group's, (vns,); it is kept, and nobody's to write to."""
+        """Return the cached, read-only mask (vns,) of the group's VNs."""
         kept: BoolArray | None = self.__dict__.get("_mine")
         if kept is None or len(kept) != vns:
             kept = np.zeros(vns, dtype=np.bool_)
@@ -57,7 +58,7 @@ def choices_of(config: Config) -> dict[int, PolicyChoice]:
 
 
 def shadows_of(config: Config) -> dict[int, PolicyChoice]:
-    """Return the policies of the shadows by the VLANs that have one."""
+    """Return the shadow policy of each VLAN that has one."""
     return {
         vid: PolicyChoice(vlan.shadow, vlan.shadow_parameters)
         for vid, vlan in config.vlans.items()
@@ -66,7 +67,7 @@ def shadows_of(config: Config) -> dict[int, PolicyChoice]:
 
 
 def groups_of(vns: VnTable, choices: Choices) -> tuple[PolicyGroup, ...]:
-    """Return one group for each policy with its parameters, or for each policy whose VLANs are decided together.
+    """Return one group for each policy with its parameters, or one for each policy whose VLANs are decided together.
 
     Raises InvalidValueError as ``make_policy`` does.
     """
@@ -90,9 +91,9 @@ def groups_of(vns: VnTable, choices: Choices) -> tuple[PolicyGroup, ...]:
 
 
 def apply_choices(vns: VnTable, choices: Choices) -> VnTable:
-    """Return the VNs as these policies have them: where ceilings count, what the default is, who is always controlled.
+    """Return the VNs with the columns that depend on policies: use of ceilings, defaults, permanent control.
 
-    VLANs without a choice stay as they are.
+    VLANs without a choice stay unchanged.
     """
     chosen = np.isin(vns.vlan_vid, list(choices))
 
@@ -108,17 +109,17 @@ def apply_choices(vns: VnTable, choices: Choices) -> VnTable:
 
 
 def uses_ceilings(choices: Choices, vid: int) -> bool:
-    """Return whether ceilings count in a VLAN."""
+    """Return whether a VLAN uses ceilings."""
     return vid in choices and policies[choices[vid].algorithm].borrows
 
 
 def uses_weights(choices: Choices, vid: int) -> bool:
-    """Return whether VNs' weights count in a VLAN."""
+    """Return whether a VLAN uses VNs' weights."""
     return vid in choices and policies[choices[vid].algorithm].weighted
 
 
 def need_headroom(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
-    """Return which VNs are under a policy that acts on the drops of receivers' queues, (vns,)."""
+    """Return the mask of the VNs under a policy that acts on the drops of receivers' queues, (vns,)."""
     needing = np.zeros(vns, dtype=np.bool_)
     for group in groups:
         needing[group.vns] |= group.policy.needs_headroom
@@ -126,7 +127,7 @@ def need_headroom(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
 
 
 def declare_congestion(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
-    """Return which VNs are under a policy that says by itself which of them are congested, (vns,)."""
+    """Return the mask of the VNs under a policy that declares congestion itself, (vns,)."""
     declared = np.zeros(vns, dtype=np.bool_)
     for group in groups:
         declared[group.vns] |= group.policy.declares_congestion
@@ -134,7 +135,7 @@ def declare_congestion(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
 
 
 def required_readings(groups: Iterable[PolicyGroup]) -> frozenset[ReadingKind]:
-    """Return what these policies read."""
+    """Return the readings that these policies use."""
     groups = tuple(groups)
     if len(groups) == 1:
         return groups[0].policy.required_readings
@@ -142,7 +143,7 @@ def required_readings(groups: Iterable[PolicyGroup]) -> frozenset[ReadingKind]:
 
 
 def held_while_stale(groups: Iterable[PolicyGroup], receiver: IntArray, vns: int) -> BoolArray | bool:
-    """Return which entries, given by their receivers, keep their limits while nobody answers (fail closed)."""
+    """Return the mask of the pairs, by their receivers, that keep their limits without messages (fail closed)."""
     holding = [group.vns for group in groups if group.policy.silence is StaleMode.HOLD]
     if not holding:
         return False

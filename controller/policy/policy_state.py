@@ -1,4 +1,4 @@
-"""What a policy remembers from one interval to the next: named columns that follow their VNs, entries and links."""
+"""A policy's state between intervals: named columns that follow their VNs, pairs and links."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NONE = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class PolicyState:
-    """Columns of floats by name; NaN stands for "not known yet", and so does a column that was never written.
+    """Columns of floats by name; NaN is unknown, and a missing column is unknown everywhere.
 
-    ``by_vn`` columns have shape (vns,). ``by_entry`` columns are for the entries that were decided on, whose rows of
-    the pair table are in ``rows``, ascending. ``by_link`` columns are for the links of these names. ``by_use`` columns
-    are for pairs of a VN and a link, whose rows are in ``use_vn`` and ``use_link`` (uses,), sorted by VN, then link.
+    ``by_vn`` columns have shape (vns,). ``by_entry`` columns are for the decided pairs, whose rows of the pair table
+    are in ``rows``, ascending. ``by_link`` columns are for the links of these names. ``by_use`` columns are for pairs
+    of a VN and a link, whose rows are in ``use_vn`` and ``use_link`` (uses,), sorted by VN, then link.
 
-    ``derived`` is what the policy computed from the entries and links alone and would compute again: it is dropped
-    when entries are re-arranged, and never recorded.
+    ``derived`` is a cache of values that depend on pairs and links only: it is dropped when the pair table changes, and
+    never recorded.
     """
 
     vns: int
@@ -46,7 +46,10 @@ class PolicyState:
         return _column(self.by_entry, name, len(self.rows))
 
     def link_column(self, name: str) -> FloatArray:
-        """Return a column by link, (links,)."""
+        """Return a column for these pairs of a VN and a link, shape of ``vn``.
+
+        Usually the same as in the previous interval.
+        """
         return _column(self.by_link, name, len(self.links))
 
     def vn_link_column(self, name: str, vn: IntArray, link: IntArray) -> FloatArray:
@@ -65,10 +68,10 @@ class PolicyState:
         uses: tuple[IntArray, IntArray, Columns] | None = None,
         derived: object = None,
     ) -> PolicyState:
-        """Return the memory for the next interval: kinds of columns that are given replace all of their kind.
+        """Return the state for the next interval: each kind of columns that is given replaces all columns of that kind.
 
         ``uses`` are VN and link rows, sorted by VN, then link, and their columns. Raises InvalidValueError, naming the
-        column, for one of another shape or type.
+        column, for a wrong shape or type.
         """
         vn, link, by_use = (self.use_vn, self.use_link, self.by_use) if uses is None else uses
         sizes = (("by_vn", by_vn, self.vns), ("by_entry", by_entry, len(self.rows)))
@@ -93,7 +96,10 @@ class PolicyState:
     # -- what the loop does
 
     def aligned(self, rows: IntArray, links: tuple[str, ...] | None) -> PolicyState:
-        """Return the memory for today's rows of entries and links (None: as they were); mostly they are yesterday's."""
+        """Return the state for these rows of pairs and links (None: unchanged).
+
+        Usually the same as in the previous interval.
+        """
         memory = self
         if links is not None and links is not self.links and links != self.links:
             memory = memory._with_links(links)
@@ -104,21 +110,21 @@ class PolicyState:
         return replace(memory, rows=rows, by_entry=by_entry, derived=None)
 
     def reindexed(self, old_row: IntArray) -> PolicyState:
-        """Return the memory for a re-arranged pair table; entries that are gone are forgotten."""
+        """Return the state for a re-arranged pair table; removed pairs are forgotten."""
         old = match_rows(self.rows, old_row)
         rows = np.flatnonzero((old_row != NEW_ROW) & (old != NEW_ROW))
         by_entry = {name: column[old[rows]] for name, column in self.by_entry.items()}
         return replace(self, rows=rows, by_entry=by_entry, derived=None)
 
     def reindexed_vns(self, old_vn: IntArray) -> PolicyState:
-        """Return the memory for a re-arranged VN table; what is known of VNs that are gone is forgotten."""
+        """Return the state for a re-arranged VN table; removed VNs are forgotten."""
         by_vn = {name: reindex(column, old_vn, np.nan) for name, column in self.by_vn.items()}
         new_vn = match_rows(old_vn, np.arange(self.vns))
         memory = replace(self, vns=len(old_vn), by_vn=by_vn, derived=None)
         return memory._with_uses(new_vn[self.use_vn], self.use_link)
 
     def limited_to(self, vns: IntArray) -> PolicyState:
-        """Return the memory in which other VNs than these are forgotten."""
+        """Return the state without all VNs except these."""
         others = match_rows(vns, np.arange(self.vns)) == NEW_ROW
         by_vn = {name: np.where(others, np.nan, column) for name, column in self.by_vn.items()}
         memory = replace(self, by_vn=by_vn, derived=None)
@@ -133,7 +139,7 @@ class PolicyState:
         return memory._with_uses(self.use_vn, new[self.use_link])
 
     def _with_uses(self, vn: IntArray, link: IntArray) -> PolicyState:
-        """Return the memory whose uses are now of these VNs and links, NEW_ROW where there is none any more."""
+        """Return the state with the uses of these VNs and links; NEW_ROW marks removed ones."""
         kept = np.flatnonzero((vn != NEW_ROW) & (link != NEW_ROW))
         kept = kept[np.lexsort((link[kept], vn[kept]))]
         by_use = {name: column[kept] for name, column in self.by_use.items()}
@@ -141,7 +147,7 @@ class PolicyState:
 
 
 def match_rows(old: IntArray, new: IntArray) -> IntArray:
-    """Return where each of ``new`` stood in ``old``, NEW_ROW where it did not."""
+    """Return the position in ``old`` of each value of ``new``, NEW_ROW where it is absent."""
     if not len(old):
         return np.full(len(new), NEW_ROW, dtype=np.int64)
     order = np.argsort(old, kind="stable")

@@ -1,7 +1,6 @@
 """All policies by name. To add one: write its file, and add a line with its module and class here.
 
-Those of rooms that are not installed are not there (``controller.rooms``); those of other packages are
-(``controller.plugins``).
+Policies of absent rooms are missing (``controller.rooms``); policies of plugins are included (``controller.plugins``).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ policies: dict[str, type[Policy]] = {
 
 
 def _check_policy(name: str, found: Any, kind: type[Any] = Policy) -> None:
-    """Raise an error for what another package calls a policy and cannot be used as one."""
+    """Raise an error if an object of another package cannot be used as a policy."""
     if not (isinstance(found, type) and issubclass(found, kind)):
         raise TypeError(f"{found!r} is not a subclass of {kind.__name__}")
     policy: type[Policy] = found
@@ -66,8 +65,8 @@ def make_policy(
     """Return the policy of that name with these parameters, and defaults for the others.
 
     Raises InvalidValueError for an unknown name (naming ``key``), an unknown parameter or a value out of bounds (naming
-    ``parameters_key.parameter``), with what would be accepted; with ``interval_ms`` also for a value with which it is
-    too slow at that control interval.
+    ``parameters_key.parameter``), with the accepted values; with ``interval_ms`` also for a value that is too slow at
+    that control interval.
     """
     known = policies.get(name) if isinstance(name, str) else None
     if known is None:
@@ -86,12 +85,12 @@ def make_policy(
 
 
 def title_of(name: str) -> str:
-    """Return a policy's title for people; of one that is not there any more, its name."""
+    """Return a policy's title for people; for a policy that no longer exists, its name."""
     return policies[name].title if name in policies else name
 
 
 def policies_with_ceilings() -> str:
-    """Return the names of the policies under which ceilings count, for messages."""
+    """Return the names of the policies that use ceilings, for messages."""
     return ", ".join(name for name, policy in policies.items() if policy.borrows)
 
 

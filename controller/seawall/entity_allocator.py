@@ -1,4 +1,4 @@
-"""The bandwidth allocators of all entities: what each loop allows, and what each entry may send (section 4.3)."""
+"""The bandwidth allocators of all entities: the rate of each loop, and the rate of each pair (section 4.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.seawall.loops import Loops, entry_rates, shares
 
 
 class Law(Enum):
-    """How loops answer to their links."""
+    """How loops respond to their links."""
 
     PROPORTIONAL = "proportional"  # the default: marks that the controller computes
     CUBIC = "cubic"  # losses only
@@ -22,10 +22,10 @@ class Law(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RateLoopState:
-    """What loops keep from one interval to the next; NaN in new ones.
+    """The state of loops between intervals; NaN in new ones.
 
-    ``rate_bps``, ``peak_bps`` what was used at most lately, ``unknown`` for how many intervals feedback was missing,
-    (loops,) each; ``curve`` is what Class 3 remembers.
+    ``rate_bps``, ``peak_bps`` the recent maximum of its use, ``unknown`` the number of intervals without feedback,
+    (loops,) each; ``curve`` is the state of Class 3.
     """
 
     rate_bps: FloatArray
@@ -35,14 +35,14 @@ class RateLoopState:
 
     @classmethod
     def new(cls, loops: int) -> RateLoopState:
-        """Return loops of which nothing is known."""
+        """Return loops without any state."""
         nan = np.full(loops, np.nan)
         return cls(nan, nan, nan, laws.Curve.initial(loops))
 
 
 @dataclass(frozen=True, slots=True)
 class LoopConstants:
-    """The constants of the laws, (loops,) each; those of the curve are used by ``cubic`` and ``dctcp`` alone."""
+    """The constants of the laws, (loops,) each; only ``cubic`` and ``dctcp`` use those of the curve."""
 
     beta: FloatArray
     kappa: FloatArray
@@ -51,9 +51,9 @@ class LoopConstants:
 
 @dataclass(frozen=True, slots=True)
 class PairTraffic:
-    """What the entries of the loops do: (entries,) each.
+    """The traffic of the loops' pairs: (entries,) each.
 
-    ``passed_bps`` is what passed their meters in the last interval, ``backlogged`` whether their meters dropped any,
+    ``passed_bps`` is the rate through their meters in the last interval, ``backlogged`` whether their meters dropped,
     ``active`` whether they have traffic.
     """
 
@@ -64,9 +64,10 @@ class PairTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What was decided.
+    """A decision.
 
-    ``rate_bps`` (entries,) is what each entry may send, ``left_bps`` (uses,) what each link on its way leaves it.
+    ``rate_bps`` (entries,) is the rate of each pair, ``left_bps`` (uses,) the rate that each link on its path allows
+    it.
     """
 
     rate_bps: FloatArray
@@ -87,17 +88,17 @@ def allocate(
     capacity_bps: FloatArray,
     constants: LoopConstants,
 ) -> Allocation:
-    """Return what the entries may send from now on.
+    """Return the new rates of the pairs.
 
-    ``lost`` and ``marked`` (uses,) are the feedback, NaN where it is unknown; ``baseline_limits_bps`` (loops,) are the
-    entities' shares of their links (laws.idle_shares), ``weight`` (loops,) their weights, ``ceiling_bps`` (loops,)
-    is what an entity may send at most, ``capacity_bps`` (links,) what the links have for all.
+    ``lost`` and ``marked`` (uses,) are the feedback, NaN where unknown; ``standing_bps`` (loops,) are the entities'
+    idle shares of their links (laws.idle_shares), ``weight`` (loops,) their weights, ``ceiling_bps`` (loops,) the most
+    that an entity may send, ``capacity_bps`` (links,) the links' capacity for all of them.
 
     1. The part of each destination (section 4.3, 1), and with it the feedback of each loop (2).
-    2. What each loop may rise by (see laws.steps).
+    2. The unit of each loop's rise (see laws.steps).
     3. The law.
-    4. Within what the loop uses, and new loops at their standing shares.
-    5. Each loop's rate divided among its destinations; an entry has the least on its way (3).
+    4. Bounds by the loop's use; new loops start at their idle shares.
+    5. Each loop's rate is divided among its destinations; a pair gets the lowest rate on its path (3).
     """
     part = shares(loops, traffic.passed_bps, traffic.active)  # 1
     feedback = laws.Feedback.from_uses(loops, part, lost, marked)

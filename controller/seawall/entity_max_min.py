@@ -1,12 +1,12 @@
-"""Weighted max-min between senders on every link, however many entries each of them has.
+"""Weighted max-min between senders on every link, independent of the number of pairs of each.
 
-``max_min`` shares a link among flows, so a sender with more receivers has more of it. Here the *entity* shares it: all
-entries of an entity together have its part of a link (Seawall, sections 1 and 4: the share of entity k on link l is its
-weight over the weights of those that are active there).
+``max_min`` shares a link among flows, so a sender with more receivers gets more. Here the *entity* is the unit: all
+pairs of an entity together get its part of a link (Seawall, sections 1 and 4: the share of entity k on link l is its
+weight over the weights of the entities that are active there).
 
-Choice: links are shared one by one. Filling all of an entity at one pace, slowed by the link on which it has most
-flows, is simpler, but takes from it on one link for what it sends over another: A and B share 100 Mb/s, A sends 30 Mb/s
-elsewhere as well, and has 35 instead of 50 there.
+Choice: links are shared one by one. Raising all flows of an entity at one pace, slowed by the link with most of its
+flows, is simpler, but what the entity sends over one link then lowers its share of another: A and B share 100 Mb/s, A
+also sends 30 Mb/s over another link, and gets 35 instead of 50 on the shared one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_ROUNDS = 64
 
 @dataclass(frozen=True, slots=True)
 class EntityShares:
-    """The rates (flows,), what binds each (a constraint or BY_DEMAND), and how many rounds it took."""
+    """The rates (flows,), what binds each (a constraint or BY_DEMAND), and the number of rounds."""
 
     rate_bps: FloatArray
     bound: IntArray
@@ -48,10 +48,11 @@ class _Parts:
         return cls(of_use.reshape(-1), paths.constraint[first], weight[flow[first]])
 
     def shares(self, capacity_bps: FloatArray, use_bps: FloatArray, is_open: BoolArray) -> FloatArray:
-        """Return (uses,) what its constraint has for each open flow; infinite for closed ones.
+        """Return (uses,) the share of its constraint for each open flow; infinite for closed flows.
 
-        A level is what a constraint has per unit of weight. An entity with open flows gets its weight times it, its
-        closed flows included, in equal parts. One whose closed flows have more keeps it, and shares no more.
+        A level is a constraint's capacity per unit of weight. An entity with open flows gets its weight times the
+        level, its closed flows included, in equal parts. An entity whose closed flows have more keeps their rates, and
+        takes no further part.
         """
         rows, constraints = len(self.constraint), len(capacity_bps)
         count = np.bincount(self.of_use, is_open, minlength=rows)
@@ -77,20 +78,23 @@ def entity_max_min(
 ) -> EntityShares:
     """Return the rates of flows whose entities share every constraint by their weights.
 
-    ``entity`` (flows,) says whose a flow is; ``weight`` (flows,) is that of its entity, the same for all its flows.
+    ``entity`` (flows,) is each flow's entity; ``weight`` (flows,) is the entity's weight, equal for all its flows.
     ``capacity_bps`` (constraints,), ``demand_bps`` (flows,). Raises as ``check_flows`` does, and InvalidValueError
     where two flows of an entity have different weights.
 
-    1. Each constraint shares what it has among the entities with open flows there; a flow can have the least of the
-       shares on its way.
-    2. Flows that want no more get what they want, and are closed. The others' shares only rise by it: again.
-    3. If there is none: where all open flows of a constraint have their least share there, they get it, and are closed.
-    4. If there is none either (two constraints, each the tighter one for another flow of the other), the flow with the
-       least share by weight is closed at it.
-    5. 4 may leave something. Flows that want more, and have a way on which nothing is full, share it likewise.
+    1. Each constraint shares its capacity among the entities with open flows there; a flow's bound is the lowest share
+       on its path.
+    2. Flows with a demand up to their bound get it, and are closed. The other flows' shares can only rise by that; go
+       to 1.
+    3. If there is no such flow: if all open flows of a constraint have their lowest share there, they get it, and are
+       closed.
+    4. If there is no such constraint (each of two constraints is the tighter one for another flow), the flow with the
+       lowest share by weight is closed at it.
+    5. Step 4 may leave capacity. Flows with more demand, and no exhausted constraint on their path, share it in the
+       same way.
 
-    Whatever is closed has no more than its share everywhere, so nothing is overbooked. After MAX_ROUNDS all that are
-    open are closed at their shares: a loop of 55 ms must not depend on what senders want.
+    No closed flow exceeds its share on any constraint, so nothing is overbooked. After MAX_ROUNDS all open flows are
+    closed at their shares: the time of a 55 ms loop must not depend on demands.
     """
     check_flows(paths, capacity_bps, demand_bps, weight)
     _check_entities(entity, weight, paths.flows)
@@ -123,7 +127,7 @@ def _share(
     weight: FloatArray,
     most_rounds: int,
 ) -> tuple[FloatArray, IntArray, int]:
-    """Return rates, bounds, (flows,) each, and rounds of steps 1 to 4; ``flow`` (uses,) is that of each use."""
+    """Return rates, bounds, (flows,) each, and rounds of steps 1 to 4; ``flow`` (uses,) is the flow of each use."""
     rate_bps, bound = np.zeros(paths.flows), np.full(paths.flows, BY_DEMAND)
     is_open, rounds = demand_bps > 0.0, 0
     bounded = np.flatnonzero(np.diff(paths.offsets))

@@ -1,4 +1,4 @@
-"""What a controller can compute of Seawall's promise: it knows who sends, with which weight, over which links."""
+"""Seawall's promise computed directly: the controller knows all senders, weights and links."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from controller.units import MIN_RATE_BPS
 
 @dataclass(frozen=True)
 class ExactDecision(Decision):
-    """What was decided, and on what: for explanations. ``demand_bps`` and ``bound`` have shape (rows,)."""
+    """A decision and its input, for explanations. ``demand_bps`` and ``bound`` have shape (rows,)."""
 
     paths: FlowPaths
     constraints: Constraints
@@ -39,7 +39,7 @@ class ExactDecision(Decision):
 
     @property
     def bottlenecks(self) -> IntArray:
-        """The limit or the link that each entry fills; below 0 where it wants no more than it has."""
+        """Return the limit or the link that binds each pair; below 0 where the pair's demand is met."""
         return self.bound
 
     def bottleneck_name(self, number: int, format_location: LocationName) -> str:
@@ -50,7 +50,7 @@ class ExactDecision(Decision):
 
 @dataclass(frozen=True)
 class _Problem:
-    """What changes with the entries and links alone."""
+    """The part of the problem that depends on pairs and links only."""
 
     ways: PathLoops
     paths: FlowPaths
@@ -60,10 +60,10 @@ class _Problem:
 class SeawallExact(ByDemands, Policy):
     """Weighted max-min between sending VNs on every link, from demands and capacities.
 
-    1. What each entry wants (network_max_min.demands).
-    2. What the links have for these VLANs, a little less than all; and no VN above its ceilings.
+    1. The demand of each pair (network_max_min.estimate_demands).
+    2. The links' capacity for these VLANs, less a margin; and each VN's ceilings.
     3. Max-min between entities (entity_max_min).
-    4. Who wants little may have a standing share all the same, so that it can show at once that it wants more.
+    4. A sender with a low demand still gets an idle share, so that it can show a higher demand at once.
     """
 
     name: ClassVar[str] = "seawall-exact"
@@ -75,7 +75,7 @@ class SeawallExact(ByDemands, Policy):
     required_readings: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS})
 
     def decide(self, view: PolicyView, memory: PolicyState) -> ExactDecision:
-        """Decide on all entries. Raises InvalidValueError without links: they are what is shared out."""
+        """Decide on all pairs. Raises InvalidValueError without links, whose capacity it shares."""
         known = memory.derived.ways if isinstance(memory.derived, _Problem) else None
         ways = PathLoops.from_view(view, replace(memory, derived=known), self.name)
         assert view.links is not None
@@ -103,7 +103,7 @@ class SeawallExact(ByDemands, Policy):
         return ExactDecision(view, grant_bps, kept, paths, constraints, demand_bps, bound)
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
-        """Return what binds the entry, and what would if that were lifted."""
+        """Return what binds the pair, and what would bind it next."""
         assert isinstance(decision, ExactDecision)
         view, paths, bound = decision.view, decision.paths, int(decision.bound[at])
         assert view.links is not None

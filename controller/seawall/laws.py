@@ -1,11 +1,11 @@
-"""How a loop's rate answers to its link: the laws of Seawall (sections 4.2 to 4.4), as columns over loops.
+"""How a loop's rate responds to its link: the laws of Seawall (sections 4.2 to 4.4), as columns over loops.
 
-A law sees for each loop which parts of its traffic met loss, marks or neither, and by what step it may rise. It gives
-the next rate. What is the same for all laws is in ``clamped`` and ``first_rates``.
+Input of a law are, for each loop, the parts of its traffic with loss, marks or neither, and its step. It returns the
+next rate. ``clamped`` and ``first_rates`` are common to all laws.
 
 Choice: the paper's step ``w`` has no unit. Taken as a fixed part of the link for each entity, n entities that overload
-it lose 7, 23 and 46 % for n = 2, 10 and 40. Here a step is a part of what the link has for those that want more, in
-proportion to their weights (see ``steps``), so that all steps of a link sum to that part whatever n.
+it lose 7, 23 and 46 % for n = 2, 10 and 40. Here a step is a part of the link's capacity for backlogged entities, in
+proportion to their weights (see ``steps``), so that all steps of a link sum to that part for any n.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ import numpy as np
 from controller.allocation.interface import BoolArray, FloatArray
 from controller.seawall.loops import Loops
 
-# Choice: the loop may hold this many times what it used lately (section 4.5 says "a multiple"). What was used fades by
-# half in half a second: that is slower than a loop's growth shows, and an idle entity does not come back at full rate.
+# Choice: the loop may hold this many times its recent use (section 4.5 says "a multiple"). The recent use fades by half
+# in half a second: that is slower than a loop grows, and an idle entity does not return at full rate.
 KAPPA = 2.0
 FADING_INTERVALS = 9
-# Choice: no loop falls below this part of its link. From nothing it could not show that it has traffic.
+# Choice: no loop falls below this part of its link. At zero it could not show that it has traffic.
 FLOOR = 0.001
-# Choice: those that want more may take this part of a link at least, however much the others use.
+# Choice: backlogged entities may use at least this part of a link, however much the others use.
 MIN_LEFT = 0.05
 MANY_JOIN = 3
-# Choice: an overload that a decrease has not ended yet is not punished again (see docs/policies/seawall.md).
+# Choice: an overload that a decrease has not ended yet causes no further decrease (see docs/policies/seawall.md).
 HOLD_INTERVALS = 2.0
-# Choice: the concave part ends this near its goal, or after this part of T_s. As printed it never ends.
+# Choice: the concave part ends this near its goal, or after this part of T_s. In the printed form it never ends.
 NEAR_GOAL = 0.99
 LONGEST_PART = 0.9
-# Choice: of how much loss a destination's vote counts. A counter's grain is no loss.
+# Choice: the loss from which a destination's vote counts. A counter's granularity is no loss.
 MIN_LOSS = 0.001
-# Deviation: the paper takes missing feedback for loss. Here it is a fault of the control plane: a loop falls by half a
-# decrease in this many intervals at most, and then stands.
+# Deviation: the paper counts missing feedback as loss. Here it is a fault of the control plane: a loop falls by half a
+# decrease within at most this many intervals, and then stays.
 UNKNOWN_INTERVALS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What part of a loop's traffic met what, (loops,) each; the parts sum to 1 where anything is sent.
+    """The outcome of a loop's traffic by parts, (loops,) each; the parts sum to 1 where anything is sent.
 
-    ``lost`` and ``marked`` hold the share that was lost and marked, ``lost_votes`` and ``marked_votes`` the parts of
-    the destinations that saw any of it. ``unknown`` is the part that nothing is known of.
+    ``lost`` and ``marked`` are the shares that were lost and marked, ``lost_votes`` and ``marked_votes`` the parts of
+    the destinations with any loss or mark. ``unknown`` is the part without feedback.
     """
 
     lost: FloatArray
@@ -54,9 +54,9 @@ class Feedback:
 
     @classmethod
     def from_uses(cls, loops: Loops, part: FloatArray, lost: FloatArray, marked: FloatArray) -> Feedback:
-        """Return the feedback of each loop from that of each use, (uses,), NaN where it is unknown (section 4.3).
+        """Return the feedback of each loop from that of each use, (uses,), NaN where unknown (section 4.3).
 
-        p_loss is the sum of p_d * loss_d, p_mark that of p_d * mark_d * (1 - loss_d).
+        p_loss is the sum of p_d * loss_d, p_mark the sum of p_d * mark_d * (1 - loss_d).
         """
         known = ~(np.isnan(lost) | np.isnan(marked))
         counted = np.where(known, part, 0.0)
@@ -74,13 +74,14 @@ class Feedback:
 def steps(
     loops: Loops, use_bps: FloatArray, backlogged: BoolArray, weight: FloatArray, capacity_bps: FloatArray
 ) -> FloatArray:
-    """Return (loops,) what a loop's step is a part of: its share of what its link has for those that want more.
+    """Return (loops,) the unit of each loop's step: its share of the link's capacity for backlogged entities.
 
-    ``use_bps`` (loops,) is what the entity sends through the link, ``backlogged`` (loops,) whether it wants more,
-    ``weight`` (loops,) its weight, ``capacity_bps`` (links,) what the link has for all of them.
+    ``use_bps`` (loops,) is the entity's rate through the link, ``backlogged`` (loops,) whether its demand is higher,
+    ``weight`` (loops,) its weight, ``capacity_bps`` (links,) the link's capacity for all of them.
 
-    The share is by weight among the backlogged and the entity itself. Without taking off what the others use, one
-    greedy entity next to three that are not gets 92 % of what is left; with it 98 %.
+    The share is by weight among the backlogged and the entity itself. If the use of the other entities were not
+    subtracted, one backlogged entity next to three others would get 92 % of the rest; with the subtraction it gets 98
+    %.
     """
     links = len(capacity_bps)
     of_backlogged = loops.sum_of_loops(np.where(backlogged, weight, 0.0), links)
@@ -92,9 +93,9 @@ def steps(
 
 
 def idle_shares(loops: Loops, active: BoolArray, weight: FloatArray, capacity_bps: FloatArray) -> FloatArray:
-    """Return (loops,) the share of its link that each entity has among the active ones and itself.
+    """Return (loops,) each entity's share of its link among the active entities and itself.
 
-    It is where a new loop starts, and what no loop is clamped below.
+    A new loop starts at this share, and no loop is clamped below it.
     """
     sums = loops.sum_of_loops(np.where(active, weight, 0.0), len(capacity_bps))
     share_bps: FloatArray = capacity_bps[loops.link] * weight / (sums[loops.link] + np.where(active, 0.0, weight))
@@ -102,10 +103,11 @@ def idle_shares(loops: Loops, active: BoolArray, weight: FloatArray, capacity_bp
 
 
 def first_rates(loops: Loops, rate_bps: FloatArray, standing_bps: FloatArray, capacity_bps: FloatArray) -> FloatArray:
-    """Return the rates with the new loops' (NaN) put in: their standing shares.
+    """Return the rates, with new loops' (NaN) rates set to their idle shares.
 
-    Choice: the paper leaves I open. Where more than MANY_JOIN loops join a link in one interval, all its loops are
-    scaled down to what it carries: 40 that join one would else send nearly twice that until the law has cut them.
+    Choice: the paper does not define the initial rate. Where more than MANY_JOIN loops join a link in one interval, all
+    its loops are scaled down to its capacity: otherwise 40 joining loops would send nearly twice that until the law has
+    cut them.
     """
     new = np.isnan(rate_bps)
     if not new.any():
@@ -119,7 +121,7 @@ def first_rates(loops: Loops, rate_bps: FloatArray, standing_bps: FloatArray, ca
 
 
 def faded_peak(before_bps: FloatArray, use_bps: FloatArray) -> FloatArray:
-    """Return what loops used at most lately, (loops,): it rises at once and fades by half in FADING_INTERVALS."""
+    """Return each loop's recent maximum use, (loops,): it rises at once and halves in FADING_INTERVALS."""
     peak_bps: FloatArray = np.maximum(use_bps, np.nan_to_num(before_bps) * 0.5 ** (1.0 / FADING_INTERVALS))
     return peak_bps
 
@@ -132,9 +134,9 @@ def clamped(
     capacity_bps: FloatArray,
     kappa: FloatArray | float = KAPPA,
 ) -> FloatArray:
-    """Return the rates within what the loops can show that they use (section 4.5), all (loops,) but the capacities.
+    """Return the rates, bounded by the loops' recent use (section 4.5), all (loops,) except the capacities.
 
-    At most kappa times the peak of its use, or the standing share where that is more, and no more than the link.
+    The bound is kappa times the peak of the use, or the idle share if that is more, and at most the link.
     """
     of_link_bps = capacity_bps[loops.link]
     most_bps = np.minimum(np.maximum(kappa * peak_bps, standing_bps), of_link_bps)
@@ -143,9 +145,9 @@ def clamped(
 
 
 def without_feedback(alpha: FloatArray, unknown: FloatArray, unknown_intervals: FloatArray) -> FloatArray:
-    """Return (loops,) the factor of a rate of which feedback is missing in part: half a decrease, for a few intervals.
+    """Return (loops,) the factor for rates with partly missing feedback: half a decrease, for a few intervals.
 
-    ``unknown_intervals`` counts this one.
+    ``unknown_intervals`` includes this one.
     """
     return 1.0 - np.where(unknown_intervals <= UNKNOWN_INTERVALS, 0.5 * alpha * unknown, 0.0)
 
@@ -164,10 +166,10 @@ def proportional(
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What a loop of the laws ``cubic`` and ``dctcp`` remembers, (loops,) each (section 4.4).
+    """The state of a loop under the laws ``cubic`` and ``dctcp``, (loops,) each (section 4.4).
 
     ``goal_bps`` is r_goal, ``increment_bps`` inc, ``since_drop_intervals`` the time since t_drop, ``marked_mean`` c.
-    NaN in a new loop: it has had no drop.
+    NaN in a new loop, which has had no drop.
     """
 
     goal_bps: FloatArray
@@ -177,7 +179,7 @@ class Curve:
 
     @classmethod
     def initial(cls, loops: int) -> Curve:
-        """Return the memory of new loops."""
+        """Return the state of new loops."""
         nan = np.full(loops, np.nan)
         return cls(nan, nan, nan, nan)
 
@@ -187,9 +189,9 @@ class CurveConstants:
     """The constants of the curve, (loops,) each."""
 
     alpha: FloatArray
-    """of a decrease by marks, all of whose packets are marked"""
+    """for a decrease by marks, if all packets are marked"""
     alpha_lost: FloatArray
-    """of a decrease by losses"""
+    """for a decrease by losses"""
     a: FloatArray
     gamma: FloatArray
     delta: FloatArray
@@ -210,15 +212,15 @@ def curve(
 
     1. ``c <- c + gamma * (marked - c)``, the mean share of marks.
     2. Loss (and with ``uses_marks`` marks): ``r_new = r - r * alpha * p * c``, where c is 1 for losses, with an alpha
-       of their own; the goal becomes r if r was above it, else the middle of r and r_new; then r becomes r_new. Not
-       again within ``hold``.
+       of their own; the goal becomes r if r was above it, otherwise the mean of r and r_new; then r becomes r_new. At
+       most once within ``hold``.
     3. Below the goal: ``r + p * delta * (r_goal - r) * (1 - dt) ** 3`` with ``dt = min(since / T_s, 0.9)``.
     4. Beyond it: ``r + p * inc``, and inc grows by a step.
 
-    Choice: the listing never assigns r_new to r; 2 does. Choice: a destination that saw any loss votes with all of its
-    part. As printed a trace of loss in every interval resets inc for ever, and 0.89 to 0.11 stays as it is.
-    Choice: 3 ends near the goal or at dt of 0.9: as printed two entities stand at 0.89 and 0.11 for good.
-    Deviation: 3 is not in proportion to the weight, so that weights work where the law is additive.
+    Choice: the listing never assigns r_new to r; step 2 does. Choice: a destination with any loss counts with its whole
+    part. In the printed form a trace of loss in every interval resets inc for ever, and shares of 0.89 and 0.11 never
+    change. Choice: step 3 ends near the goal or at dt = 0.9; in the printed form two entities stay at 0.89 and 0.11 for
+    ever. Deviation: step 3 is not in proportion to the weight; weights act through the additive step 4.
     """
     fresh = np.isnan(before.goal_bps)
     goal_bps = np.where(fresh, 0.0, before.goal_bps)
@@ -247,10 +249,10 @@ def curve(
 def strawman(
     rate_bps: FloatArray, lost: FloatArray, step_bps: FloatArray, alpha: FloatArray, a: FloatArray
 ) -> FloatArray:
-    """Return the next rates of one loop for each entry, (entries,): what the paper starts from (section 4.2).
+    """Return the next rates of one loop per pair, (entries,): the scheme from which the paper starts (section 4.2).
 
-    Loss: ``r - r * alpha``, else ``r + step``. An entity with more destinations gets more: that is its flaw. Where
-    nothing is known of losses (NaN) the rate stands.
+    Loss: ``r - r * alpha``, otherwise ``r + step``. An entity with more destinations gets more: that is its flaw. Where
+    losses are unknown (NaN) the rate stays.
     """
     loses = lost > MIN_LOSS
     moved_bps = np.where(loses, rate_bps * (1.0 - alpha), rate_bps + a * step_bps)

@@ -1,8 +1,8 @@
-"""What the links say: load, computed marks, and losses, from the counters of meters, ports and queues.
+"""Feedback of links: load, computed marks, and losses, from the counters of meters, ports and queues.
 
-The paper's receiving ends count gaps in sequence numbers and ECN marks. A switch's meter stands before the queues and
-sees neither. So load and loss are measured where they happen, per link, and handed to every entry that uses the link in
-proportion to its traffic, as a queue that serves frames in the order of their arrival does.
+The paper's receiving ends count gaps in sequence numbers and ECN marks. A switch's meter is before the queues and sees
+neither. So load and loss are measured where they happen, per link, and assigned to every pair that uses the link in
+proportion to its traffic, as in a queue that serves frames in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ import numpy as np
 from controller.allocation.interface import FloatArray, IntArray
 from controller.seawall.loops import Loops
 
-# Choice: what a link's buffer may hold before the ledger calls it lost: 30 ms of queue, and SKEW_S for the clocks of
-# the switches, whose counters are not read at one instant.
+# Choice: the buffer of a link, above which bits count as lost: 30 ms of queue, plus SKEW_S for the clocks of the
+# switches, whose counters are not read at one time.
 SKEW_S = 0.003
 BUFFER_S = 0.030 + SKEW_S
-# A link that carries less than this has an empty buffer.
+# A link with a load below this has an empty buffer.
 BUSY_ABOVE = 0.9
-# What is not the entries' traffic (floods, VLANs without entries) is a mean over as many intervals.
+# Traffic of no pair (floods, VLANs without pairs) is a mean over this many intervals.
 FOREIGN_INTERVALS = 4
-# Below 0 it is the skew of two clocks, 4 ms of an interval at most; more is an overload, and says nothing of others.
+# Below 0 it is the skew of two clocks, at most 4 ms of an interval; more is an overload, and no evidence of foreign
+# traffic.
 MAX_SKEW = 0.08
 
 
 @dataclass(frozen=True, slots=True)
 class LinkBacklog:
-    """What the loads of the links leave behind, (links,) each.
+    """The state of the links after an interval, (links,) each.
 
-    ``queued_bits`` came and was not transmitted yet. ``foreign_bps`` is what was transmitted of no entry; clocks that
-    differ move it to both sides of 0. ``lost`` is the share that was lost in the last interval (NaN: not known).
+    ``queued_bits`` arrived and were not transmitted yet. ``foreign_bps`` was transmitted and belongs to no pair;
+    differing clocks move it to both sides of 0. ``lost`` is the share that was lost in the last interval (NaN:
+    unknown).
     """
 
     queued_bits: FloatArray
@@ -40,16 +42,16 @@ class LinkBacklog:
 
     @classmethod
     def empty(cls, links: int) -> LinkBacklog:
-        """Return the state before anything was sent."""
+        """Return the state before any traffic."""
         return cls(np.zeros(links), np.zeros(links), np.zeros(links))
 
     def updated(
         self, load_bps: FloatArray, transmitted_bps: FloatArray, capacity_bps: FloatArray, elapsed_s: float
     ) -> LinkBacklog:
-        """Return the state after an interval in which so much came, and was transmitted (NaN: unknown); (links,) each.
+        """Return the state after an interval with this load and these transmitted rates (NaN: unknown); (links,) each.
 
-        What came and was not transmitted waits in the buffer, or was lost as soon as it is more than the buffer holds.
-        What was transmitted and did not come, nor waited in the buffer, is of no entry.
+        Load that was not transmitted waits in the buffer; what exceeds the buffer was lost. Transmitted bits that were
+        neither in the load nor in the buffer belong to no pair.
         """
         known = ~np.isnan(transmitted_bps)
         sent_bps = np.where(known, transmitted_bps, 0.0)
@@ -70,22 +72,22 @@ class LinkBacklog:
 
 
 def link_loads(loops: Loops, passed_bps: FloatArray, lost: FloatArray) -> FloatArray:
-    """Return (links,) what the entries bring to each link: what passed their meters, less what is lost on the way.
+    """Return (links,) the pairs' load on each link: what passed their meters, less losses on the path.
 
     ``passed_bps`` (entries,), ``lost`` (links,) the share that each link loses, NaN for none known. The uses of each
-    entry are in the order of its way.
+    pair are in path order.
     """
     arriving_bps, survives = loops.at_uses(passed_bps), 1.0 - np.nan_to_num(lost)
-    if (survives < 1.0).any():  # most of the time nothing is lost anywhere
+    if (survives < 1.0).any():  # usually nothing is lost anywhere
         arriving_bps = arriving_bps * upstream_product(survives[loops.use_link], loops.offsets)
     return np.bincount(loops.use_link, arriving_bps, minlength=len(lost)).astype(np.float64)
 
 
 def upstream_product(factor: FloatArray, offsets: IntArray) -> FloatArray:
-    """Return (uses,) the product of the factors of all earlier uses of the same entry; 1 at its first."""
+    """Return (uses,) the product of the factors of all earlier uses of the same pair; 1 at its first."""
     product = np.ones(len(factor))
     sizes = np.diff(offsets)
-    for place in range(1, int(sizes.max(initial=0))):  # as many rounds as the longest way has links
+    for place in range(1, int(sizes.max(initial=0))):  # as many rounds as the longest path has links
         at = offsets[:-1][sizes > place] + place
         product[at] = product[at - 1] * factor[at - 1]
     return product
@@ -94,10 +96,10 @@ def upstream_product(factor: FloatArray, offsets: IntArray) -> FloatArray:
 def marked_shares(
     load_bps: FloatArray, capacity_bps: FloatArray, alpha: FloatArray, a: FloatArray, target: FloatArray
 ) -> FloatArray:
-    """Return the share of traffic that counts as marked, what is above a threshold; all columns are of one shape.
+    """Return the marked share of traffic, which is the share above a threshold; all columns have one shape.
 
-    Choice: a proportional law stands where its decrease equals its increase, at a share of marks of a / (alpha + a).
-    With a threshold at ``target * alpha / (alpha + a)`` of the capacity that is when the link carries ``target`` of it:
+    Choice: a proportional law is in equilibrium where its decrease equals its increase, at a marked share of a / (alpha
+    + a). With a threshold at ``target * alpha / (alpha + a)`` of the capacity, the link then carries ``target`` of it:
     so its buffer is empty, and nothing is lost. The paper's marks need switches that set them.
     """
     threshold_bps = target * alpha / (alpha + a) * capacity_bps
@@ -107,9 +109,9 @@ def marked_shares(
 
 
 def along_paths(loops: Loops, share: FloatArray) -> FloatArray:
-    """Return (uses,) for a share of each use what befalls an entry on all its way: ``1 - prod(1 - share)``.
+    """Return (uses,) the combined share along each pair's path, from the share of each use: ``1 - prod(1 - share)``.
 
-    NaN on one link makes the whole way unknown.
+    NaN on one link makes the whole path unknown.
     """
     kept = np.ones(loops.entries)
     used = loops.sizes > 0

@@ -1,4 +1,4 @@
-"""What the links of a view carry, lose and mark: the readings of one interval, and what is remembered of links."""
+"""The load, losses and marks of a view's links: the readings of one interval, and the stored state of links."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.units import MIN_RATE_BPS
 
 @dataclass(frozen=True)
 class PathLoops:
-    """The loops of the entries to decide on, and of all others of the table: they change when entries or links do.
+    """The loops of the pairs to decide on, and of all other pairs of the table: they change with pairs or links.
 
     ``up`` (links,) marks the links from hosts.
     """
@@ -32,9 +32,9 @@ class PathLoops:
 
     @classmethod
     def from_view(cls, view: PolicyView, memory: PolicyState, name: str) -> PathLoops:
-        """Return the ways; most of the time they are those of the interval before.
+        """Return the path loops; usually they are cached from the previous interval.
 
-        Raises InvalidValueError without links: they are what the policy called ``name`` shares out.
+        Raises InvalidValueError without links, whose capacity the policy ``name`` shares.
         """
         if view.links is None or view.cross_traffic_bps is None:
             raise InvalidValueError("links", view.links, f"are needed: {name} shares out all of them")
@@ -53,9 +53,9 @@ class PathLoops:
 class LinkState:
     """The links in one interval.
 
-    ``used_bps`` (rows,) is what the entries use. ``capacity_bps`` is what the links have for them, ``load_bps`` what
-    they bring, and what is of no entry; ``ledger`` what they leave behind; (links,) each. ``lost`` (uses,) is the share
-    that is lost at each use.
+    ``used_bps`` (rows,) is the pairs' use. ``capacity_bps`` is the links' capacity for them, ``load_bps`` their load
+    plus traffic of no pair; ``ledger`` is the backlog; (links,) each. ``lost`` (uses,) is the share that is lost at
+    each use.
     """
 
     used_bps: FloatArray
@@ -66,13 +66,13 @@ class LinkState:
 
     @classmethod
     def from_view(cls, view: PolicyView, memory: PolicyState, ways: PathLoops) -> LinkState:
-        """Return what the readings say.
+        """Return the link state from the readings.
 
-        1. What the entries bring to each link, and those of other VLANs.
-        2. What was transmitted of it, and what is lost. Of links from hosts a meter's own drops are no loss, and no
-           foreign load: they carry what passed the meters.
-        3. Where the receiving queue counts its drops, they are what is lost there.
-        4. What the law steers by (used_rates).
+        1. The load of the pairs on each link, and the load of other VLANs.
+        2. The transmitted part of it, and the loss. On links from hosts a meter's own drops are neither loss nor
+           foreign load: these links carry what passed the meters.
+        3. Where the receiving queue counts its drops, these are the loss.
+        4. The rates that control the law (``used_pair_rates``).
         """
         assert view.links is not None
         assert view.cross_traffic_bps is not None
@@ -96,26 +96,26 @@ class LinkState:
         )
 
     def marked_load_bps(self, elapsed_s: float) -> FloatArray:
-        """Return (links,) the load that marks are computed by: what comes, and what waits, to be sent in an interval.
+        """Return (links,) the load from which marks are computed: arrivals, plus the backlog to be sent in an interval.
 
-        Choice: without it a queue of 5 ms would drain through the 2 % that the law leaves, for 250 ms. As much as the
-        switches' clocks may differ by is no queue.
+        Choice: without the backlog a queue of 5 ms would drain through the 2 % that the law leaves, for 250 ms. A
+        backlog within the difference of the switches' clocks counts as none.
         """
         if elapsed_s <= 0.0:
             return self.load_bps
         return self.load_bps + np.maximum(self.ledger.queued_bits - SKEW_S * self.capacity_bps, 0.0) / elapsed_s
 
     def columns(self) -> dict[str, FloatArray]:
-        """Return what to remember of links."""
+        """Return the columns of links to store."""
         ledger = self.ledger
         return {"queued_bits": ledger.queued_bits, "foreign_bps": ledger.foreign_bps, "lost": ledger.lost}
 
 
 def used_pair_rates(view: PolicyView) -> FloatArray:
-    """Return what the entries use of what they may, (rows,): what passed, and all of it where the meter holds them.
+    """Return the use of each pair, (rows,): its passed rate, or its full limit where the meter limits it.
 
-    Choice: meters follow grants within a budget, some intervals late (docs/enforcement.md). A law that steers by what
-    passed would swing with them: alone on a link, a sender had 93 % of it instead of 98.
+    Choice: meters follow grants within a deadband, some intervals late (docs/enforcement.md). A law controlled by the
+    passed rate would oscillate with them: alone on a link, a sender got 93 % of it instead of 98.
     """
     full = view.drops | (view.measured_bps >= FULL_USE * view.limit_bps)
     passed_bps = view.passed_bps[view.rows]
@@ -130,7 +130,7 @@ def _loops(view: PolicyView, rows: IntArray) -> Loops:
 
 
 def in_path_order(offsets: IntArray, link: IntArray) -> IntArray:
-    """Return the links of each entry as a frame meets them; ``LinkTable`` gives both access links first."""
+    """Return the links of each pair in the order of a frame's path; ``LinkTable`` lists both access links first."""
     sizes = np.diff(offsets)
     place = np.arange(len(link)) - np.repeat(offsets[:-1], sizes)
     last = place == np.repeat(sizes, sizes) - 1
@@ -141,7 +141,7 @@ def in_path_order(offsets: IntArray, link: IntArray) -> IntArray:
 
 
 def _lost(view: PolicyView, loops: Loops, of_links: FloatArray) -> FloatArray:
-    """Return (uses,) the share that is lost at each use: by the receiving queue's own drops where it counts them."""
+    """Return (uses,) the share that is lost at each use: by the receiving queue's own drops where they are counted."""
     lost = of_links[loops.use_link]
     if view.queues is None or not loops.entries:
         return lost

@@ -1,6 +1,6 @@
-"""One control loop for each sending VN on each link that it sends through (Seawall, section 4.3).
+"""One control loop for each sending VN on each link that it uses (Seawall, section 4.3).
 
-The entity that shares a link is the sending VN, however many receivers, flows or protocols it uses. So all its entries
+The entity that shares a link is the sending VN, whatever its number of receivers, flows or protocols. So all its pairs
 through a link have one loop there, and the loop's rate is divided among them.
 """
 
@@ -13,16 +13,17 @@ import numpy as np
 from controller.allocation.interface import BoolArray, FloatArray, IntArray
 from controller.errors import ColumnError, InvalidValueError
 
-# Paper, section 4.3: the part of a loop's rate that follows what its destinations get. Section 4.6 has "beta > .8".
+# Paper, section 4.3: the part of a loop's rate that follows its destinations' received rates. Section 4.6 has "beta >
+# .8".
 BETA = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The loops of some entries. A *use* is one link of one entry.
+    """The loops of some pairs. A *use* is one link of one pair.
 
-    ``sender`` and ``link`` (loops,) name each loop, sorted by sender, then link. ``offsets`` (entries + 1,) are the
-    first uses of the entries, ``sizes`` (entries,) how many uses they have, ``use_loop`` and ``use_link`` (uses,) the
+    ``sender`` and ``link`` (loops,) identify each loop, sorted by sender, then link. ``offsets`` (entries + 1,) are the
+    first uses of the pairs, ``sizes`` (entries,) the number of uses of each, ``use_loop`` and ``use_link`` (uses,) the
     loop and the link of each use.
     """
 
@@ -35,9 +36,9 @@ class Loops:
 
     @classmethod
     def build(cls, sender: IntArray, offsets: IntArray, link: IntArray, links: int) -> Loops:
-        """Return the loops of entries that ``sender`` (entries,) sends over ``link[offsets[e]:offsets[e + 1]]``.
+        """Return the loops of pairs from ``sender`` (entries,) over ``link[offsets[e]:offsets[e + 1]]``.
 
-        Raises InvalidValueError where the columns do not fit each other, ColumnError for a link that does not exist.
+        Raises InvalidValueError if the columns do not fit each other, ColumnError for a link that does not exist.
         """
         if len(offsets) != len(sender) + 1 or offsets[-1] != len(link):
             raise InvalidValueError("offsets", len(offsets), f"must fit {len(sender)} entries and {len(link)} uses")
@@ -53,16 +54,16 @@ class Loops:
 
     @property
     def entries(self) -> int:
-        """The number of entries."""
+        """The number of pairs."""
         return len(self.offsets) - 1
 
     @property
     def entry_of_use(self) -> IntArray:
-        """The entry of each use, (uses,)."""
+        """The pair of each use, (uses,)."""
         return np.repeat(np.arange(self.entries), self.sizes)
 
     def at_uses(self, by_entry: FloatArray) -> FloatArray:
-        """Return (uses,) the value of each use's entry."""
+        """Return (uses,) the value of each use's pair."""
         return np.repeat(by_entry, self.sizes)
 
     def sum(self, by_use: FloatArray | BoolArray) -> FloatArray:
@@ -70,7 +71,7 @@ class Loops:
         return np.bincount(self.use_loop, by_use, minlength=len(self)).astype(np.float64, copy=False)
 
     def sum_of_entries(self, by_entry: FloatArray | BoolArray) -> FloatArray:
-        """Return (loops,) the sums over each loop's entries."""
+        """Return (loops,) the sums over each loop's pairs."""
         return self.sum(self.at_uses(by_entry.astype(np.float64, copy=False)))
 
     def sum_of_loops(self, by_loop: FloatArray, links: int) -> FloatArray:
@@ -78,7 +79,7 @@ class Loops:
         return np.bincount(self.link, by_loop, minlength=links).astype(np.float64, copy=False)
 
     def least(self, by_use: FloatArray) -> FloatArray:
-        """Return (entries,) the least over each entry's uses; infinite for an entry without any."""
+        """Return (entries,) the lowest value of each pair's uses; infinite for a pair without uses."""
         least = np.full(self.entries, np.inf)
         used = self.sizes > 0
         if used.any():
@@ -87,15 +88,15 @@ class Loops:
 
 
 def shares(loops: Loops, received_bps: FloatArray, active: BoolArray) -> FloatArray:
-    """Return (uses,) p: which part of what an entity gets through a link goes to each of its destinations.
+    """Return (uses,) p: the part of an entity's traffic through a link that goes to each of its destinations.
 
-    ``received_bps`` and ``active`` (entries,) are what passed the meters and who has traffic. The parts of each loop
-    sum to 1, or to 0 where nothing is sent and nobody is active.
+    ``received_bps`` and ``active`` (entries,) are the rates through the meters and the active mask. The parts of each
+    loop sum to 1, or to 0 without traffic and active destinations.
 
     Deviation: the paper divides by what all destinations of the entity received. Then the parts through one link do not
-    sum to 1, and a tunnel over an uncongested link of its own is held to its part of another one. Here the sum is over
-    the destinations behind the link.
-    Choice: where nothing was received, each active destination has the same part; the paper divides 0 by 0.
+    sum to 1, and a tunnel over a separate uncongested link is limited to its part of another link. Here the sum is over
+    the destinations behind the link. Choice: where nothing was received, each active destination has an equal part; the
+    paper divides 0 by 0.
     """
     got_bps = loops.at_uses(received_bps)
     sum_bps = loops.sum(got_bps)[loops.use_loop]
@@ -109,11 +110,11 @@ def shares(loops: Loops, received_bps: FloatArray, active: BoolArray) -> FloatAr
 def entry_rates(
     loops: Loops, rate_bps: FloatArray, part: FloatArray, beta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return what each entry may send, (entries,), and what each link leaves it, (uses,) (section 4.3).
+    """Return the rate of each pair, (entries,), and the rate that each link allows it, (uses,) (section 4.3).
 
-    ``rate_bps`` and ``beta`` (loops,), ``part`` (uses,) as ``shares`` gives it. Every destination has its part of beta
-    of the rate, and all of them share the rest equally, so that each can show that it wants more. The rates of an
-    entity's entries through a link sum to at most its rate there.
+    ``rate_bps`` and ``beta`` (loops,), ``part`` (uses,) from ``shares``. Every destination gets its part of beta of the
+    rate, and all of them share the rest equally, so that each can show a higher demand. The rates of an entity's pairs
+    through a link sum to at most its rate there.
     """
     ones = np.ones(len(loops.use_loop))
     count = loops.sum(ones)[loops.use_loop]

@@ -1,8 +1,8 @@
 """Seawall's policies: every link is shared among the sending VNs by their weights, whatever they send.
 
 One class for each law of section 4. All VLANs under a law are decided together, so that a VN's share of a link does not
-depend on which of them it is in; each VLAN's parameters hold for its own VNs. Two more are at the ends of the scale:
-strawman.py is what the paper starts from, exact_max_min.py what a controller can compute.
+depend on which of them it is in; each VLAN's parameters hold for its own VNs. Two further policies are for comparison:
+strawman.py is the paper's first, flawed scheme, exact_max_min.py computes the exact shares.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ from controller.seawall.link_state import LinkState, PathLoops
 from controller.seawall.loops import BETA, Loops
 from controller.units import MIN_RATE_BPS
 
-TARGET = 0.98  # Choice: of a link, where the proportional law stands: its buffer stays empty
-# Choice: of a link, where a loop stands that has more than its share by the part ABOVE. TCP flows of the others there
-# can show that they want more only where the link has room for it. A host's own drops are seen by nobody.
+# Choice: the load of a link, in capacities, at which the proportional law is in equilibrium: its buffer stays empty.
+TARGET = 0.98
+# Choice: the same for a loop with more than its share, by the part ABOVE. TCP flows of the other loops can show a
+# higher demand only if the link has capacity left. A host's own drops are invisible.
 ROOM_TARGET, HOST_TARGET = 0.95, 0.93
 ABOVE = 0.05
 NO_CEILING_BPS = 1e15
-# Choice: a reading that comes so many intervals late is no silence. The rate of before counts, and no limit rises.
+# Choice: a reading up to this many intervals late is no silence. The previous rate counts, and no limit rises.
 LATE_INTERVALS = 2
 
-# What is remembered of each loop; the second part by laws with a curve alone.
+# The state of each loop; only laws with a curve have the second part.
 _LOOP = ("rate_bps", "peak_bps", "unknown")
 _OF_CURVE = ("goal_bps", "increment_bps", "since_drop_intervals", "marked_mean")
 
 
 @dataclass(frozen=True)
 class SeawallDecision(Decision):
-    """What was decided, and on what: for explanations. ``marks`` (uses,) are those of each link by itself."""
+    """A decision and its input, for explanations. ``marks`` (uses,) are the marks of each link alone."""
 
     loops: Loops
     allocation: Allocation
@@ -55,7 +56,7 @@ class SeawallDecision(Decision):
 
     @cached_property
     def _tightest(self) -> IntArray:
-        """The use, of each entry, of the link that leaves it least, the first of several; (rows,)."""
+        """Return each pair's use of the link with the lowest rate, the first of several; (rows,)."""
         loops, left_bps = self.loops, self.allocation.left_bps
         least = np.flatnonzero(left_bps <= loops.at_uses(loops.least(left_bps)))[::-1]
         tightest = np.zeros(len(self.view.rows), dtype=np.int64)
@@ -64,17 +65,17 @@ class SeawallDecision(Decision):
 
     @property
     def marked(self) -> FloatArray:
-        """The marks that were computed for each entry's bottleneck."""
+        """Return the marks computed for each pair's bottleneck."""
         return self.marks[self._tightest]
 
     @property
     def lost(self) -> FloatArray:
-        """The share that each entry's bottleneck lost."""
+        """Return the share lost at each pair's bottleneck."""
         return self.state.lost[self._tightest]
 
     @property
     def bottlenecks(self) -> IntArray:
-        """The link that leaves each entry least."""
+        """Return the link with the lowest rate for each pair."""
         return self.loops.use_link[self._tightest]
 
     def bottleneck_name(self, number: int, format_location: LocationName) -> str:
@@ -85,16 +86,16 @@ class SeawallDecision(Decision):
 
 @dataclass(frozen=True)
 class _SenderShares(Policy):
-    """What all laws have in common.
+    """The common part of all laws.
 
     1. The loops: one for each sending VN on each link (section 4.3). No loop has more than its VN's send ceiling.
-    2. What the links say: load, computed marks, losses. Of an entry whose meter was not read nothing is known.
+    2. The links' feedback: load, computed marks, losses. The feedback of a pair with an unread meter is unknown.
     3. The bandwidth allocators of all entities (entity_allocator.allocate).
-    4. No more than a receiver's ceiling, by weight.
+    4. At most a receiver's ceiling, shared by weight.
 
-    Deviation: the paper's receivers see the whole way, and so do the loops of all its links. A controller knows which
-    link it was. With feedback of the whole way two links that are equally full mark twice: alone on both, a sender has
-    94 % of them, not 98.
+    Deviation: the paper's receivers see the whole path, and so do the loops of all its links. A controller sees the
+    single link. With feedback of the whole path two equally full links mark twice: alone on both, a sender gets 94 % of
+    them, not 98.
     """
 
     alpha: float = parameter(0.5, "how far a rate falls when all of its traffic is marked", above=0.0, maximum=1.0)
@@ -115,7 +116,7 @@ class _SenderShares(Policy):
     )
 
     def decide(self, view: PolicyView, memory: PolicyState) -> SeawallDecision:
-        """Decide on all entries. Raises InvalidValueError without links: they are what is shared out."""
+        """Decide on all pairs. Raises InvalidValueError without links, whose capacity it shares."""
         ways = PathLoops.from_view(view, memory, self.name)  # 1
         loops, links = ways.loops, LinkState.from_view(view, memory, ways)  # 2
         constants = self._constants(view, loops)
@@ -129,7 +130,7 @@ class _SenderShares(Policy):
             constants.curve.a[loops.use_loop],
             _targets(ways, state.rate_bps, standing_bps)[loops.use_loop],
         )
-        # Choice: the proportional law has marks before anything is lost, so losses that are not known do not stop it.
+        # Choice: the proportional law has marks before any loss, so unknown losses do not stop it.
         lost = np.nan_to_num(links.lost) if self.law is Law.PROPORTIONAL else links.lost
         silent = (view.unread_intervals > LATE_INTERVALS).astype(np.float64)
         lost = np.where(loops.at_uses(silent) > 0.0, np.nan, lost)
@@ -161,17 +162,17 @@ class _SenderShares(Policy):
         return SeawallDecision(view, np.maximum(grant_bps, MIN_RATE_BPS), kept, loops, allocation, links, marked)
 
     def first_bps(self, newcomers: NewPairs) -> FloatArray:
-        """Return an equal share among a receiver's senders of what it may receive: about what the loop starts with."""
+        """Return an equal share of the receiver's limit among its senders: about the start rate of the loop."""
         vns = newcomers.vns
         share_bps = vns.receive_max_bps[newcomers.receiver] / np.maximum(newcomers.senders, 1)
         first_bps: FloatArray = np.minimum(vns.send_max_bps[newcomers.sender], share_bps)
         return first_bps
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
-        """Return what binds the entry: the link that leaves it least, or a ceiling.
+        """Return what binds the pair: the link with the lowest rate for it, or a ceiling.
 
-        Feedback of the whole way holds the loops of links that are not the bottleneck as well. So of links that leave
-        about the same the one whose own traffic is marked most is named.
+        Feedback of the whole path also limits the loops of links that are not the bottleneck. So among links with about
+        equal rates, the link with the highest share of own marks is named.
         """
         assert isinstance(decision, SeawallDecision)
         view, loops, allocation = decision.view, decision.loops, decision.allocation
@@ -185,7 +186,7 @@ class _SenderShares(Policy):
         grant_bps = float(decision.grant_bps[at])
         rest.append((ceilings.grant_bps, ceilings.constraint))
         link = (float(left_bps.min()), _link_words(decision, first))
-        if grant_bps < link[0] * (1.0 - 1e-9):  # less than any link leaves it
+        if grant_bps < link[0] * (1.0 - 1e-9):  # lower than any link's share
             bound = (
                 ceilings.constraint
                 if grant_bps >= ceilings.grant_bps
@@ -198,7 +199,7 @@ class _SenderShares(Policy):
         return Explanation(at, grant_bps, link[1], place_there, len(own), max(next_bps, grant_bps), next_constraint)
 
     def _constants(self, view: PolicyView, loops: Loops) -> LoopConstants:
-        """Return the constants of each loop: its sender's VLAN's, or the default where the law does not use one."""
+        """Return the constants of each loop: its sender's VLAN's, or the default for a law that does not use one."""
 
         def column(name: str) -> FloatArray:
             values = view.parameters.get(name)
@@ -210,7 +211,7 @@ class _SenderShares(Policy):
         return LoopConstants(column("beta"), column("kappa"), laws.CurveConstants(alpha, alpha_lost, *curve))
 
     def _state(self, memory: PolicyState, view: PolicyView, loops: Loops, links: LinkState) -> RateLoopState:
-        """Return the loops' state. A new loop whose entries all have limits already goes on from there."""
+        """Return the loops' state. A new loop with pairs that all have limits already continues from these."""
         columns = {name: memory.vn_link_column(name, loops.sender, loops.link) for name in _LOOP}
         rate_bps = columns["rate_bps"]
         fresh = np.isnan(rate_bps)
@@ -233,7 +234,7 @@ class _SenderShares(Policy):
 
 @dataclass(frozen=True)
 class Seawall(_SenderShares):
-    """The default: proportional to marks that the controller computes, which come before anything is lost."""
+    """The default: proportional to marks that the controller computes, which come before any loss."""
 
     name: ClassVar[str] = "seawall"
     title: ClassVar[str] = "Seawall"
@@ -273,7 +274,7 @@ class SeawallDctcp(_OnACurve):
 
 
 def _targets(ways: PathLoops, rate_bps: FloatArray, standing_bps: FloatArray) -> FloatArray:
-    """Return (loops,) how full each loop may make its link: it leaves room where it has more than its share."""
+    """Return (loops,) the target load of each loop's link: lower for a loop with more than its share."""
     above = np.nan_to_num(rate_bps) / standing_bps - 1.0
     room = np.where(ways.up[ways.loops.link], HOST_TARGET, ROOM_TARGET)
     target: FloatArray = TARGET - (TARGET - room) * np.clip(above / ABOVE, 0.0, 1.0)
@@ -281,10 +282,10 @@ def _targets(ways: PathLoops, rate_bps: FloatArray, standing_bps: FloatArray) ->
 
 
 def receiver_shares(view: PolicyView, rate_bps: FloatArray, links: LinkState) -> FloatArray:
-    """Return (rows,) what each entry may have of its receiver's ceiling: weighted max-min among its senders.
+    """Return (rows,) each pair's part of its receiver's ceiling: weighted max-min among its senders.
 
-    A ceiling below what the access link has for the receiver is a bottleneck that no link shows. It is known, so what
-    it leaves is computed. Who does not fill its limit is taken to want a little more than it sends.
+    A ceiling below the access link's capacity is a bottleneck without link feedback. It is known, so the shares are
+    computed. A sender that does not fill its limit is assumed to demand a little more than it sends.
     """
     vns, down = view.vns, links.capacity_bps
     assert view.links is not None

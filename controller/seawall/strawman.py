@@ -1,4 +1,7 @@
-"""What the paper starts from (section 4.2): one loop for each sender and destination. Figure 7 shows its flaw."""
+"""The scheme from which the paper starts (section 4.2): one loop for each sender and destination.
+
+Figure 7 shows its flaw.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +26,18 @@ from controller.units import MIN_RATE_BPS
 
 @dataclass(frozen=True)
 class StrawmanDecision(Decision):
-    """What was decided. ``narrowest`` (rows,) is the link with the least share for each entry."""
+    """A decision. ``narrowest`` (rows,) is the link with the lowest share for each pair."""
 
     narrowest: IntArray
 
 
 @dataclass(frozen=True)
 class SeawallStrawman(Policy):
-    """One loop for each entry on the losses of its way; an entity with N destinations gets N shares.
+    """One loop for each pair, controlled by the losses on its path; an entity with N destinations gets N shares.
 
-    1. What each link has for each entry among the active ones, by weight: every entry counts.
-    2. Loss: a decrease; none: a step, as a part of the least of 1.
-    3. Not above what the entry uses, a multiple of it, or the least of 1.
+    1. Each pair's share of each link on its path, by weight among the active pairs: every pair counts.
+    2. After a loss: a decrease; otherwise: a step, as a part of the lowest share of 1.
+    3. At most the pair's use, a multiple of it, or the lowest share of 1.
     """
 
     alpha: float = parameter(0.5, "how far a rate falls when all of its traffic is lost", above=0.0, maximum=1.0)
@@ -51,7 +54,7 @@ class SeawallStrawman(Policy):
     )
 
     def decide(self, view: PolicyView, memory: PolicyState) -> StrawmanDecision:
-        """Decide on all entries: each for itself. Raises InvalidValueError without links."""
+        """Decide on all pairs, each separately. Raises InvalidValueError without links."""
         ways = PathLoops.from_view(view, memory, self.name)
         loops, links = ways.loops, LinkState.from_view(view, memory, ways)
         share_bps = _shares(loops, view, links.capacity_bps)  # 1
@@ -72,7 +75,7 @@ class SeawallStrawman(Policy):
         return StrawmanDecision(view, next_bps, kept, narrowest=narrowest)
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
-        """Return what binds the entry: its own loop, or the ceilings."""
+        """Return what binds the pair: its own loop, or the ceilings."""
         assert isinstance(decision, StrawmanDecision)
         view = decision.view
         assert view.links is not None
@@ -85,7 +88,7 @@ class SeawallStrawman(Policy):
 
 
 def _shares(loops: Loops, view: PolicyView, capacity_bps: FloatArray) -> FloatArray:
-    """Return (uses,) what each link has for each entry among the active ones and itself, by weight."""
+    """Return (uses,) each pair's share of each link among the active pairs and itself, by weight."""
     weight = view.vns.weight[view.sender]
     counted = loops.at_uses(np.where(view.active, weight, 0.0))
     sums = np.bincount(loops.use_link, counted, minlength=len(capacity_bps))[loops.use_link]

@@ -1,5 +1,5 @@
-"""One fabric, many controllers: each is the owner of some switches, and they tell each other DETS's messages.
+"""Sharded mode: each node owns some switches, and the nodes exchange DETS's messages.
 
-Start at shard.py (an interval in three phases); peer.py is what a shard knows of another one,
-outbox.py what it says. What crosses is in ``controller.node_protocol``.
+Start at shard.py (an interval in three phases); peer.py has a shard's view of another one, outbox.py its messages to
+peers. ``controller.node_protocol`` has the messages as bytes.
 """

@@ -1,4 +1,4 @@
-"""What a receivers' side answers: Set Rate and Keep Alive to the shard's own senders, Grants to peers."""
+"""The receivers' side's answers: Set Rate and Keep Alive to local senders, Grant messages to peers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller.shards.receiver_table import ReceiverTable
 
 
 class ReceiverStatus(NamedTuple):
-    """What is said of receivers, as in ``Grants``, (receivers,) each."""
+    """The receivers' part of a Grant message, (receivers,) each."""
 
     decided: IntArray
     senders: IntArray
@@ -25,13 +25,13 @@ class ReceiverStatus(NamedTuple):
 
 
 class PeerGrants(NamedTuple):
-    """Grants of one peer: those ``rows`` of what is granted to all."""
+    """Grants of one peer: the ``rows`` of the grants of all."""
 
     whole: GrantMessage
     rows: IntArray
 
     def materialize(self) -> GrantMessage:
-        """Return them by themselves."""
+        """Return the grants as separate columns."""
         one, rows = self.whole, self.rows
         about = one.decided, one.senders, one.congested
         return GrantMessage(*about, one.sender[rows], one.receiver[rows], one.rate_bps[rows], one.forfeits[rows])
@@ -39,10 +39,10 @@ class PeerGrants(NamedTuple):
 
 @dataclass(frozen=True)
 class GrantReplies:
-    """What was decided on the rows of ``table``, (rows,) each.
+    """The decision on the rows of ``table``, (rows,) each.
 
-    ``rate_bps`` is NaN for rows that are not under control; ``of_all`` says that there are none. ``changed`` says which
-    have another rate than before, ``forfeits`` whose senders lose the bursts that they have saved.
+    ``rate_bps`` is NaN for rows that are not under control; ``of_all``: there are no such rows. ``changed`` marks rows
+    with a new rate, ``forfeits`` rows with senders that lose their saved bursts.
     """
 
     table: ReceiverTable
@@ -58,7 +58,7 @@ class GrantReplies:
         """Return the answers to these reports, after these decisions."""
         entries, forfeits = len(table.entries), table.falses
         of_all = len(reports.entry) == entries
-        if len(set_rate.entry) == entries:  # ascending, so that these are all
+        if len(set_rate.entry) == entries:  # ascending, so that these are all rows
             rate_bps, changed = set_rate.rate_bps, table.trues
         elif of_all and shard_native.library is not None:
             rate_bps, changed = shard_native.granted(reports.limit_bps, set_rate.entry, set_rate.rate_bps)
@@ -75,11 +75,11 @@ class GrantReplies:
 
     @property
     def has_forfeits(self) -> bool:
-        """Whether some senders lose their bursts."""
+        """Return whether some senders lose their bursts."""
         return self.forfeits is not self.table.falses and bool(self.forfeits.any())
 
     def for_local_senders(self, local_rows: IntArray) -> tuple[SetRate, KeepAlive]:
-        """Return what the shard's own senders are told, whose rows of its pair table are ``local_rows``."""
+        """Return the messages to local senders; ``local_rows`` are their rows of the pair table."""
         here = self.table.part_rows[0]
         if self.changed is self.table.trues:
             return SetRate(local_rows, self.rate_bps[here]), KeepAlive(local_rows[:0])
@@ -91,11 +91,11 @@ class GrantReplies:
         return SetRate(local_rows[is_set], own_bps[is_set]), KeepAlive(local_rows[~is_set & ~np.isnan(own_bps)])
 
     def forfeits_of_own(self, local_rows: IntArray) -> IntArray:
-        """Return which of them lose their bursts, rows of the same."""
+        """Return the local pairs that lose their bursts, among ``local_rows``."""
         return local_rows[self.forfeits[self.table.part_rows[0]]] if self.has_forfeits else local_rows[:0]
 
     def for_peers(self, status: ReceiverStatus, peers: Sequence[int]) -> dict[int, PeerGrants]:
-        """Return what these peers are told, whose reports are the parts of the table, in its order."""
+        """Return the Grant messages to these peers, in the order in which their reports are parts of the table."""
         entries = self.table.entries
         whole = GrantMessage(*status, entries.sender, entries.receiver, self.rate_bps, self.forfeits)
         places = self.table.part_rows[1:]
@@ -104,6 +104,6 @@ class GrantReplies:
 
 
 def for_idle_peer(status: ReceiverStatus) -> PeerGrants:
-    """Return what a peer is told that reports nothing: which receivers are congested."""
+    """Return the Grant message to a peer without reported pairs: the congested receivers."""
     nobody = np.empty(0, dtype=np.int64)
     return PeerGrants(GrantMessage(*status, nobody, nobody, np.empty(0), np.empty(0, dtype=np.bool_)), nobody)

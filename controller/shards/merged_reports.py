@@ -1,4 +1,4 @@
-"""What own senders and those of live peers have reported, as columns of the receivers' table: what policies see."""
+"""The merged reports of local senders and live peers, as columns of the receivers' table: the input of policies."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from controller.shards.receiver_table import ReceiverTable
 
 @dataclass(frozen=True)
 class MergedReports:
-    """``own`` are the rows in ``table`` of the shard's own entries, ``measured`` theirs, ``said`` what peers report.
+    """Reports of local pairs (rows ``own`` of ``table``, with ``measured``), and of peers (``peer_reports``).
 
-    The columns have the rows of the table, and are as in ``Report``.
+    The columns have the rows of the table, and are as in ``ReportMessage``.
     """
 
     table: ReceiverTable
@@ -54,7 +54,7 @@ class MergedReports:
     ) -> MergedReports:
         """Merge the report of local pairs with ``peer_reports``, which are in the order of the table's parts.
 
-        ``left`` is what nobody would have to be told of own entries.
+        ``left`` are the columns of local pairs that a message could omit.
         """
         seen = senders.seen
         here_of: dict[str, NDArray[Any]] = {
@@ -101,10 +101,9 @@ class MergedReports:
         )
 
     def interval_context(self, seen: IntervalContext) -> IntervalContext:
-        """Return what else policies see: ``seen`` without links and what was read of them, of all entries of the table.
+        """Return the policies' further input: ``seen`` without links and their readings, for all pairs of the table.
 
-        Only policies that see the whole network look at ``used_bps`` and ``limit_bps`` of entries not under control
-        (``network_context``).
+        Only network-wide policies use ``used_bps`` and ``limit_bps`` of pairs not under control (``network_context``).
         """
         return seen._replace(
             links=None,
@@ -116,7 +115,7 @@ class MergedReports:
         )
 
     def network_context(self, seen: IntervalContext, state: ControlState, vns: VnTable) -> IntervalContext:
-        """Return what policies see that look at all entries, under control or not."""
+        """Return the input of policies that use all pairs, under control or not."""
         used = [self.measured.measured_bps], [[one.measured_bps] for one in self.peer_reports]
         (used_bps,) = self.table.merged(self.own, *used)
         limit_bps, here = np.minimum(seen.limit_bps, ceilings(self.table.entries, vns)), self.table.part_rows[0]
@@ -126,7 +125,10 @@ class MergedReports:
 
 
 def _column(report: ReportMessage, name: str, positions: IntArray) -> NDArray[Any]:
-    """Return a column of a report with rows at ``positions`` of the table; of limits, all that were granted then."""
+    """Return a column of a report with rows at ``positions`` of the table.
+
+    For omitted limits, the grants that they equal.
+    """
     if name != "limits":
         column: NDArray[Any] = getattr(report, name)
         return column
@@ -137,9 +139,9 @@ def _column(report: ReportMessage, name: str, positions: IntArray) -> NDArray[An
 def _in_force(
     table: ReceiverTable, local_rows: IntArray, here_bps: FloatArray, peer_reports: Sequence[ReportMessage]
 ) -> FloatArray | None:
-    """Return what was granted to all rows of the table, if those are the limits in force: mostly it is so.
+    """Return the grants of all rows of the table, if these are the effective limits, as they usually are.
 
-    ``here_bps`` are those of own entries.
+    ``here_bps`` are those of local pairs.
     """
     granted = [one.limits for one in peer_reports if isinstance(one.limits, GrantRecord)]
     if not granted or len(granted) < len(peer_reports):
@@ -156,7 +158,7 @@ def _in_force(
 
 
 def add_loads(loads: ReceiverLoads, peer_reports: Sequence[ReportMessage]) -> None:
-    """Add to ``loads`` what peers have said that they bring to receivers."""
+    """Add the peers' loads on receivers to ``loads``."""
     whole = loads.passed_bps, loads.smoothed_bps, loads.dropped_bps
     parts = [(one.loaded, (one.passed_bps, one.smoothed_bps, one.dropped_bps)) for one in peer_reports]
     if shard_native.library is not None:

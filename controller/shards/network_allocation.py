@@ -1,12 +1,11 @@
-"""Policies that see more than a receiver's senders: one shard, the allocator, decides for all VNs under them.
+"""Network-wide policies: one shard, the allocator, decides for all VNs under them.
 
-It is sent the Traffic Reports of all of their senders, and gives the Grants, as a receivers' shard does for its own
-VNs. What it has to know besides:
+It receives the Traffic Reports of all their senders, and sends the grants, as a receivers' shard does for its own VNs.
+It also needs:
 
-- what VLANs under other policies use of links: each shard says that of its receivers (``LinkUseMessage``), an
-interval late.
-- what silent shards' senders may use of links: it is taken off their capacity, as it is taken off receive limits.
-- what is read of queues and ports (``readings``), where a policy decides by it.
+- the cross traffic on links: each shard reports that of its receivers (``LinkUseMessage``), an interval late.
+- the link use of unresponsive shards' senders: it is subtracted from the capacity, as from receive limits.
+- readings of queues and ports (``readings_exchange``), if a policy uses them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from controller.policy.shardability import is_network_wide
 
 
 def network_wide_mask(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
-    """Return which VNs one shard decides for, (vns,)."""
+    """Return the mask of the VNs for which one shard decides, (vns,)."""
     wide = np.zeros(vns, dtype=np.bool_)
     for group in groups:
         if is_network_wide(group.policy):
@@ -40,9 +39,9 @@ def network_wide_mask(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
 def link_usage(
     wide: BoolArray, entries: PairTable, vns: VnTable, links: LinkTable, left: LinkTable, seen: IntervalContext
 ) -> LinkUseMessage:
-    """Return what the senders of VNs that are not ``wide`` (vns,) use of links; ``seen`` has the columns of entries.
+    """Return the link use by the senders of VNs that are not ``wide`` (vns,); ``seen`` has the columns of pairs.
 
-    ``left`` is what silent shards' senders, who are not among the entries, leave of the ``links``.
+    ``left`` are the ``links`` less the use by unresponsive shards' senders, which are not among the pairs.
     """
     used = cross_traffic_load(wide, entries, vns, links, seen.used_bps, seen.limit_bps)
     cross_traffic_bps, within_bps = (one_bps + (links.capacity_bps - left.capacity_bps) for one_bps in used)
@@ -51,7 +50,7 @@ def link_usage(
 
 
 def sum_link_usage(uses: Iterable[LinkUseMessage], links: int) -> tuple[FloatArray, FloatArray]:
-    """Return what several shards say of the same links, (links,) each, as ``PolicyView`` has it."""
+    """Return the sum of several shards' use of the same links, (links,) each, in the form of ``PolicyView``."""
     cross_traffic_bps, within_bps = np.zeros(links), np.zeros(links)
     for use in uses:
         cross_traffic_bps[use.link] += use.cross_traffic_bps
@@ -60,7 +59,7 @@ def sum_link_usage(uses: Iterable[LinkUseMessage], links: int) -> tuple[FloatArr
 
 
 def remaining_links(links: LinkTable, sender: IntArray, receiver: IntArray, rate_bps: FloatArray) -> LinkTable:
-    """Return the links with what these entries may send taken off their capacity."""
+    """Return the links with their capacity reduced by what these pairs may send."""
     if not rate_bps.any():
         return links
     entries = PairTable(sender, receiver, np.full(len(sender), NO_METER))

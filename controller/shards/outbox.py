@@ -1,4 +1,4 @@
-"""What a shard says to its peers: frames, written one after another into one message for each peer and interval."""
+"""A shard's messages to its peers, written one after another into one bundle for each peer and interval."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from controller.shards.peer import Peer
 
 
 class Outbox:
-    """The frames of the interval ``number``, under the ``token`` of the shard's owner and the digest of the fabric."""
+    """The messages of the interval ``number``, with the owner's incarnation ``token`` and the fabric's digest."""
 
     def __init__(self) -> None:
         self.token, self.number, self.fabric = 0, 0, b""
         self._messages: dict[int, Bundle] = {}
-        self._octets: dict[int, int] = {}  # of the last ones
-        # To which VNs something is sent, (vns,), and which of those are each peer's.
+        self._octets: dict[int, int] = {}  # sizes of the last bundles
+        # The receiving VNs of local pairs, (vns,), and those of each peer.
         self._sends, self._sent_to = np.empty(0, dtype=np.bool_), dict[int, IntArray]()
 
     def set_identity(self, token: int, fabric: bytes) -> None:
-        """The VNs belong to others from now on."""
+        """Set the incarnation and the fabric's digest, after VNs have changed their owners."""
         self.token, self.fabric, self._sends = token, fabric, np.empty(0, dtype=np.bool_)
 
     def begin_interval(self, peers: Iterable[int]) -> None:
-        """Begin an interval's messages to these peers."""
+        """Begin an interval's bundles for these peers."""
         self.number += 1
         self._messages = {number: Bundle(self._octets.get(number, 0)) for number in peers}
 
@@ -46,7 +46,7 @@ class Outbox:
         left: int = OmittedColumns.NONE,
         limits: int = 0,
     ) -> Octets:
-        """Return a frame for ``peer`` (``number``); ``rows``, ``left`` and ``limits`` are as in ``Peer.head``."""
+        """Return a message for ``peer`` (``number``); ``rows``, ``left`` and ``limits`` are as in ``Peer.head``."""
         head = peer.head(self.token, self.number, now_s, type(frame), rows, left, limits)
         return encode(head, self.fabric, frame, rows, self._messages[number].place)
 
@@ -60,9 +60,9 @@ class Outbox:
         limits: Mapping[int, int],
         now_s: float,
     ) -> dict[int, Octets]:
-        """Return Reports for each peer: the loads of its VNs, and ``reportable_rows`` of the pairs' ``columns``.
+        """Return Report messages for each peer: its VNs' loads, and ``reportable_rows`` of the pairs' ``columns``.
 
-        ``limits`` are which of each peer's Grants are in force for all the rows that it is told.
+        ``limits`` are the numbers of each peer's Grants that equal the effective limits of all its rows.
         """
         sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
         if not np.array_equal(sends, self._sends):
@@ -79,7 +79,7 @@ class Outbox:
         return frames
 
     def drain(self) -> dict[int, Bundle]:
-        """Return the messages of the interval."""
+        """Return the bundles of the interval, and clear them."""
         messages, self._messages = self._messages, {}
         self._octets = {number: len(message) for number, message in messages.items()}
         return messages

@@ -1,6 +1,8 @@
-"""Where a shard's own entries lead: to its own VNs, or to which peer's. It stays while entries and owners do.
+"""Partition of a shard's local pairs by their receiver's shard, local or remote.
 
-So what an interval says to each peer mostly is of the same rows as before, and grants find theirs at once.
+It is cached while pairs and owners stay.
+
+So an interval's message to a peer usually has the same rows as before, and grants find their rows at once.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from controller.shards.receiver_table import Pairs, match_pairs
 
 @dataclass(frozen=True)
 class PairPartition:
-    """``own`` are the rows of ``entries`` whose receivers are the shard's own, ``own_pairs`` their ends.
+    """``own`` are the rows of ``entries`` with local receivers, ``own_pairs`` their ends.
 
-    ``to`` are those that lead to each peer, ascending; ``crosses`` (entries,) marks them. ``receivers`` are the VNs
-    that each peer's lead to.
+    ``remote_rows`` are the rows with receivers at each peer, ascending; ``remote_mask`` (entries,) marks them.
+    ``receivers`` are these receivers, by peer.
     """
 
     entries: PairTable
@@ -38,7 +40,7 @@ class PairPartition:
 
     @classmethod
     def build(cls, entries: PairTable, local_mask: BoolArray, owns: Mapping[int, BoolArray]) -> PairPartition:
-        """Return it for the VNs that are ``local_mask`` and those that each peer ``owns``, (vns,) each."""
+        """Return the partition for the VNs in ``local_mask`` and those that each peer ``owns``, (vns,) each."""
         own = np.flatnonzero(local_mask[entries.receiver])
         to = {number: np.flatnonzero(theirs[entries.receiver]) for number, theirs in owns.items()}
         pairs = entries.sender[own], entries.receiver[own]
@@ -46,9 +48,10 @@ class PairPartition:
         return cls(entries, own, pairs, ~local_mask[entries.receiver], to, receivers)
 
     def reportable_rows(self, control: ControlArray, silent_intervals: Int16Array) -> dict[int, IntArray]:
-        """Return the rows that each peer is told of: where all are, the same array as before.
+        """Return the rows to report to each peer; if that is all rows, the same array as before.
 
-        They are those under control, and those with traffic (``Control``, ``Measurement``; (entries,) each).
+        These are the pairs under control, and the pairs with traffic (``SendRateControllers``, ``Measurement``;
+        (entries,) each).
         """
         return {number: _reportable_rows(rows, control, silent_intervals) for number, rows in self.remote_rows.items()}
 
@@ -58,7 +61,7 @@ class PairPartition:
         return np.arange(len(self.entries))
 
     def granted(self, peer: int, grants: GrantMessage) -> tuple[IntArray, IntArray | slice]:
-        """Return the rows that a peer grants a rate, and the rows of ``grants``; entries may have gone meanwhile."""
+        """Return the rows that a peer grants a rate, and the rows of ``grants``; some pairs may be gone."""
         last = self._found.get(peer)
         if last is None or last[0].sender is not grants.sender or last[0].receiver is not grants.receiver:
             own, entries = self.remote_rows[peer], self.entries

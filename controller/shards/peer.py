@@ -1,16 +1,15 @@
-"""What a shard knows of another one: what that said last, how fresh it is, and why frames were refused.
+"""A shard's view of another shard: its last messages, their age, and the rejected ones.
 
-1. A frame that is damaged, or of another configuration, is refused.
-2. A lower token than before is that of an owner who has been replaced. A higher one voids what was granted; the report
-   stands until the new owner's: the senders go on meanwhile.
-3. A number that is not above the last of its kind came late or twice.
-4. What the peer had heard when it spoke must have been said not long ago, by this shard's clock. A frame that is late
-   is refused, but its number is what this shard has heard: the peer's next one is in time.
-5. Nobody speaks for VNs that are not its own.
-6. Who takes another shard for the allocator has not reported all that the allocator has to know, nor has who leaves
-   that out.
-7. A frame without pairs has those of an earlier one that was accepted, one without limits those of Grants that this
-   shard remembers. Who refuses it knows no pairs from then on, and the next frames that it says tell the peer so.
+1. A message that is malformed, or of another configuration, is rejected.
+2. A lower incarnation than before is that of a replaced owner: it is rejected. A higher one voids the grants; the last
+   report stays valid until the new owner's, because the senders go on.
+3. A number that is not above the last of its kind is late or a duplicate: it is rejected.
+4. The number in ``ack`` must have been sent recently, by this shard's clock. A late message is rejected, but its number
+   is acknowledged, so that the peer's next message is in time.
+5. A message about VNs that its sender does not own is rejected.
+6. A message to the wrong allocator lacks data that the allocator needs: it is rejected.
+7. A message without pairs has those of an earlier accepted one, a message without limits those of Grants that this
+   shard remembers. If these are unknown, it is rejected, and the next messages to the peer acknowledge no pairs.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
 _WITH_PAIRS = (ReportMessage, GrantMessage)
 LATE_INTERVALS = 4
-"""the oldest that a frame's answer may be: two intervals there, two back"""
+"""maximum age of an acknowledged message: two intervals there, two back"""
 SILENT_INTERVALS = 4
-"""after so long without a frame the last report counts no longer"""
-_REMEMBERED = 16  # of the numbers that were said last, when
-_GIVEN = 4  # Grants whose rates are remembered
+"""after this many intervals without a message the last report is void"""
+_REMEMBERED = 16  # the times of the last numbers that were sent
+_GIVEN = 4  # remembered grants
 
 
 class ShardScope(NamedTuple):
-    """A shard's VNs, (vns,) each: those behind its switches, and those whose senders it grants rates.
+    """A shard's VNs, (vns,) each: those behind its switches, and those for which it decides.
 
-    ``allocates`` tells whether it does so in VLANs whose policy sees the whole network, where there are such.
+    ``allocates``: it is the allocator of network-wide policies, if there are any.
     """
 
     owns: BoolArray
@@ -57,7 +56,7 @@ class ShardScope(NamedTuple):
 
 
 class Peer:
-    """Another shard, whose VNs are ``theirs``; ``mine`` are those of this shard. The fabric has so many ``links``."""
+    """Another shard with the VNs ``theirs``; ``mine`` are the VNs of this shard. The fabric has ``links`` links."""
 
     def __init__(
         self, peer_scope: ShardScope, local_scope: ShardScope, fabric: bytes, interval_s: float, links: int = 0
@@ -70,18 +69,19 @@ class Peer:
         self.refused: Counter[RejectCause] = Counter()
         self._grants: GrantMessage | None = None
         self.granted = 0
-        """the number of what it granted last"""
-        self._given = OrderedDict[int, GrantRecord]()  # what it was granted lately, by number
+        """the number of its last grant"""
+        self._given = OrderedDict[int, GrantRecord]()  # the recent grants to it, by number
         self._read: dict[type[Frame], Read] = {}
-        self._known: dict[type[Frame], PreviousMessage] = {}  # whose pairs have been found to be right
-        self._knows = 0, 0  # what the peer knows of this shard's Reports and Grants
-        self._pairs: dict[type[Frame], tuple[IntArray, int]] = {}  # that were said last, and since which number
-        self.token, self._number = 0, 0  # of its last life that was heard
+        self._known: dict[type[Frame], PreviousMessage] = {}  # with validated pairs
+        self._knows = 0, 0  # the peer's acknowledgement of this shard's Reports and Grants
+        # The pairs that were sent last, and since which number.
+        self._pairs: dict[type[Frame], tuple[IntArray, int]] = {}
+        self.token, self._number = 0, 0  # of its last known incarnation
         self._last: dict[type[Frame], int] = {}
         self._said_s: OrderedDict[int, float] = OrderedDict()
 
     def repartition(self, peer_scope: ShardScope, local_scope: ShardScope, fabric: bytes) -> None:
-        """It has the VNs of ``peer_scope`` from now on, this shard those of ``local_scope``; what it said is void."""
+        """Set the VNs of the peer, ``peer_scope``, and of this shard, ``local_scope``; earlier messages become void."""
         self.owns, self.decides, self._asked = peer_scope
         self._mine, self._fabric = local_scope, fabric
         self.report, self.link_use, self._grants, self._read, self._known = None, None, None, {}, {}
@@ -98,10 +98,10 @@ class Peer:
         left: int = OmittedColumns.NONE,
         limits: int = 0,
     ) -> Header:
-        """Return the header of a frame that goes to this peer now.
+        """Return the header of a message that goes to this peer now.
 
-        Of Reports and Grants ``rows`` are the rows of the pairs: the same array means the same pairs. ``left`` is what
-        need not be said of them, ``limits`` which of its Grants are in force for all of them.
+        For Reports and Grants ``rows`` are the rows of the pairs: the same array means the same pairs. ``left`` are the
+        omitted columns, ``limits`` the number of its Grant that equals all their limits.
         """
         self._said_s[number] = now_s
         while len(self._said_s) > _REMEMBERED:
@@ -113,14 +113,14 @@ class Peer:
         return Header(token, number, self._number, self._asked, (knows[0], knows[1]), pairs, left, limits)
 
     def record_grant(self, number: int, rate_bps: FloatArray, rows: IntArray) -> None:
-        """Remember what this peer is granted for what it has reported; None of what it has forgotten."""
+        """Store the grants to this peer for the pairs of its report; None if these were forgotten."""
         if self.report is not None and len(rows) == len(self.report.sender):
             self._given[number] = GrantRecord(self.report.sender, rate_bps, rows)
         while len(self._given) > _GIVEN:
             self._given.popitem(last=False)
 
     def _known_by_peer(self, number: int, kind: type[Frame], rows: IntArray) -> int:
-        """Return by which frame the peer knows these pairs, 0 if it has to be told them."""
+        """Return the number of the message by which the peer has these pairs, 0 if they must be included."""
         before, since = self._pairs.get(kind, (None, 0))
         if before is not rows:
             self._pairs[kind] = rows, number
@@ -129,7 +129,7 @@ class Peer:
         return known if since <= known < number else 0
 
     def receive(self, data: Octets, now_s: float) -> MessageRejectedError | None:
-        """Take a frame of this peer; return why it was refused, None if it was not."""
+        """Receive a message of this peer; return why it was rejected, None if it was accepted."""
         try:
             head, frame = decode(data, self._fabric, len(self.owns), self._links, self._known, self._given)  # 1
             self._accept(head, frame, now_s)
@@ -174,7 +174,7 @@ class Peer:
             self._read[kind] = frame
 
     def _know(self, head: Header, frame: Frame) -> None:
-        """Remember the pairs of a frame."""
+        """Store the pairs of a message."""
         if not isinstance(frame, ReportMessage | GrantMessage) or head.pairs_ref:
             return
         known, first = self._known.get(type(frame)), head.number
@@ -184,7 +184,7 @@ class Peer:
 
     def _may_say(self, frame: Frame) -> bool:
         if isinstance(frame, LinkUseMessage | PortReadingsMessage):
-            return True  # of links everybody may use some, and whose a link's port is the core does not know
+            return True  # any shard may use some links, and the core does not know which links a port's traffic uses
         if isinstance(frame, QueueReadingsMessage | MarkReadingsMessage):
             return bool(self.owns[frame.vn].all())
         if isinstance(frame, ReportMessage):
@@ -200,21 +200,21 @@ class Peer:
         return right
 
     def drain_readings(self) -> list[Read]:
-        """Return what it read last, once, one of a kind: what is not said again is not known any more."""
+        """Return the peer's last readings, one message of each kind, and clear them: readings count once."""
         read, self._read = list(self._read.values()), {}
         return read
 
     def drain_grants(self) -> GrantMessage | None:
-        """Return what it granted last, once."""
+        """Return the peer's last grants, and clear them."""
         grants, self._grants = self._grants, None
         return grants
 
     def report_age_s(self, now_s: float) -> float:
-        """Return for how long it has reported nothing, 0 until SILENT_INTERVALS are over; infinite if it never did."""
+        """Return the time since the last report, 0 within SILENT_INTERVALS; infinite if there was none."""
         return self._silent_s(now_s - self._reported_s)
 
     def grant_age_s(self, now_s: float) -> float:
-        """Return for how long it has granted nothing, as ``report_age_s``."""
+        """Return the time since the last grants, as ``report_age_s``."""
         return self._silent_s(now_s - self._granted_s)
 
     def _silent_s(self, elapsed_s: float) -> float:
@@ -222,5 +222,5 @@ class Peer:
 
 
 def _has_pairs_of(frame: ReportMessage | GrantMessage, other: ReportMessage | GrantMessage) -> bool:
-    """Whether it was read as having them: then they are the same arrays."""
+    """Return whether a message has the pairs of another one: then they are the same arrays."""
     return frame.sender is other.sender and frame.receiver is other.receiver

@@ -1,7 +1,7 @@
-"""What a silent shard's senders keep: what they were granted, until it speaks again; an equal share after HOLD_S.
+"""The grants of an unresponsive peer's senders: the last grants stay for GRANT_HOLD_S, then equal shares apply.
 
-Under a policy that answers to drops or marks a sender's limit is no share of what its receiver may get: together they
-may be far above that. There an equal share is kept from the beginning, so that the others' guarantees stay theirs.
+Under a policy that responds to drops or marks, a sender's limit is no share of its receiver's limit: the sum may be far
+above that. There equal shares apply from the beginning, so that the guarantees of other senders hold.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from controller.shards.peer import Peer
 from controller.shards.receiver_table import match_pairs
 
 GRANT_HOLD_S = 10.0
-"""for how long a silent receiver's grants stand: longer than a lease and a take-over"""
+"""how long an unresponsive receiver's grants stay: longer than a lease and a takeover"""
 
 
 class RemainingCapacity(NamedTuple):
-    """What silent shards' senders leave: of receive limits and links. ``senders`` (vns,) is how many of them count."""
+    """The receive limits and links less the part of unresponsive peers' senders. ``senders`` (vns,) is their number."""
 
     vns: VnTable
     links: LinkTable | None
@@ -33,7 +33,7 @@ class RemainingCapacity(NamedTuple):
 
 
 def equal_share_bps(vns: VnTable, senders: IntArray) -> FloatArray:
-    """Return (vns,) what each of so many senders, (vns,), gets of a VN that shares equally."""
+    """Return (vns,) an equal share of each VN among its number of senders, (vns,)."""
     share_bps: FloatArray = vns.receive_max_bps / np.maximum(senders, 1)
     return share_bps
 
@@ -46,9 +46,11 @@ def capacity_without_silent_peers(
     now_s: float,
     no_shares: BoolArray,
 ) -> RemainingCapacity:
-    """Return what peers that are silent at ``now_s`` leave; ``granted`` are the last grants that each was sent.
+    """Return the capacity without the part of peers that are unresponsive at ``now_s``.
 
-    ``links`` are None where no policy sees them. ``no_shares`` (vns,) are the VNs under policies that answer to drops
+    ``granted`` are the last grants to each.
+
+    ``links`` is None where no policy uses them. ``no_shares`` (vns,) are the VNs under policies that respond to drops
     or marks.
     """
     senders, kept_bps = np.zeros(len(vns), dtype=np.int64), np.zeros(len(vns))
@@ -58,7 +60,7 @@ def capacity_without_silent_peers(
             continue
         rate_bps = np.where(np.isinf(said.limit_bps), 0.0, said.limit_bps)
         shared_among = np.ones(len(vns), dtype=np.int64)
-        if number in granted:  # which may have got there
+        if number in granted:  # which may have arrived there
             one = granted[number].materialize()
             known, at = match_pairs(said, one)
             rate_bps[known] = np.maximum(rate_bps[known], one.rate_bps[at])

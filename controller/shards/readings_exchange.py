@@ -1,7 +1,7 @@
-"""What is read at receivers and links, for policies that decide by it: each shard says that of its own switches.
+"""Exchange of readings at receivers and links, for policies that use them: each shard sends those of its own switches.
 
-The allocator (network_allocation.py) puts it together. A reading counts once: what did not come in time, or was lost,
-is unknown in that interval, as a reading is that a switch did not answer.
+The allocator (network_allocation.py) merges them. A reading counts once: one that is late or lost is unknown in that
+interval, like the reading of a switch that did not reply.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OF_MARKS = ("arrived_bps", "beyond_bps")
 
 
 def local_readings(observed: FabricReadings, local_mask: BoolArray) -> list[Read]:
-    """Return what to say of the VNs that are ``local_mask`` (vns,), and of links whose ports were read."""
+    """Return the reading messages for the VNs in ``local_mask`` (vns,), and for links whose ports were read."""
     said: list[Read] = []
     if (queues := observed.queues) is not None:
         vn = np.flatnonzero(queues.known & local_mask)
@@ -42,9 +42,9 @@ def local_readings(observed: FabricReadings, local_mask: BoolArray) -> list[Read
 def merge_readings(
     observed: FabricReadings, local_mask: BoolArray, peers: Iterable[Peer], entries: int
 ) -> FabricReadings:
-    """Return what was read here and what peers have said since the last time; nobody else is told it.
+    """Merge the local readings with those received from peers since the last call.
 
-    The table has so many ``entries``: marks are known of receivers alone, of none by entry.
+    The table has ``entries`` pairs: marks are known by receiver only, not by pair.
     """
     read = [one for peer in peers for one in peer.drain_readings()]
     queues, ports, marks = observed.queues, observed.ports, observed.marks
@@ -68,9 +68,9 @@ def merge_readings(
             for one in read
             if isinstance(one, PortReadingsMessage)
         ]
-        parts.append((here, [getattr(ports, name)[here] for name in _OF_PORTS]))  # its own word counts
+        parts.append((here, [getattr(ports, name)[here] for name in _OF_PORTS]))  # local readings take precedence
         (transmitted_bps, elapsed_s), known = _put_together(links, parts, len(_OF_PORTS))
-        unknown = np.full(links, np.nan)  # drops of ports: no policy looks at them
+        unknown = np.full(links, np.nan)  # drops of ports, which no policy uses
         ports = PortReadings(transmitted_bps, unknown, elapsed_s, known, np.zeros(links, dtype=np.bool_))
     if marks is not None:
         here = _marks_read(marks, local_mask)
@@ -84,17 +84,17 @@ def merge_readings(
 
 
 def _marks_read(marks: MarkReadings, local_mask: BoolArray) -> IntArray:
-    """Return the rows of the VNs that are ``local_mask`` (vns,) and whose phantom meters were read."""
+    """Return the rows of the VNs in ``local_mask`` (vns,) whose phantom meters were read."""
     return np.flatnonzero(local_mask & ~np.isnan(marks.arrived_bps) & ~np.isnan(marks.beyond_bps))
 
 
 def with_readings(
     seen: IntervalContext, read: FabricReadings, receiver: IntArray, silent: Iterable[BoolArray]
 ) -> IntervalContext:
-    """Return what policies see, with what all have read; ``receiver`` (entries,) are the entries' ones.
+    """Return the policies' input with the merged readings; ``receiver`` (entries,) are the pairs' receivers.
 
-    ``silent`` are the VNs, (vns,) each, of whom nobody says what they get. Their senders count as unread, so that
-    policies which hold then raise nothing.
+    ``silent`` (vns,) is the mask of VNs without readings, because their node is unresponsive. Their senders count as
+    unread, so that policies with the stale mode *hold* raise nothing.
     """
     unread = seen.unread_intervals
     for of_peer in silent:
@@ -105,7 +105,7 @@ def with_readings(
 def _put_together(
     size: int, parts: Iterable[tuple[IntArray, list[FloatArray]]], count: int
 ) -> tuple[list[FloatArray], BoolArray]:
-    """Return columns of this size with the parts of them written, and where there are some; elsewhere NaN."""
+    """Return columns of this size assembled from parts, and the mask of the written rows; other rows are NaN."""
     columns, known = [np.full(size, np.nan) for _ in range(count)], np.zeros(size, dtype=np.bool_)
     for rows, values in parts:
         known[rows] = True

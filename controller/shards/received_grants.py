@@ -1,4 +1,4 @@
-"""What peers tell a shard's senders: which receivers are congested, and what each sender is granted."""
+"""Grants that a shard's senders receive from peers: the congested receivers, and each sender's rate."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LIMITED = np.int8(MachineState.LIMITED)
 
 
 class ReceivedGrants:
-    """The last word about VNs, (vns,) each: which are ``congested``, and among how many ``senders`` each is shared.
+    """The last message about each VN, (vns,) each: the ``congested`` mask, and the number of ``senders`` that share it.
 
-    It is of VNs that peers decide for; of others nobody looks at it.
+    Only VNs that peers decide for are used.
     """
 
     def __init__(self, vns: int) -> None:
@@ -35,11 +35,11 @@ class ReceivedGrants:
         self._granted: tuple[FloatArray | None, dict[int, int]] = None, {}
 
     def forget_forfeits(self) -> None:
-        """Receivers have other owners."""
+        """Forget forfeits, because receivers have other owners."""
         self._forfeits = []
 
     def drain_forfeits(self) -> list[IntArray]:
-        """Return the rows of entries whose senders lose the bursts that they have saved, once."""
+        """Return the rows of pairs that lose their saved bursts, and clear them."""
         rows, self._forfeits = self._forfeits, []
         return rows
 
@@ -53,13 +53,13 @@ class ReceivedGrants:
         peers: Mapping[int, Peer],
         now_s: float,
     ) -> SendRateControllers:
-        """Return the machines of ``entries`` after what peers said since the last time, or did not say.
+        """Return the machines of ``entries`` after the peers' messages, or missing messages, since the last call.
 
         ``adopted_bps`` (entries,) is as in ``ControlState``.
         """
         heard, silent, granted = list[tuple[IntArray, IntArray]](), list[IntArray](), list[SetRate]()
         kept = [crossing.own]
-        whole = dict[int, int]()  # by which number, where all are granted a rate
+        whole = dict[int, int]()  # the number, if all pairs are granted a rate
         for number, peer in peers.items():
             grants = peer.drain_grants()
             if grants is not None:
@@ -88,11 +88,11 @@ class ReceivedGrants:
             numbers = {
                 one: number for one, number in whole.items() if known or limited[crossing.remote_rows[one]].all()
             }
-            self._granted = machines.limit_bps, numbers  # who is idle has no limit
+            self._granted = machines.limit_bps, numbers  # an idle sender has no limit
         return machines
 
     def granted(self, machines: SendRateControllers, peer: int) -> int:
-        """Return by which number a peer has granted the limits in force of all entries that lead to it; 0: by none."""
+        """Return the number of the peer's Grant that equals the effective limits of all pairs to it; 0: none does."""
         limit_bps, numbers = self._granted
         return numbers.get(peer, 0) if limit_bps is machines.limit_bps else 0
 
@@ -106,10 +106,10 @@ class ReceivedGrants:
         granted: Sequence[SetRate],
         unchanged_rows: Sequence[IntArray],
     ) -> SendRateControllers:
-        """Return the machines after Grants of peers were heard, one after another.
+        """Return the machines after Grants of peers were received, one after another.
 
-        ``received`` are, for each peer, the rows of the pairs to its VNs, and those VNs; ``unchanged_rows`` are those
-        of peers from which no Grants came.
+        ``received`` are, for each peer, the rows of the pairs to its VNs, and those VNs; ``unchanged_rows`` are the
+        rows of peers without Grants.
         """
         wanted = self.congested | vns.always_controlled
         if adopted_bps is None and shard_native.library is not None:
@@ -118,11 +118,11 @@ class ReceivedGrants:
                 return after
         rows = np.concatenate([theirs for theirs, _ in received])
         under, now = machines.controlled[rows], wanted[entries.receiver[rows]]
-        if adopted_bps is None:  # else the receiver may be with another owner, who has to hear first
+        if adopted_bps is None:  # otherwise the receiver may have a new owner, which must get the reports first
             machines = machines.on_deactivate(DeactivateTrafficControl(rows[under & ~now]))
         new = rows[now & ~under]
         machines = machines.on_initialize(InitializeTrafficControl(new))
-        # Until the receiver's shard has answered for them: as if each were one more of those it shares among.
+        # Until the receiver's shard has replied: an equal share, as if each were one more sender.
         new = new[~vns.always_controlled[entries.receiver[new]]]
         first = SetRate(new, equal_share_bps(vns, self.senders + 1)[entries.receiver[new]])
         rows = np.concatenate([one.entry for one in (first, *granted)])
@@ -143,7 +143,7 @@ def _obeyed_as_mostly(
     granted: Sequence[SetRate],
     unchanged_rows: Sequence[IntArray],
 ) -> SendRateControllers | None:
-    """Return the same where nobody begins or ends, and all that are granted a rate had one before; else None."""
+    """Fast path of ``apply_grants``: return the machines if no pair changes its state; otherwise None."""
     of_all = [receivers for (rows, receivers), one in zip(received, granted, strict=True) if one.entry is rows]
     if not all(wanted[receivers].all() for receivers in of_all):
         return None

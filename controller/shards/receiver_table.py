@@ -1,7 +1,7 @@
-"""The entries of a receivers' side, in one table: the shard's own that send there, and those that peers report.
+"""The pairs of a receivers' side, in one table: local pairs, and pairs that peers report.
 
-Own ones come with their rows of the shard's pair table, reported ones with their rows of a report. Columns of all of
-them are put together by ``merged``. The table stays while the pairs do.
+Local pairs have rows of the shard's pair table, reported pairs have rows of a report. ``merged`` assembles columns of
+all of them. The table stays while the pairs do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Pairs = tuple[IntArray, IntArray]
 
 @dataclass
 class ReceiverTable:
-    """``parts`` are the pairs that were put together, the shard's own first; ``places`` where their rows are now."""
+    """``parts`` are the assembled pairs, the shard's own first; ``part_rows`` are their rows in the table."""
 
     entries: PairTable
     parts: tuple[Pairs, ...]
@@ -33,7 +33,7 @@ class ReceiverTable:
 
     @classmethod
     def from_parts(cls, parts: Sequence[Pairs]) -> ReceiverTable:
-        """Return the table of these pairs, each of which is in one part alone."""
+        """Return the table of these pairs, each of which is in exactly one part."""
         nothing = np.empty(0, dtype=np.int64)
         sender, receiver = (np.concatenate([nothing, *(part[end] for part in parts)]) for end in (0, 1))
         order = np.lexsort((sender, receiver))
@@ -44,7 +44,7 @@ class ReceiverTable:
         return cls(entries, tuple(parts), tuple(np.split(place, ends)))
 
     def is_of(self, parts: Sequence[Pairs]) -> bool:
-        """Whether these are the pairs of the table: mostly they are the same arrays."""
+        """Return whether these are the pairs of the table; usually they are the same arrays."""
         return len(parts) == len(self.parts) and all(
             column is before or np.array_equal(column, before)
             for part, old in zip(parts, self.parts, strict=True)
@@ -52,11 +52,11 @@ class ReceiverTable:
         )
 
     def old_rows(self, before: ReceiverTable) -> IntArray:
-        """Return for each row the one of the same pair in another table, NEW_ROW if it has none."""
+        """Return for each row the row of the same pair in another table, NEW_ROW if it has none."""
         return find_pairs(before.entries, self.entries.sender, self.entries.receiver)
 
     def senders(self, rows: IntArray, vns: int) -> IntArray:
-        """Return how many of these rows each VN has, (vns,)."""
+        """Return the number of these rows for each VN, (vns,)."""
         if len(rows) < len(self.entries):
             return np.bincount(self.entries.receiver[rows], minlength=vns)
         if len(self._of_all) != vns:
@@ -64,7 +64,7 @@ class ReceiverTable:
         return self._of_all
 
     def controlled_rows(self, wanted: BoolArray) -> IntArray:
-        """Return the rows whose receivers are ``wanted`` (vns,), ascending; mostly they are all, the same array."""
+        """Return the rows with receivers in ``wanted`` (vns,), ascending; usually all, as the same array."""
         if wanted[self._receivers].all():
             return self._rows
         return np.flatnonzero(wanted[self.entries.receiver])
@@ -105,8 +105,8 @@ class ReceiverTable:
     ) -> list[NDArray[Any]]:
         """Return columns of all pairs: the rows ``local_rows`` of ``local_columns``, then those of each report.
 
-        Columns of eight octets come before those of one, in each. A report's may be as long as the table, with its rows
-        where they are there.
+        Columns of eight bytes come before those of one, in each. A report's column may be as long as the table, with
+        its rows at their positions in the table.
         """
         if shard_native.library is not None:
             return shard_native.merge(self.part_rows, local_rows, local_columns, peer_columns)
@@ -122,7 +122,7 @@ class ReceiverTable:
 
 
 def match_pairs(pairs: PairColumns, wanted: PairColumns) -> tuple[IntArray, IntArray]:
-    """Return the rows of ``pairs`` that are among the ``wanted`` ones, and their rows of those."""
+    """Return the rows of ``pairs`` that are in ``wanted``, and their rows in ``wanted``."""
     row = find_pairs(pairs, wanted.sender, wanted.receiver)
     at = np.flatnonzero(row != NEW_ROW)
     return row[at], at

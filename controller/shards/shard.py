@@ -1,29 +1,32 @@
-"""One shard: an interval of the switches that one controller owns, in three phases, with frames of peers between them.
+"""One shard: an interval of the switches that one node owns, in three phases, with messages of peers between them.
 
-It is the senders' and the grants' side of the pairs that send behind its switches, and the receivers' side of those
-that receive there, but for VLANs whose policy sees the whole network: one shard, the allocator, is the receivers'
-side of all of those (network_allocation.py). What it decides for its own senders never leaves it: without peers an
-interval is ``control_step``. The order of both is that of ``loop.control_step``, to which a shard says what is
-elsewhere.
+It is the senders' and the grants' side of the pairs that send behind its switches, and the receivers' side of the pairs
+that receive there. The exception are network-wide policies: one shard, the allocator, is the receivers' side of all
+their pairs (network_allocation.py). Decisions for local senders stay local: without peers an interval is
+``control_step``. A shard is the ``RemoteSide`` of that step.
 
-1) ``report``: meters are read. What is sent to VNs of peers goes to them, as Report. The allocator gets what was read
-   of queues, ports and marks (``encode_readings``).
-2) ``decide``: own senders' and peers' reports are summed up and shared out, and own senders obey. Peers get Grants.
-3) ``enforce``: own senders obey what peers have granted. Meters follow.
+1) ``report``: meters are read. Peers get Report messages about traffic to their VNs. The allocator gets the readings of
+   queues, ports and marks (``encode_readings``).
+2) ``decide``: local and peers' reports are merged, limits are shared, and local senders apply the answers. Peers get
+   Grants.
+3) ``enforce``: local senders apply the peers' grants. Meters follow.
 
-After the second phase the allocator gets what others use of links (``use_of_links``).
+After the second phase the allocator gets the cross traffic on links (``encode_link_usage``).
 
-A frame may come at any time (``hear``), and counts from the next phase on: a pair that crosses is decided on as soon as
-frames are there, and else an interval later for each way. Senders that have traffic are reported before their receiver
-is congested, so that they come under control in the same interval as the receiver's own.
+A message may arrive at any time (``receive``), and counts from the next phase on: a cross-shard pair is decided at once
+if the messages arrive within the interval, otherwise an interval later in each direction. Active senders are reported
+before their receiver is congested, so that they come under control in the same interval as the receiver's local
+senders.
 
-When nothing comes from a peer:
+If a peer is unresponsive:
 
-- Its receivers' grants are held. After HOLD_S they go down to an equal share of the receive limit, if they are above.
-- While one has never spoken, no grant rises above the limit in force, for HOLD_S at most: it may have senders.
-- Its senders count as they did last, and what they had been granted is given to nobody, after HOLD_S that equal share.
+- The grants of its receivers stay. After GRANT_HOLD_S they fall to an equal share of the receive limit, if they are
+  higher.
+- Before its first message no grant rises above the effective limit, for at most GRANT_HOLD_S: it may have senders.
+- Its senders count as in its last report, and their grants stay reserved; after GRANT_HOLD_S an equal share is.
 
-Deviation: the paper's senders are free again when the receiver is silent. Here the end of a node would set them free.
+Deviation: the paper's senders are unlimited again after a time without messages. Here the failure of a node would free
+them.
 """
 
 from __future__ import annotations
@@ -67,15 +70,15 @@ from controller.shards.received_grants import ReceivedGrants
 from controller.shards.receiver_table import Pairs, ReceiverTable
 
 NO_OWNER = -1
-"""the owner of VNs that none has taken yet"""
+"""the owner of VNs that are unowned"""
 
 
 class Shard(RemoteSide):
-    """The VNs of ``owner`` (vns,) that are ``number``; whoever else is there is a peer, but for NOBODY.
+    """The VNs with ``owner`` (vns,) equal to ``number``; every other owner is a peer, except NO_OWNER.
 
-    ``token`` grows with every change of the shard's owner. ``links`` are the names of links, as all shards have them.
-    ``state`` holds the entries of its own senders; it may be replaced between intervals, as ``vns`` may by others of
-    the same names. Raises InvalidValueError for policies that cannot be cut, and for receivers that no queue holds.
+    ``token`` grows with every change of the shard's owner. ``links`` are the names of links, equal for all shards.
+    ``state`` has the local senders' pairs; it may be replaced between intervals, and so may ``vns`` by a table with the
+    same VNs. Raises InvalidValueError for policies that cannot be sharded, and for receivers without a queue.
     """
 
     def __init__(
@@ -107,8 +110,8 @@ class Shard(RemoteSide):
         self._granted: dict[int, PeerGrants] = {}
         self._began: control_step.Began | None = None
         self._decided: control_step.Decided | None = None
-        self._said: tuple[TrafficReport, int] | None = None  # what own senders report, and what need not be said of it
-        self._counted = np.zeros(len(vns), dtype=np.int64)  # (vns,) how many senders each receiver shares among
+        self._said: tuple[TrafficReport, int] | None = None  # the local senders' reports, and their omitted columns
+        self._counted = np.zeros(len(vns), dtype=np.int64)  # (vns,) the number of senders that share each receiver
         self._answers: GrantReplies | None = None
         self._use: LinkUseMessage | None = None
         self.repartition(owner, token)
@@ -116,14 +119,13 @@ class Shard(RemoteSide):
     def repartition(
         self, owner: IntArray, token: int, allocator: int | None = None, owners_digest: bytes = b""
     ) -> None:
-        """The VNs belong to others from now on; call it between intervals.
+        """Set the VNs' new owners; call it between intervals.
 
-        ``allocator`` decides for VLANs whose policy sees the whole network; None: who owns the first VN that has an
-        owner. ``owners_digest`` stands for the owners as every shard knows them. Shards that know other ones do not
-        hear each other: who hears of a new owner last reports its senders elsewhere until then, and these must not be
-        left out. Congestion at VNs that others decide for now goes on as it was. Policies begin again, and what peers
-        have reported is forgotten: that grants stay where they are until all is known again is for the caller to see to
-        (``frozen``).
+        ``allocator`` decides for network-wide policies; None: the owner of the first VN with an owner.
+        ``owners_digest`` represents the owners that every shard knows. Shards with different owners reject each other's
+        messages: a node that learns of a new owner last sends its reports to the wrong node until then, and these must
+        not be missed. Congestion at VNs that peers decide for now continues. Policies begin again, and the peers'
+        reports are forgotten; the caller must freeze grants until all is known again (``with_frozen_grants``).
         """
         if allocator is None:
             allocator = next((one for one in owner.tolist() if one != NO_OWNER), NO_OWNER)
@@ -149,11 +151,11 @@ class Shard(RemoteSide):
         self.reset_policies()
 
     def reset_policies(self) -> None:
-        """Let policies begin again: what they have learned they learned of a part of the senders."""
+        """Let policies begin again, because they have learned from a part of the senders only."""
         self._memories = self._nothing
 
     def set_policies(self, groups: tuple[PolicyGroup, ...]) -> None:
-        """VLANs have other policies, or others of their parameters: all begin again. Raises InvalidValueError."""
+        """Set new policies or parameters of VLANs: all begin again. Raises InvalidValueError."""
         for group in groups:
             check_shardable(group.policy)
         self.groups = groups
@@ -165,15 +167,15 @@ class Shard(RemoteSide):
 
     @property
     def is_network_wide(self) -> bool:
-        """Whether the policy of some VLAN sees the whole network."""
+        """Return whether some VLAN's policy is network-wide."""
         return bool(self._wide.any())
 
     def receive(self, peer: int, data: Octets, now_s: float) -> MessageRejectedError | None:
-        """Take a frame of a peer; return why it was refused, None if it was not."""
+        """Receive a message of a peer; return why it was rejected, None if it was accepted."""
         return self.peers[peer].receive(data, now_s)
 
     def report(self, readings: Readings, now_s: float) -> dict[int, Octets]:
-        """Begin an interval; return a frame for each peer."""
+        """Begin an interval; return a message for each peer."""
         self._outbox.begin_interval(self.peers)
         self._began_s = min(self._began_s, now_s)
         self.state = self.state._replace(machines=self._obey(self.state.machines, now_s))
@@ -189,7 +191,7 @@ class Shard(RemoteSide):
         silent_intervals, told = (
             senders.seen.measured.silent_intervals,
             crossing.remote_rows,
-        )  # who has traffic is told of
+        )  # active senders are reported
         if not left & OmittedColumns.ACTIVE:
             told = crossing.reportable_rows(senders.machines.control, silent_intervals)
         unread = senders.seen.unread_intervals
@@ -214,16 +216,16 @@ class Shard(RemoteSide):
         return self._outbox.write_reports(self.peers, loads, columns, told, left, limits, now_s)
 
     def _left(self, senders: SenderSide, reports: TrafficReport) -> int:
-        """Return what need not be said of entries: all were read, have traffic, and nobody looks at more."""
+        """Return the columns of pairs that can be omitted: all pairs were read and have traffic."""
         unread = bool(senders.seen.unread_intervals.max(initial=0))
         left = OmittedColumns.NONE if unread else OmittedColumns.UNREAD
         left |= OmittedColumns.ACTIVE if reports.active.all() else OmittedColumns.NONE
         return left | OmittedColumns.AMOUNTS
 
     def encode_readings(self, observed: FabricReadings | None, now_s: float) -> dict[int, list[Octets]]:
-        """Return frames for the allocator, if that is a peer: what was read of queues, ports and marks at own switches.
+        """Return messages for the allocator, if it is a peer: local readings of queues, ports and marks.
 
-        ``report`` comes before it, ``decide`` after it.
+        Call it after ``report`` and before ``decide``.
         """
         peer = self.peers.get(self.allocator)
         if peer is None or observed is None or not self.is_network_wide:
@@ -234,10 +236,10 @@ class Shard(RemoteSide):
     def decide(
         self, now_s: float, links: LinkTable | None = None, observed: FabricReadings | None = None
     ) -> dict[int, Octets]:
-        """Share the receivers' limits out; return a frame for each peer. ``report`` comes before it.
+        """Share the receivers' limits; return a message for each peer. Call it after ``report``.
 
-        ``links`` are those of the whole fabric; None: access links alone. ``observed`` is what was read at own
-        switches; None: no policy reads it.
+        ``links`` are the links of the whole fabric; None: access links only. ``observed`` are the readings of local
+        switches; None: no policy uses them.
         """
         assert self._began is not None
         self._decided = control_step.decide(
@@ -246,9 +248,9 @@ class Shard(RemoteSide):
         return self._encode_grants(self._decided.receivers.allocators.congested, now_s)
 
     def _encode_grants(self, congested: BoolArray, now_s: float) -> dict[int, Octets]:
-        """Return Grants for each peer: which receivers, (vns,), are congested, and what its senders may send.
+        """Return Grants for each peer: the congested receivers, (vns,), and the rates of its senders.
 
-        Of those of silent peers nothing is decided.
+        Nothing is decided for unresponsive peers.
         """
         assert self._answers is not None
         answers, counted = self._answers, self._counted
@@ -265,7 +267,7 @@ class Shard(RemoteSide):
             frames[number] = self._outbox.write(number, peer, one.whole, now_s, one.rows, left_out)
         return frames
 
-    # -- what is elsewhere, in ``read`` and ``decide``
+    # -- the remote side in ``read`` and ``decide``
 
     def crosses(self, entries: PairTable) -> BoolArray:  # noqa: D102
         return self._crossing_now().remote_mask
@@ -275,10 +277,13 @@ class Shard(RemoteSide):
         return loads
 
     def watched(self, receivers: ReceiverSide, now_s: float) -> ReceiverSide:
-        """Return also what policies remember, of the table of all that send here: ``view`` has the rows of that."""
+        """Return the receivers' side with the policies' states for the table of all pairs to local receivers.
+
+        ``view`` has its rows.
+        """
         self._merge(self._crossing_now().own_pairs, list(self._live(now_s).values()))
         allocators = receivers.allocators
-        # What others' receivers get is not known here: they are not calm for that when they become own ones.
+        # The rates of peers' receivers are unknown here: they do not count as calm when they become local.
         calm_intervals = np.where(self.decided_mask, allocators.calm_intervals, 0)
         congested = np.where(self.decided_mask, allocators.congested, self._received_grants.congested)
         if self.state.adopted_bps is not None:
@@ -290,10 +295,10 @@ class Shard(RemoteSide):
         return rows[~self._crossing_now().remote_mask[rows]]
 
     def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: IntervalContext) -> ReceiverInput:
-        """Return what own senders and those of peers that are not silent report."""
+        """Return the reports of local senders and of responsive peers."""
         assert self._said is not None
         (said_here, left_out), table, live = self._said, self._table, self._live(seen.now_s)
-        # Initialize is on its way, at least.
+        # Initialize, at least, is in flight.
         under = table.controlled_rows(receivers.allocators.congested | vns.always_controlled)
         left_out &= ~OmittedColumns.AMOUNTS if self.is_network_wide else -1
         gathered = MergedReports.build(
@@ -318,12 +323,12 @@ class Shard(RemoteSide):
     def answered(
         self, view: ReceiverInput, receivers: ReceiverSide, set_rate: SetRate, keep_alive: KeepAlive
     ) -> tuple[ReceiverSide, SenderMessages]:
-        """Return what is told to own senders alone, and keep what peers are told, and what policies remember."""
+        """Return the messages to local senders, and store the answers to peers and the policies' states."""
         allocators, own = receivers.allocators, self._crossing_now().own
         self._memories = allocators.memories
         if self._lacks_peers(view.seen.now_s):
             set_rate = _not_above(set_rate, view.reports)
-            self._memories = self._nothing  # learned from part of the senders
+            self._memories = self._nothing  # learned from part of the senders only
         self._answers = answers = GrantReplies.build(self._table, view.reports, set_rate, allocators.decisions)
         congested = np.where(self.decided_mask, allocators.congested, self._received_grants.congested)
         allocators = allocators._replace(congested=congested, memories=self._nothing, decisions=())
@@ -333,18 +338,18 @@ class Shard(RemoteSide):
     # -- the end of an interval
 
     def encode_link_usage(self, now_s: float) -> dict[int, Octets]:
-        """Return a frame for the allocator, if that is a peer. ``decide`` comes before it."""
+        """Return a message for the allocator, if it is a peer. Call it after ``decide``."""
         peer = self.peers.get(self.allocator)
         if peer is None or self._use is None:
             return {}
         return {self.allocator: self._outbox.write(self.allocator, peer, self._use, now_s)}
 
     def drain_messages(self) -> dict[int, Bundle]:
-        """Return all frames of the interval, one message for each peer: the bytes that other phases have returned."""
+        """Return all messages of the interval, one bundle for each peer, and clear them."""
         return self._outbox.drain()
 
     def enforce(self, now_s: float) -> control_step.StepResult:
-        """End an interval: put in force what own receivers and peers have granted. ``decide`` comes before it."""
+        """End an interval: apply the grants of local receivers and of peers. Call it after ``decide``."""
         decided = self._decided
         assert decided is not None
         senders = decided.senders._replace(machines=self._obey(decided.senders.machines, now_s))
@@ -356,7 +361,7 @@ class Shard(RemoteSide):
 
     @property
     def remote_senders(self) -> IntArray:
-        """How many senders each VN has that are not this shard's, as peers have reported or said last, (vns,)."""
+        """Return the number of each VN's senders at other shards, by the peers' last messages, (vns,)."""
         vns, entries = len(self.vns), self.state.entries
         reported = sum(len(part[0]) for part in self._table.parts[1:])
         known = np.bincount(self._table.entries.receiver, minlength=vns) if reported else np.zeros(vns, dtype=np.int64)
@@ -374,7 +379,7 @@ class Shard(RemoteSide):
         )
 
     def _crossing_now(self) -> PairPartition:
-        """Return where the entries lead; it is made again when there are others, or other owners."""
+        """Return the partition of the pairs; it is rebuilt when pairs or owners change."""
         if self._crossing is None or self._crossing.entries is not self.state.entries:
             decides = {number: peer.decides for number, peer in self.peers.items()}
             self._crossing = PairPartition.build(self.state.entries, self.decided_mask, decides)
@@ -383,12 +388,12 @@ class Shard(RemoteSide):
     # -- receivers: what peers have reported
 
     def _live(self, now_s: float) -> dict[int, ReportMessage]:
-        """Return what peers have reported last that are not silent."""
+        """Return the last reports of responsive peers."""
         said = ((number, peer.report, peer.report_age_s(now_s)) for number, peer in self.peers.items())
         return {number: report for number, report, silent_s in said if report is not None and not silent_s}
 
     def _held_by_peers(self) -> BoolArray:
-        """Return the own VNs, (vns,), whose senders peers have under control: the last owner found them congested."""
+        """Return the local VNs, (vns,), with senders under control at peers: the last owner found congestion."""
         limited = np.zeros(len(self.vns), dtype=np.bool_)
         for peer in self.peers.values():
             if (said := peer.report) is not None:
@@ -396,7 +401,7 @@ class Shard(RemoteSide):
         return limited & self.decided_mask & ~self.vns.always_controlled
 
     def _merge(self, own: Pairs, peer_reports: list[ReportMessage]) -> None:
-        """Let the table be of these entries; policies remember what they knew of those that were there."""
+        """Build the table of these pairs; policies keep the state of pairs that remain."""
         parts = [own, *((one.sender, one.receiver) for one in peer_reports)]
         if not self._table.is_of(parts):
             before, self._table = self._table, ReceiverTable.from_parts(parts)
@@ -404,13 +409,16 @@ class Shard(RemoteSide):
             self._memories = tuple(memory.reindexed(old_row) for memory in self._memories)
 
     def _lacks_peers(self, now_s: float) -> bool:
-        """Whether a peer has yet to speak for the first time, and is waited for: it may report senders."""
+        """Return whether a peer has not sent its first message yet, and is still waited for: it may report senders."""
         return now_s - self._began_s < GRANT_HOLD_S and any(peer.report is None for peer in self.peers.values())
 
     def _of_network(
         self, gathered: MergedReports, seen: IntervalContext, links: LinkTable, left: LinkTable
     ) -> IntervalContext:
-        """Return what policies see, with links and what others use of them; that goes to the allocator, too."""
+        """Return the input of network-wide policies, with links and their cross traffic.
+
+        The allocator gets that, too.
+        """
         seen = gathered.network_context(seen, self.state, self.vns)
         if self.allocator != self._number_of_shard:
             self._use = link_usage(self._wide, gathered.table.entries, self.vns, links, left, seen)
@@ -421,7 +429,7 @@ class Shard(RemoteSide):
 
 
 def _kinds(groups: tuple[PolicyGroup, ...], vns: int) -> tuple[BoolArray, BoolArray]:
-    """Return for which VNs one shard decides, and which are under policies that answer to drops or marks, (vns,)."""
+    """Return the masks, (vns,), of VNs under network-wide policies, and under ones that respond to drops or marks."""
     marks = [group.vns for group in groups if ReadingKind.MARKS in group.policy.required_readings]
     no_shares = need_headroom(groups, vns)
     no_shares[np.concatenate([np.empty(0, dtype=np.int64), *marks])] = True
@@ -429,6 +437,6 @@ def _kinds(groups: tuple[PolicyGroup, ...], vns: int) -> tuple[BoolArray, BoolAr
 
 
 def _not_above(message: SetRate, reports: TrafficReport) -> SetRate:
-    """Return the rates, none above the limit in force, where there is one."""
+    """Return the rates, none above the effective limit, where there is one."""
     limit_bps = reports.limit_bps[np.searchsorted(reports.entry, message.entry)]
     return SetRate(message.entry, np.minimum(message.rate_bps, limit_bps))

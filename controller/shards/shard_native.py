@@ -1,7 +1,7 @@
-"""The compiled form of what crosses between shards (``_shard.c``): the same bytes and bits, each in one pass.
+"""The native form of shard exchange (``_shard.c``): identical bytes and bits, each in one pass.
 
-``library`` is None when it was not built, and where numbers are not little-endian, as frames are; callers look before
-they call.
+``library`` is None if it was not built, or if the machine is not little-endian, as messages are; callers check that
+first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ library: Any = load_native("controller.shards._shard", *_PASSES) if sys.byteorde
 def all_reportable(
     idle: int, idle_intervals: int, rows: IntArray, control: ControlArray, silent_intervals: Int16Array
 ) -> bool:
-    """Whether all these rows are in another state than ``idle``, or silent for less than ``idle_intervals``."""
+    """Return whether no row is in state ``idle``, or each one that is was silent for less than ``idle_intervals``."""
     told: int = library.dets_all_told((rows, control, silent_intervals), idle, idle_intervals)
     return told == 1
 
@@ -36,12 +36,13 @@ def apply_grants(
     parts: Sequence[tuple[IntArray, IntArray, FloatArray]],
     unchanged_rows: Sequence[IntArray],
 ) -> tuple[FloatArray, Int16Array] | None:
-    """Return limits and unheard intervals with the rates granted; None if machines are not as they mostly are.
+    """Return the limits and unheard intervals with the granted rates; None if some machine needs the general path.
 
-    ``states`` are idle and limited; ``before`` are which receivers are wanted under control (vns,), and receivers,
-    states, limits and unheard intervals of all entries. A part is the rows that lead to a peer, those it grants a rate,
-    and these rates. All of the first have to be idle or not as is wanted, all of the second limited. Where both are the
-    same array, all of their receivers have to be wanted. ``unchanged_rows`` are the other rows, some arrays.
+    ``states`` are idle and limited; ``before`` are the mask of receivers under control (vns,), and receivers, states,
+    limits and unheard intervals of all pairs. A part consists of the rows to a peer, the rows that it grants a rate,
+    and these rates. All rows of the first kind must be idle exactly if their receiver is not under control, all of the
+    second kind limited. If both are the same array, all their receivers must be under control. ``unchanged_rows`` are
+    the other rows, as several arrays.
     """
     limit_bps, unheard = before[3:]
     if sum(len(rows) for _, rows, _ in parts) + sum(map(len, unchanged_rows)) == len(limit_bps):
@@ -54,7 +55,7 @@ def apply_grants(
 
 
 def add_loads(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Sequence[FloatArray]]]) -> None:
-    """Add to the columns of ``whole`` (vns,), three, what each part brings to these rows, ascending."""
+    """Add each part's loads at these rows, ascending, to the three columns of ``whole`` (vns,)."""
     columns = (*whole, *(column for rows, brought in parts for column in (rows, *brought)))
     library.dets_bring(columns, len(parts))
 
@@ -64,8 +65,8 @@ def merge(
 ) -> list[NDArray[Any]]:
     """Return columns of one table: the rows ``local_rows`` of ``local_columns``, and ``peer_columns`` at ``places``.
 
-    Columns of eight octets come before those of one, in each. One of eight that is as long as the table is picked from
-    at these places, too.
+    Columns of eight bytes come before those of one, in each. An eight-byte column as long as the table is read at these
+    positions, too.
     """
     rows, eights = sum(map(len, places)), sum(column.itemsize == WIDE for column in local_columns)
     for part in (local_columns, *peer_columns):
@@ -77,7 +78,10 @@ def merge(
 
 
 def granted(in_force_bps: FloatArray, rows: IntArray, rate_bps: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Return what all rows are granted, and which have another rate: ``rows``, ascending; others what is in force."""
+    """Return the grants of all rows, and the mask of changed ones: ``rows``, ascending, get ``rate_bps``.
+
+    Others keep ``in_force_bps``.
+    """
     whole_bps, changed = np.empty(len(in_force_bps)), np.empty(len(in_force_bps), np.bool_)
     library.dets_granted((in_force_bps, rows, rate_bps, whole_bps, changed))
     return whole_bps, changed
@@ -100,6 +104,6 @@ def select_local(
 
 
 def same(rate_bps: FloatArray, positions: IntArray, own_bps: FloatArray, local_rows: IntArray) -> bool:
-    """Whether the rates at ``positions`` are those of the rows ``local_rows``, both ascending."""
+    """Return whether the rates at ``positions`` equal those of the rows ``local_rows``, both ascending."""
     are: int = library.dets_same((rate_bps, positions, own_bps, local_rows))
     return are == 1

@@ -1,4 +1,4 @@
-"""What an earlier run of the controller left in a switch's tables, read back into hosts and pairs."""
+"""Adoption: what an earlier run of the controller left in a switch's tables, read back into hosts and pairs."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _TELLING = (Table.CLASSIFY, Table.RATE_CONTROL, Table.COUNT, Table.PACKET_IN)
 
 
 def split_own_flows(flows: Iterable[Flow | UnknownFlow]) -> tuple[FlowTable, int]:
-    """Return the entries that are ours, and how many belong to others (which are never touched)."""
+    """Return the controller's flow entries, and the number of foreign ones (which are never changed)."""
     found = list(flows)
     ours = FlowTable(filter(is_own, found))
     return ours, sum(not is_own(flow) for flow in found)
 
 
 def hosts_and_pairs(entries: FlowTable) -> tuple[HostFlows, HostFlows]:
-    """Return the entries of LEARN that stand for hosts, and the metered ones of RATE_CONTROL that stand for pairs."""
+    """Return the flow entries of LEARN that represent hosts, and those of RATE_CONTROL that represent pairs."""
     columns = entries.columns
     hosts, pairs = select_like(KNOWN_SOURCE, *columns)[1], select_like(PAIR, *columns)[1]
     return hosts, pairs.only(pairs.meter_id > 0)
 
 
 def vn_meter_flows(entries: FlowTable) -> Iterator[Flow]:
-    """Yield the metered entries of tables in which VNs have meters, but for those of pairs."""
+    """Yield the flow entries that name meters of VNs, not those of pairs."""
     keys, meter_id = entries.columns
     named = (
         np.isin(keys.view(np.uint8)[:: KEY.itemsize], _TELLING) & (meter_id > 0) & ~select_like(PAIR, keys, meter_id)[0]
@@ -53,9 +53,9 @@ def _no_rows() -> HostFlows:
 
 @dataclass(slots=True)
 class DeferredAdoption:
-    """What a switch held, when it connected, for pairs whose receivers were not known: entries, and all its meters.
+    """A switch's flow entries for pairs with unknown receivers, from the time when it connected, and all its meters.
 
-    Their meters stand as they were set last, and nobody changes them, until the receiver's switch has come as well.
+    These meters keep their settings until the receiver's switch has connected as well.
     """
 
     entries: HostFlows = field(default_factory=_no_rows)
@@ -63,11 +63,11 @@ class DeferredAdoption:
 
     @property
     def holds_anything(self) -> bool:
-        """Whether anything is kept."""
+        """Return whether any flow entries are kept."""
         return len(self.entries.key) > 0 or len(self.meters) > 0
 
     def pop_known(self, knows: Callable[[Host], bool], come: Collection[Host] | None = None) -> HostFlows:
-        """Return the entries to hosts that are known by now, each once; of hosts that have ``come``, if given."""
+        """Return the flow entries to hosts that are known by now, each once; only of hosts in ``come``, if given."""
         if come is None:
             known = self.entries.map_distinct("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))) > 0
         else:
@@ -77,7 +77,7 @@ class DeferredAdoption:
 
 
 class InstalledPairs(NamedTuple):
-    """Pairs whose meters stand on switches, in columns, (pairs,): rows of the VN table, the meter and its setting."""
+    """Pairs with installed meters, in columns, (pairs,): rows of the VN table, the meter and its setting."""
 
     sender: IntArray
     receiver: IntArray
@@ -86,7 +86,7 @@ class InstalledPairs(NamedTuple):
     burst_kbits: IntArray
 
     def only(self, rows: BoolArray | IntArray) -> InstalledPairs:
-        """Return some of them."""
+        """Return some of the pairs."""
         return InstalledPairs._make(column[rows] for column in self)
 
     @classmethod
@@ -97,9 +97,9 @@ class InstalledPairs(NamedTuple):
 
 
 def adopted_pairs(rows: HostFlows, network: ForwardingState, dpid: int, standing: MeterSettingsTable) -> InstalledPairs:
-    """Return the pairs that entries of a switch stand for; all their meters are ``standing``.
+    """Return the pairs of a switch's flow entries, with their meters, which are all in ``standing``.
 
-    Entries whose ends are not known, or are the same, are left out.
+    Flow entries with unknown or equal ends are omitted.
     """
 
     def sender(vlan_vid: int, port_no: int) -> int:

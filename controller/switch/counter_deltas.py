@@ -1,4 +1,4 @@
-"""How far the counters of ports and queues moved from one reading to the next. Unknown is NaN, never zero."""
+"""Changes of the counters of ports and queues from one reading to the next. Unknown is NaN, never zero."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from controller.openflow.constants import COUNTER_UNAVAILABLE
 
 @dataclass(frozen=True)
 class CounterDeltas:
-    """What counters did between two readings, by ascending ``key``; columns have its shape.
+    """Counter changes between two readings, by ascending ``key``; columns have its shape.
 
-    ``moved`` maps a counter's name to how far it went, in its own unit: below zero where it went back. ``elapsed_s`` is
-    the time between the readings on the switch's clock for that counter. NaN is unknown: the row is new, its clock went
-    back (it was made again) or hardly went on (MIN_ELAPSED_S), or the switch does not keep the counter.
+    ``delta`` maps a counter's name to its change, in its own unit: below zero where it went back. ``elapsed_s`` is the
+    time between the readings on the switch's clock for that counter. NaN is unknown: the row is new, its clock went
+    back (it was recreated) or hardly advanced (MIN_ELAPSED_S), or the switch does not keep the counter.
     """
 
     key: IntArray
@@ -33,7 +33,7 @@ class CounterDeltas:
         before: tuple[IntArray, NDArray[np.void]] | None,
         after: tuple[IntArray, NDArray[np.void]],
     ) -> CounterDeltas:
-        """Return the changes of the counters ``names`` from one reading (None: there was none) to the next.
+        """Return the changes of the counters ``names`` from one reading (None: no reading) to the next.
 
         A reading is (keys, PORT_STATS or QUEUE_STATS rows), one distinct key a row, in any order.
         """
@@ -49,7 +49,7 @@ class CounterDeltas:
         moved = {}
         for name in names:
             count, old_count = now[name][known], old[name][at]
-            # Subtracted before they become floats: a float has 53 bits, a counter 64.
+            # Subtracted as integers: a float has 53 bits, a counter 64.
             step = np.where(count >= old_count, count - old_count, old_count - count).astype(np.float64)
             step[count < old_count] *= -1.0
             step[(count == COUNTER_UNAVAILABLE) | (old_count == COUNTER_UNAVAILABLE)] = np.nan
@@ -59,7 +59,7 @@ class CounterDeltas:
         return cls(key, moved, elapsed_s)
 
     def rows_of(self, key: IntArray) -> tuple[NDArray[np.intp], IntArray]:
-        """Return which of any keys have a row here (indices of ``key``), and their rows."""
+        """Return the indices of ``key`` that have a row here, and their rows."""
         if not len(self.key):
             return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64)
         row = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1).astype(np.int64)
@@ -67,7 +67,7 @@ class CounterDeltas:
         return found, row[found]
 
     def per_second(self, name: str, key: IntArray) -> FloatArray:
-        """Return how fast a counter went for any keys; NaN where that is unknown or it went back."""
+        """Return a counter's rate for any keys; NaN where it is unknown or the counter went back."""
         rate = np.full(len(key), np.nan)
         found, row = self.rows_of(key)
         moved = self.delta[name][row]

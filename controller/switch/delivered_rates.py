@@ -1,6 +1,6 @@
-"""What ports and queues carried: the rates that receivers really get, after every meter and queue.
+"""The rates of ports and queues: what receivers really get, after every meter and queue.
 
-They come from port- and queue-stats, which Open vSwitch renews at every request. Unknown is NaN, never zero.
+They come from port- and queue-stats, which Open vSwitch updates at every request. Unknown is NaN, never zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller.units import BITS_PER_BYTE
 
 
 class CounterHistory:
-    """The last two readings of some counters; the changes are worked out when somebody asks, not in every interval.
+    """The last two readings of some counters; changes are computed when they are asked for, not in every interval.
 
     ``key_of`` gives each row its key; ``names`` are the counters.
     """
@@ -29,12 +29,12 @@ class CounterHistory:
         self._latest: NDArray[np.void] | None = None
         self._changes: CounterDeltas | None = None
         self.received_s = -math.inf
-        """When the round of answers came in which the last reading was."""
+        """The time of the round of replies with the last reading."""
 
     def note(self, counters: NDArray[np.void], received_s: float) -> None:
-        """Note a reading that came in a round of answers at ``received_s``.
+        """Record a reading from a round of replies at ``received_s``.
 
-        One that comes right behind the last says little: it is left out, and the next one covers both.
+        A reading right after the last one is too short for a rate: it is ignored, and the next one covers both.
         """
         if received_s - self.received_s < MIN_ELAPSED_S:
             return
@@ -48,49 +48,49 @@ class CounterHistory:
 
     @property
     def changes(self) -> CounterDeltas | None:
-        """How far the counters moved from the last reading but one to the last; None before the first."""
+        """Return the counter changes between the last two readings; None before the first."""
         if self._changes is None and self._latest is not None:
             before = None if self._before is None else (self._key_of(self._before), self._before)
             self._changes = CounterDeltas.between(self._names, before, (self._key_of(self._latest), self._latest))
         return self._changes
 
     def per_second(self, name: str, key: IntArray) -> FloatArray:
-        """Return how fast a counter went, by key; NaN where that is unknown."""
+        """Return a counter's rate, by key; NaN where unknown."""
         changes = self.changes
         return np.full(len(key), np.nan) if changes is None else changes.per_second(name, key)
 
 
 class DeliveredRates:
-    """What one switch's queues and ports did, by ``queue_key`` and by port number."""
+    """The rates of one switch's queues and ports, by ``queue_key`` and by port number."""
 
     def __init__(self) -> None:
         self.queues = CounterHistory(_queue_key_of, ("tx_bytes", "tx_packets", "tx_errors"))
         self.ports = CounterHistory(_port_key_of, ("tx_bytes", "rx_bytes", "tx_dropped"))
 
     def read_queues(self, queue_stats: NDArray[np.void], received_s: float) -> None:
-        """Note QUEUE_STATS rows."""
+        """Record QUEUE_STATS rows."""
         self.queues.note(queue_stats, received_s)
 
     def read_ports(self, port_stats: NDArray[np.void], received_s: float) -> None:
-        """Note PORT_STATS rows."""
+        """Record PORT_STATS rows."""
         self.ports.note(port_stats, received_s)
 
     def queue_bps(self, port_no: IntArray, queue_id: IntArray) -> FloatArray:
-        """Return what queues sent, in bit/s."""
+        """Return the sent rates of queues, in bit/s."""
         return self.queues.per_second("tx_bytes", queue_key(port_no, queue_id)) * BITS_PER_BYTE
 
     def port_sent_bps(self, port_no: IntArray) -> FloatArray:
-        """Return what ports sent towards their hosts, in bit/s."""
+        """Return the rates that ports sent to their hosts, in bit/s."""
         return self.ports.per_second("tx_bytes", port_no) * BITS_PER_BYTE
 
     def port_received_bps(self, port_no: IntArray) -> FloatArray:
-        """Return what ports received from their hosts, in bit/s."""
+        """Return the rates that ports received from their hosts, in bit/s."""
         return self.ports.per_second("rx_bytes", port_no) * BITS_PER_BYTE
 
 
 def queue_key(port_no: IntArray, queue_id: IntArray) -> IntArray:
-    """Return what names a queue within its switch, shape of the arguments."""
-    # Both are 32 bits on the wire; ports above 2^31 are reserved ones, which have none of the controller's queues.
+    """Return the key of a queue within its switch, shape of the arguments."""
+    # Both are 32 bits on the wire; ports above 2^31 are reserved ones, without queues of the controller.
     return (port_no << 32) | queue_id
 
 

@@ -1,13 +1,13 @@
 """The receiving queues that a fabric should have: one HTB class per VLAN on every edge port.
 
-A queue's number is its VLAN's, so that ``set_queue`` and queue-stats need no table of their own. Two rates make it:
-what the VLAN is sure to get (``min_rate_bps``, the VN's receive limit) and the most it may take (``max_rate_bps``).
+A queue's number is its VLAN id, so that ``set_queue`` and queue-stats need no table. It has two rates: the guaranteed
+rate of the VLAN (``min_rate_bps``, the VN's receive limit) and its maximum (``max_rate_bps``).
 
 Deviation: the paper has no queue at the receiver. Here both rates are the limit by default, ``queues.max_rate: limit``
-(and the queue hides overshoot; docs/results.md has both). Meters chop what is sent, and a shaper makes it smooth again;
-a queue that may borrow the idle rest of the port never fills, so it smooths nothing. DETS lends nothing between VLANs
-either. ``queues.max_rate: capacity`` lends what is idle. docs/adr/0003-meters-and-queues.md has the figures.
-A VLAN with ``max-min`` may borrow, up to its VNs' receive ceilings, and so may its queues.
+(and the queue hides overshoot; docs/results.md has both). Meters make traffic bursty, and a shaper smooths it; a queue
+that may borrow the idle rest of the port never fills, so it smooths nothing. DETS lends nothing between VLANs either.
+``queues.max_rate: capacity`` lends idle bandwidth. docs/adr/0003-meters-and-queues.md has the figures. A VLAN with
+``max-min`` may borrow, up to its VNs' receive ceilings, and so may its queues.
 
 ``queues.mode: single`` leaves a port one queue for all VLANs, at the port's rate: a switch without classes.
 """
@@ -21,17 +21,17 @@ from controller.fabric.config_model import Config
 from controller.fabric.vn_table import VnTable
 
 DEFAULT_QUEUE_ID = 0
-"""The queue that Open vSwitch gives to whatever no ``set_queue`` has claimed."""
+"""The queue of frames without ``set_queue`` in Open vSwitch."""
 
-# The default queue carries no VN's traffic, only the controller's own frames: it needs a chance, not a share. HTB
-# serves a class below its min-rate even when the port is full, so that this comes on top of the VLANs' limits; hence
-# only 0.1 % of the port. 12 kb/s is the least that ovs-vswitchd sets (1500 bytes/s).
+# The default queue carries only the controller's own frames, no VN's: it needs little. HTB serves a class below its
+# min-rate even when the port is full, so this rate comes on top of the VLANs' limits; hence only 0.1 % of the port. 12
+# kb/s is ovs-vswitchd's minimum (1500 bytes/s).
 DEFAULT_QUEUE_SHARE = 0.001
 MIN_QUEUE_BPS = 12_000
 
-# Tokens that a class may save: what its rate brings in this time. A VLAN whose grants add up to its rate never gets
-# back what a late timer or a busy switch lost; its TCP senders save it up in their meters and overrun the queue.
-# ovs-vswitchd makes it at least one full frame.
+# The burst of a class, in time at its rate. A VLAN whose grants add up to its rate never makes up for time lost by a
+# late timer or a busy switch; its TCP senders save it in their meters and overrun the queue. ovs-vswitchd raises it to
+# at least one full frame.
 BURST_S = 0.030
 
 
@@ -39,7 +39,7 @@ BURST_S = 0.030
 class Queue:
     """One HTB class: rates on the wire, as meters count them; ``burst_bits`` is the depth of its token bucket.
 
-    ovs-vswitchd raises rates below 12 kb/s to that and a burst below one full frame to that.
+    ovs-vswitchd raises rates below 12 kb/s to 12 kb/s, and a burst below one full frame to one full frame.
     """
 
     queue_id: int
@@ -49,13 +49,13 @@ class Queue:
 
     @property
     def vlan_vid(self) -> int | None:
-        """The VLAN whose frames it carries; None for the default queue."""
+        """The VLAN of the queue's frames; None for the default queue."""
         return None if self.queue_id == DEFAULT_QUEUE_ID else self.queue_id
 
 
 @dataclass(frozen=True, slots=True)
 class PortQueues:
-    """The queues of one edge port, the default queue first, then by VLAN; ``max_rate_bps`` is for all together."""
+    """The queues of one edge port, the default queue first, then by VLAN; ``max_rate_bps`` is the total of all."""
 
     port_no: int
     max_rate_bps: int
@@ -63,9 +63,9 @@ class PortQueues:
 
 
 def desired_queues(config: Config, vns: VnTable) -> dict[int, dict[int, PortQueues]]:
-    """Return the queues of every edge port by dpid and port number, for the receive limits in force (``vns``).
+    """Return the queues of every edge port by dpid and port number, for the effective receive limits (``vns``).
 
-    Switches without an OVSDB address are there too: the writer of queues decides where it can.
+    Switches without an OVSDB address are included; the queue writer decides which ones it can set.
     """
     if config.queue_mode == "single":
         return {
@@ -97,8 +97,7 @@ def port_queues(
 ) -> PortQueues:
     """Return the queues of one port whose VLANs have these receive limits.
 
-    ``borrows`` lets each take the idle rest of the port; otherwise a VLAN may take what ``most_bps`` says, its limit
-    unless given.
+    ``borrows`` lets each use the idle rest of the port; otherwise a VLAN may use ``most_bps``, by default its limit.
     """
     most_bps = limits_bps if most_bps is None else most_bps
     queues = [_queue(DEFAULT_QUEUE_ID, max(round(capacity_bps * DEFAULT_QUEUE_SHARE), MIN_QUEUE_BPS), capacity_bps)]
@@ -108,7 +107,7 @@ def port_queues(
 
 
 def single_queue(port_no: int, capacity_bps: int) -> PortQueues:
-    """Return the queues of a port without classes: the default queue, which serves all VLANs at the port's rate."""
+    """Return the queues of a port without classes: one default queue for all VLANs, at the port's rate."""
     return PortQueues(port_no, capacity_bps, (_queue(DEFAULT_QUEUE_ID, capacity_bps, capacity_bps),))
 
 

@@ -1,9 +1,9 @@
-"""The loop's fallback where a switch's meters cannot count: its flow-stats, read as if its meters had said them.
+"""Fallback for switches whose meters cannot count: meter-stats derived from flow-stats.
 
-Flow counters are stale (Open vSwitch renews them every 500 ms at the latest) and do not tell what a meter dropped. So a
-rate is known only when a counter has moved, and is then the mean over the time it stood still. What a flow counts
-beyond what its meter can have let through, by its rate and bucket, was dropped: taken for what passed, it would be
-owed, and a sender that goes on offering too much would end with nothing.
+Flow counters are stale (Open vSwitch updates them every 500 ms at the latest) and do not include a meter's drops. So a
+rate is known only when a counter has changed, and is then the mean over the time since its last change. If a flow
+counts more than its meter can have passed, by its rate and bucket, the rest was dropped: counted as passed, it would
+become debt, and a sender that keeps offering too much would end with nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from controller.openflow.flows import Flow, FlowStats
 from controller.openflow.meters import METER_STATS
 from controller.units import BITS_PER_BYTE
 
-STALE_S = 0.6  # a counter that stood still for longer counts nothing because there is nothing to count
+STALE_S = 0.6  # a counter that did not change for longer has no traffic
 
 
 @dataclass
 class _Bucket:
-    """What a meter may have let through since it was read: ``bits`` at ``at_s``, and what it dropped since modified."""
+    """What a meter may have passed since its last reading: ``bits`` at ``at_s``, and drops since its modify."""
 
     rate_bps: float
     burst_bits: float
@@ -34,12 +34,12 @@ class _Bucket:
     dropped_bytes: float = 0.0
 
     def modify(self, rate_bps: float, burst_bits: float, now_s: float) -> None:
-        """It has another rate, and a full bucket (on Open vSwitch)."""
+        """Set another rate, and fill the bucket (as Open vSwitch does)."""
         self.bits += self.rate_bps * (now_s - self.at_s) + burst_bits
         self.rate_bps, self.burst_bits, self.at_s, self.dropped_bytes = rate_bps, burst_bits, now_s, 0.0
 
     def consume(self, octets: int, now_s: float) -> None:
-        """So much came since it was read."""
+        """Subtract the bytes that arrived since the last reading."""
         most_bits = self.bits + self.rate_bps * (now_s - self.at_s)
         passed_bits = min(octets * BITS_PER_BYTE, most_bits)
         self.dropped_bytes += octets - passed_bits / BITS_PER_BYTE
@@ -47,20 +47,20 @@ class _Bucket:
 
 
 class FlowStatsMeters:
-    """Remembers, per meter, the last count and when it moved, and the count when the meter was last modified.
+    """Stores, per meter, the last count and the time of its last change, and the count at the last modify.
 
     A modified meter counts from zero again (on Open vSwitch, and so everywhere in the core), its flows do not.
-    ``settings`` tells what meters are set to.
+    ``settings`` returns the meters' settings.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._last: dict[int, tuple[int, float]] = {}
         self._since: dict[int, int] = {}
-        self._buckets: dict[int, _Bucket] = {}  # of those whose settings are known
+        self._buckets: dict[int, _Bucket] = {}  # of meters with known settings
 
     def modified(self, meter_ids: Iterable[int], now_s: float) -> None:
-        """Meters were modified: what they count is counted from here on."""
+        """Record that meters were modified: their counts begin here."""
         known = [meter_id for meter_id in meter_ids if meter_id in self._last]
         self._since |= {meter_id: self._last[meter_id][0] for meter_id in known}
         for meter_id, setting in self._set_to(known):
@@ -68,16 +68,16 @@ class FlowStatsMeters:
                 self._buckets[meter_id].modify(*setting, now_s)
 
     def _set_to(self, meter_ids: list[int]) -> list[tuple[int, tuple[float, float]]]:
-        """Return rates (bit/s) and bursts (bits) of those of these meters that are known."""
+        """Return the rates (bit/s) and bursts (bits) of the known ones of these meters."""
         rate_bps, burst_bits = map(decode_kilo, self._settings(np.array(meter_ids, dtype=np.int64)))
         settings = zip(rate_bps.tolist(), burst_bits.tolist(), strict=True)
         return [one for one in zip(meter_ids, settings, strict=True) if np.isfinite(one[1]).all()]
 
     def meter_stats(self, flows: FlowStats, now_s: float) -> NDArray[np.void]:
-        """Return METER_STATS rows for the meters whose flow counters moved, or have stood still for STALE_S.
+        """Return METER_STATS rows for the meters whose flow counters changed, or did not for STALE_S.
 
-        Bytes of all flows that lead to a meter are added up; ``duration_s`` is that of the oldest. What came before a
-        meter was first read counts as passed.
+        The bytes of all flows of a meter are added up; ``duration_s`` is that of the oldest flow. Bytes before a
+        meter's first reading count as passed.
         """
         totals: dict[int, tuple[int, float]] = {}
         for flow, octets, duration_s in zip(flows.flows, flows.byte_count, flows.duration_s, strict=True):
@@ -98,7 +98,7 @@ class FlowStatsMeters:
         return rows
 
     def _update(self, octets: dict[int, int], before: dict[int, int], now_s: float) -> None:
-        """Note what flows have counted. Buckets begin with a meter's first count, and again with other flows."""
+        """Record flow counts. Buckets begin with a meter's first count, and again when its flows change."""
         known = {meter_id: count for meter_id, count in before.items() if octets.get(meter_id, count) >= count}
         self._buckets = {meter_id: one for meter_id, one in self._buckets.items() if meter_id in known}
         for meter_id in octets.keys() & self._buckets.keys():

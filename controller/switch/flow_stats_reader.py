@@ -1,8 +1,8 @@
-"""The flow entries that a switch lists, read into columns: thousands that say the same of other hosts at once.
+"""Reads a switch's flow-stats into columns: thousands of similar flow entries at once.
 
-Most listings say the same as the last one, but for counters and ages: their digest shows that, and nothing is read.
-An entry that is decoded gives a template: entries with the same bytes, but for port, addresses, VLAN and meter, and
-counters and age, differ from it by these alone. What is like no other is decoded by itself, with the same result.
+Most replies equal the last one except for counters and ages: then their digest is equal, and nothing is read. A decoded
+flow entry gives a template: flow entries with the same bytes, except for port, addresses, VLAN and meter, and counters
+and age, differ from it by these alone. A flow entry that fits no template is decoded alone, with the same result.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from controller.openflow.constants import InstructionType, OxmField
 from controller.openflow.flows import Flow, UnknownFlow, decode_entry, entry_runs
 from controller.switch.flow_table_refresh import FlowColumns, FlowTableRefresh
 
-# So many entries are read before others in the process get their turn, and so many decoded one by one.
+# Flow entries per batch, and flow entries decoded one by one per batch.
 _READ_BATCH, _DECODE_BATCH = 1_000, 50
-# So many entries of one length are tried as templates in each piece; one that is like so many others is kept, and so
-# many of all lengths for the next listing.
+# Templates of one length that are tried in each batch; the number of matches for which one is kept; and the number kept
+# for the next reply.
 _MAX_TRIED, _MAX_KEPT, _WORTH_KEEPING = 16, 64, 8
 _WORD_BYTES = 8
 _AGE, _MATCH_AT, _COUNTERS = slice(4, 12), 48, slice(32, 48)
 _KEY_HEAD_BYTES = 4  # before the match, in a packed key
-# Fields of which any value in these limits makes as good an entry, and their bytes.
+# Fields that may have any value within these bounds, and their bytes.
 _FREE = {
     OxmField.IN_PORT: (4, 1, ofp.PORT_ANY - 1),
     OxmField.ETH_DST: (6, 0, 2**48 - 1),
@@ -44,12 +44,12 @@ _METER_BYTES = 4
 
 
 def is_own(flow: Flow | UnknownFlow) -> TypeGuard[Flow]:
-    """Return whether an entry is the controller's; anybody else's is never touched."""
+    """Return whether a flow entry is the controller's; foreign ones are never changed."""
     return flow.cookie & OWN_COOKIE_MASK == OWN_COOKIE and isinstance(flow, Flow)
 
 
 class InstalledFlows:
-    """What a switch said last of its entries: ``own`` are those of the controller, ``foreign`` how many others are."""
+    """The flow entries of a switch's last reply: ``own`` are the controller's, ``foreign`` is the number of others."""
 
     def __init__(self) -> None:
         self.own = FlowTable()
@@ -58,9 +58,11 @@ class InstalledFlows:
         self._digest = b""
 
     def read(self, body: Buffer, yield_control: Callable[[], None] = lambda: None) -> set[bytes]:
-        """Take the body of a flow-stats reply; return the packed keys of own entries that came, went or are others now.
+        """Read the body of a flow-stats reply.
 
-        ``yield_control`` lets other greenlets run before a flow is added. Raises ProtocolError when malformed; then no
+        Return the packed keys of own flow entries that were added, removed or changed.
+
+        ``yield_control`` lets other greenlets run before a flow is added. Raises ProtocolError if malformed; then no
         flow is added.
         """
         body = bytes(body)
@@ -78,7 +80,7 @@ class InstalledFlows:
 
 
 def _digest(body: bytes, yield_control: Callable[[], None]) -> bytes:
-    """Return what tells listings apart that differ in more than counters and ages."""
+    """Return a digest of a reply without counters and ages."""
     digest, offset = sha256(), 0
     while offset < len(body) and flow_stats_native.library is not None:
         some = flow_stats_native.mask_counters(body, offset, _READ_BATCH)
@@ -107,7 +109,7 @@ def _digest_of_runs(body: bytes, yield_control: Callable[[], None]) -> bytes:
 
 
 class _VariableField(NamedTuple):
-    """Bytes of an entry that may be others: where they are in it and in its key (None: the meter), and their limits."""
+    """Variable bytes of a flow entry: their offset in it and in its key (None: the meter), and their bounds."""
 
     at: int
     key_at: int | None
@@ -117,7 +119,7 @@ class _VariableField(NamedTuple):
 
 
 class _Template:
-    """What entries of one length have in common: all bytes but the holes, which have values in their limits."""
+    """The common part of flow entries of one length: all bytes except the variable fields, which have bounds."""
 
     def __init__(self, raw: bytes, flow: Flow) -> None:
         self.key, self.effect = np.array([pack_key(flow)], KEY), effect_of(flow)
@@ -130,7 +132,10 @@ class _Template:
         self.used = True
 
     def matches(self, words: NDArray[np.uint64]) -> BoolArray:
-        """Return which entries differ from it in the holes alone; ``words`` has shape (entries, words of each)."""
+        """Return the mask of flow entries that differ from it in variable fields only.
+
+        ``words`` has shape (entries, words of each).
+        """
         alike: BoolArray = ((words & self._fixed) == self._words).all(axis=1)
         octets = words.view(np.uint8)
         for hole in self._holes:
@@ -140,7 +145,7 @@ class _Template:
         return alike
 
     def columns(self, words: NDArray[np.uint64]) -> tuple[KeyArray, NDArray[np.uint32]]:
-        """Return the keys and meters (0: none) of entries that are like it."""
+        """Return the keys and meters (0: none) of matching flow entries."""
         octets = words.view(np.uint8)
         keys = np.full(len(words), self.key)
         key_octets = keys.view(np.uint8).reshape(-1, KEY_BYTES)
@@ -155,11 +160,11 @@ class _Template:
 
 
 _Templates = dict[int, list[_Template]]
-"""Templates by the length of the entries."""
+"""Templates by the length of the flow entries."""
 
 
 class _Reader:
-    """Reads one listing into ``update``, beginning with templates that were of use before."""
+    """Reads one reply into ``update``, beginning with the templates of earlier replies."""
 
     def __init__(self, body: bytes, update: FlowTableRefresh, templates: _Templates) -> None:
         self.update = update
@@ -174,7 +179,7 @@ class _Reader:
                 template.used = False
 
     def used_templates(self) -> _Templates:
-        """Return the templates that entries of this listing were like."""
+        """Return the templates that matched flow entries of this reply."""
         used = [(length, one) for length, some in self._templates.items() for one in some if one.used]
         found: _Templates = {}
         for length, template in used[:_MAX_KEPT]:
@@ -182,7 +187,7 @@ class _Reader:
         return found
 
     def pieces(self) -> Iterator[None]:
-        """Read all of it, and yield after each piece."""
+        """Read the whole reply, and yield after each batch."""
         offsets: defaultdict[int, list[IntArray]] = defaultdict(list)
         found = 0
         for offset, length, count in entry_runs(self._body):
@@ -197,7 +202,7 @@ class _Reader:
         yield from self._read_entries(offsets)
 
     def _read_entries(self, offsets: dict[int, list[IntArray]]) -> Iterator[None]:
-        """Read the entries at these offsets, by length."""
+        """Read the flow entries at these offsets, by length."""
         read: list[FlowColumns] = []
         order: list[IntArray] = []
         single: list[tuple[int, int]] = []
@@ -234,7 +239,7 @@ class _Reader:
     def _alike(
         self, length: int, at: IntArray, words: NDArray[np.uint64]
     ) -> Iterator[tuple[_Template | None, IntArray]]:
-        """Yield the rows that are like a template, for each, and at last those that are like none (None)."""
+        """Yield the matching rows of each template, and at last those that match none (None)."""
         templates, left = self._templates[length], np.arange(len(at))
         for template in templates:
             if not len(left):
@@ -261,7 +266,7 @@ class _Reader:
 
 
 def _holes(raw: bytes, flow: Flow) -> Iterator[_VariableField]:
-    """Yield what may be other in an entry that means ``flow``."""
+    """Yield the variable fields of a flow entry that decodes to ``flow``."""
     key_at = {field: at for field, at, _, _ in _oxms(pack_key(flow).ljust(KEY_BYTES, b"\0"), _KEY_HEAD_BYTES)}
     end = _MATCH_AT + int.from_bytes(raw[_MATCH_AT + 2 : _MATCH_AT + 4])
     for field, at, size, masked in _oxms(raw[:end], _MATCH_AT + 4):
@@ -277,7 +282,7 @@ def _holes(raw: bytes, flow: Flow) -> Iterator[_VariableField]:
 
 
 def _oxms(octets: bytes, at: int) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield the field, the place and the size of the payload of each TLV, and whether it has a mask."""
+    """Yield the field, the payload's offset and size of each TLV, and whether it has a mask."""
     while at < len(octets) and octets[at : at + 2] == ofp.OXM_CLASS_BASIC.to_bytes(2):
         size = octets[at + 3]
         yield octets[at + 2] >> 1, at + 4, size, bool(octets[at + 2] & 1)

@@ -1,6 +1,6 @@
-"""What becomes of a table of flow entries when a switch lists all of its entries again, in pieces.
+"""Updates a table of flow entries from a switch's complete reply, in batches.
 
-Most of the time that is the same table: then nothing is sorted, and nothing made.
+Usually the table is unchanged: then nothing is sorted or allocated.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 from controller.columns import BoolArray
 from controller.forwarding.flow_table import FlowTable, FlowTemplate, KeyArray, Row, find
 
-# So many rows are put in order before others in the process get their turn; every so many-th key says where to cut.
+# Rows sorted per batch; every key at this distance is a cut.
 _MERGE_BATCH, _SAMPLED = 2_000, 50
 
 
 class FlowColumns(NamedTuple):
-    """Entries in columns: packed keys, meters (0: none) and places of effects."""
+    """Flow entries in columns: packed keys, meters (0: none) and effect indices."""
 
     key: KeyArray
     meter_id: NDArray[np.uint32]
     place: NDArray[np.uint32]
 
     def at(self, rows: BoolArray | NDArray[np.int64] | slice) -> FlowColumns:
-        """Return some of them."""
+        """Return some of the rows."""
         return FlowColumns(self.key[rows], self.meter_id[rows], self.place[rows])
 
     def sorted(self) -> FlowColumns:
-        """Return them in the order of keys; the last of those with one key alone."""
+        """Return the rows in the order of keys; of equal keys the last one only."""
         order = np.argsort(self.key, kind="stable")
         key = self.key[order]
         last = np.append(key[1:] != key[:-1], np.ones(min(len(key), 1), dtype=np.bool_))
@@ -39,19 +39,21 @@ class FlowColumns(NamedTuple):
 
     @classmethod
     def concatenate(cls, parts: list[FlowColumns]) -> FlowColumns:
-        """Return the rows of all ``parts``, one behind the other."""
+        """Return the rows of all ``parts``, one after the other."""
         return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 class FlowTableRefresh:
-    """Takes all entries that are listed, and compares them with the table ``before``. Of one key the last counts.
+    """Collects all flow entries of a reply, and compares them with the table ``before``.
 
-    ``changed`` are the packed keys of entries that came, went or are others now, once ``pieces`` is through.
+    The last one of equal keys counts.
+
+    ``changed`` are the packed keys of flow entries that were added, removed or changed, once ``pieces`` is exhausted.
     """
 
     def __init__(self, before: FlowTable) -> None:
         self.changed: set[bytes] = set()
-        self._before, self._effects = before, before.copy()  # the copy for its places of effects alone
+        self._before, self._effects = before, before.copy()  # the copy is for its effect indices only
         self._rows = FlowColumns(*before.rows)
         self._seen = np.zeros(len(self._rows.key), dtype=np.bool_)
         self._replaced = self._seen.copy()
@@ -59,11 +61,11 @@ class FlowTableRefresh:
         self._long: dict[bytes, Row] = {}
 
     def place_of(self, effect: FlowTemplate) -> int:
-        """Return the place of an effect."""
+        """Return the index of an effect."""
         return self._effects.template_index(effect)
 
     def add(self, listed: FlowColumns) -> None:
-        """Take entries, whose effects are where ``place_of`` says."""
+        """Add flow entries with effect indices of ``place_of``."""
         listed, before = listed.sorted(), self._rows
         at, there = find(before.key, listed.key)
         old = at[there]
@@ -81,11 +83,11 @@ class FlowTableRefresh:
             self._new.append(listed.at(~same | again))
 
     def add_long(self, packed: bytes, meter_id: int, effect: FlowTemplate) -> None:
-        """Take an entry whose key is too long for columns."""
+        """Add a flow entry with a key that is too long for columns."""
         self._long[packed] = Row(meter_id, self.place_of(effect))
 
     def pieces(self) -> Iterator[None]:
-        """Put together what ``table`` is then, yielding after each piece, when all has been taken."""
+        """Build ``table`` from all added flow entries, yielding after each batch."""
         self.changed.update(self._rows.key[~self._seen].tolist())
         before = self._before.oversized
         self.changed.update(key for key in before.keys() | self._long.keys() if before.get(key) != self._long.get(key))
@@ -99,11 +101,14 @@ class FlowTableRefresh:
 
     @property
     def table(self) -> FlowTable:
-        """The entries that were listed: ``before`` itself if nothing has changed."""
+        """The flow entries of the reply: ``before`` itself if nothing has changed."""
         return self._effects.with_rows(self._rows, self._long) if self.changed else self._before
 
     def _merged(self, runs: list[FlowColumns]) -> Iterator[FlowColumns]:
-        """Yield the rows of ``runs``, each in the order of keys, in this order; of one key that of the last run."""
+        """Yield the rows of ``runs`` merged by key.
+
+        Each run is sorted, and of equal keys the one of the last run remains.
+        """
         samples = np.sort(np.concatenate([run.key[::_SAMPLED] for run in runs]))
         pivots = samples[_MERGE_BATCH // _SAMPLED :: _MERGE_BATCH // _SAMPLED]
         cuts = [[0, *np.searchsorted(run.key, pivots).tolist(), len(run.key)] for run in runs]

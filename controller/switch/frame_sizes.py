@@ -1,7 +1,7 @@
-"""How large the frames are that VNs send, by what meters have dropped: a burst below one frame never passes it.
+"""Sizes of VNs' frames, from the drops of meters: a burst below one frame never passes it.
 
-Such frames are jumbo frames, and those of hosts that leave segments to their network card (TSO, GSO: up to 64 kB) where
-the switch sees them whole, as Open vSwitch's kernel datapath does.
+Large frames are jumbo frames, and the frames of hosts that leave segmentation to their network card (TSO, GSO: up to 64
+kB), if the switch sees them before that, as Open vSwitch's kernel datapath does.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from controller.switch.meter_index import VN_METERS, MeterOwners
 from controller.switch.switch_record import NO_ENTRY
 
 BITS_PER_BYTE = 8
-FRAMES = 2  # what a least burst holds of such frames
+FRAMES = 2  # the number of such frames in a minimum burst
 MAX_FRAME_BYTES = 65_535 + 18.0  # of an IP packet with Ethernet header and tag
 LARGE_FRAME_BYTES = MIN_BURST_BITS / BITS_PER_BYTE / FRAMES  # smaller ones pass any burst
-_OF_VNS = tuple(map(VnMeters._fields.index, ("send", "report", "newcomer")))  # those of floods always pass 9 kB
-_MIN_GROWTH = 1.05  # means differ a little all the time
-_COUNTABLE_BYTES = 14 << 32  # beyond that the low 32 bits of the packets may have begun again
+_OF_VNS = tuple(map(VnMeters._fields.index, ("send", "report", "newcomer")))  # flood meters always pass 9 kB
+_MIN_GROWTH = 1.05  # means vary slightly all the time
+_COUNTABLE_BYTES = 14 << 32  # above that the low 32 bits of the packet count may have wrapped
 
 
 def dropped_frame_bytes(stats: NDArray[np.void], owners: MeterOwners, sender: IntArray, vns: int) -> FloatArray:
-    """Return the mean size of the frames that a meter of each VN has dropped, the largest of its meters, shape (vns,).
+    """Return the largest mean size of frames dropped by a meter of each VN, shape (vns,).
 
-    ``stats`` are METER_STATS, ``owners`` whose they are, ``sender`` (entries,) the VNs that send. 0 where no large
-    frame was dropped. A meter drops those that are too large for it, so that the mean is near the largest.
+    ``stats`` are METER_STATS, ``owners`` the owners of the meters, ``sender`` (entries,) the sending VNs. 0 where no
+    large frame was dropped. A meter drops the frames that are too large for it, so that the mean is near the largest.
     """
     octets, packets = stats["band_byte_count"], stats["band_packet_count"]
     large = (octets > LARGE_FRAME_BYTES * packets) & (packets > 0) & (packets != PACKETS_UNAVAILABLE)
@@ -45,10 +45,10 @@ def dropped_frame_bytes(stats: NDArray[np.void], owners: MeterOwners, sender: In
 
 
 def grown(known_bytes: FloatArray, seen_bytes: FloatArray) -> IntArray:
-    """Return the VNs (rows) of which larger frames were seen than was known, shape (vns,) each."""
+    """Return the VNs (rows) with larger frames than known before, shape (vns,) each."""
     return np.flatnonzero(seen_bytes > _MIN_GROWTH * known_bytes)
 
 
 def min_bursts(frame_bytes: FloatArray) -> FloatArray:
-    """Return the least bursts in bits that pass frames of these sizes; 0 where any burst does."""
+    """Return the minimum bursts in bits that pass frames of these sizes; 0 where any burst does."""
     return np.where(frame_bytes > LARGE_FRAME_BYTES, FRAMES * BITS_PER_BYTE * frame_bytes, 0.0)

@@ -1,4 +1,4 @@
-"""The meters that switches list in a round, all of them as one array, and whose they are."""
+"""The meters in the replies of a round, as one array, and the pairs and VNs that they belong to."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 
 
 class MeterStatsBatch(Mapping[int, NDArray[np.void]]):
-    """METER_STATS by dpid: parts of ``whole``, in which the meters of each switch end where ``ends`` says.
+    """METER_STATS by dpid: parts of ``whole``, in which the meters of each switch end at its ``ends``.
 
-    ``bounds`` says by dpid from where to where they go.
+    ``bounds`` has the range of each dpid.
     """
 
     def __init__(
@@ -32,30 +32,30 @@ class MeterStatsBatch(Mapping[int, NDArray[np.void]]):
         ends: IntArray,
         meter_id: NDArray[np.uint32] | None = None,
     ) -> None:
-        """``dpids`` are in the order of ``ends``; ``meter_id`` are the ids in ``whole``, if at hand."""
+        """Take the replies; ``dpids`` are in the order of ``ends``; ``meter_id`` are the ids in ``whole``, if known."""
         self.dpids, self.whole, self.ends = tuple(dpids), whole, ends
         self.meter_id = whole["meter_id"].copy() if meter_id is None else meter_id
-        # What ``Listing.find`` has found: it is asked several times in a round.
+        # The result of ``MeterIndex.find``, which is used several times in a round.
         self.listed: tuple[list[RowArray], MeterOwners] | None = None
         self.bounds = dict(zip(self.dpids, pairwise([0, *ends.tolist()]), strict=True))
 
     @classmethod
     def from_stats(cls, stats: Mapping[int, NDArray[np.void]]) -> MeterStatsBatch:
-        """Return the same meters as one array, which they may be already."""
+        """Return the meters as one array; without a copy if they are one already."""
         if isinstance(stats, MeterStatsBatch):
             return stats
         octets = [np.empty(0, np.uint8), *(meters.view(np.uint8) for meters in stats.values())]
-        whole = np.concatenate(octets).view(METER_STATS)  # a tenth of what it takes field by field
+        whole = np.concatenate(octets).view(METER_STATS)  # a tenth of the time of a copy field by field
         return cls(stats, whole, np.cumsum([len(meters) for meters in stats.values()], dtype=np.int64))
 
     def of_switches(self, dpids: Mapping[int, object]) -> MeterStatsBatch:
-        """Return the meters of these switches alone."""
+        """Return the meters of these switches only."""
         if self.bounds.keys() <= dpids.keys():
             return self
         return MeterStatsBatch.from_stats({dpid: meters for dpid, meters in self.items() if dpid in dpids})
 
     def lists_as(self, other: MeterStatsBatch) -> bool:
-        """Return whether the same switches list the same meters in ``other``."""
+        """Return whether ``other`` has the same meters of the same switches."""
         return (
             self.dpids == other.dpids
             and columns_equal(self.ends, other.ends)
@@ -77,10 +77,10 @@ class MeterStatsBatch(Mapping[int, NDArray[np.void]]):
 
 
 class MeterOwners(NamedTuple):
-    """The rows of the pair table, and of VNs' meters, that listed meters stand for.
+    """The owner of each meter: a row of the pair table, or of VNs' meters.
 
-    Shape (meters,) each, NO_ENTRY for those that stand for none. Of the meters of a VN, field ``kind`` of VnMeters is
-    row ``VN_METERS * vn + kind``.
+    Shape (meters,) each, NO_ENTRY for meters without an owner. Field ``kind`` of VnMeters of a VN is row ``VN_METERS *
+    vn + kind``.
     """
 
     entry: RowArray
@@ -91,10 +91,10 @@ VN_METERS = len(VnMeters._fields)
 
 
 class MeterPositions(NamedTuple):
-    """Where the meters of rows were listed, of one that was listed twice the last time; shape (rows,) each.
+    """The position of each row's meter in the replies, the last one if it appears twice; shape (rows,) each.
 
-    ``meter`` is the place in ``MeterStatsBatch.whole``, NOT_LISTED where there is none, and ``switch`` the number of
-    the switch among those that answered.
+    ``meter`` is the index in ``MeterStatsBatch.whole``, NOT_LISTED where absent, and ``switch`` the index of the switch
+    among those that replied.
     """
 
     meter: RowArray
@@ -102,7 +102,10 @@ class MeterPositions(NamedTuple):
 
     @classmethod
     def build(cls, row: RowArray, ends: IntArray, rows: int) -> MeterPositions:
-        """Return the places of meters that stand for ``row`` (NO_ENTRY: none) and end at each switch's ``ends``."""
+        """Return the positions of meters with the owners ``row`` (NO_ENTRY: none).
+
+        Each switch's meters end at its ``ends``.
+        """
         meter, switch = np.full(rows, NOT_LISTED, dtype=np.int32), np.zeros(rows, dtype=np.int32)
         _place(ends, row, meter, switch)
         return cls(meter, switch)
@@ -143,29 +146,29 @@ class _Sought(NamedTuple):
     places: MeterPositions
 
 
-_MAX_PLACED = 4  # of entries and of VNs, of the switches that mostly answer and of those without a late one
+_MAX_PLACED = 4  # of pairs and of VNs, of the switches that usually reply and of those without a late one
 
 
 class MeterIndex:
-    """Whose meters switches listed the last time: most of the time they list the same again."""
+    """The owners of the meters in the last replies, kept since replies usually list the same meters again."""
 
     def __init__(self) -> None:
         self._switches: dict[int, _OfSwitch] = {}
-        self._all: dict[tuple[int, ...], _OfAll] = {}  # by the switches: the last ones, and most of them
+        self._all: dict[tuple[int, ...], _OfAll] = {}  # by the replying switches: the last ones, and most of them
         self._placed: list[_Placed] = []
         self._sought: list[_Sought] = []
 
     def places_of_entries(self, listed: MeterOwners, ends: IntArray, entries: int) -> MeterPositions:
-        """Return where the meters of all ``entries`` are among these, which end at each switch's ``ends``."""
+        """Return the positions of the meters of all ``entries``; each switch's meters end at its ``ends``."""
         return self._places(listed.entry, ends, entries).places
 
     def places_of_vns(self, listed: MeterOwners, ends: IntArray, vns: int) -> MeterPositions:
-        """Return the same of the meters of all ``vns``; in this case shape (vns, VN_METERS) each."""
+        """Return the positions of the meters of all ``vns``, shape (vns, VN_METERS) each."""
         meter, switch = self._places(listed.vn, ends, VN_METERS * vns).places
         return MeterPositions(meter.reshape(vns, VN_METERS), switch.reshape(vns, VN_METERS))
 
     def places_of_kind(self, listed: MeterOwners, ends: IntArray, vns: int, kind: int) -> MeterPositions:
-        """Return where the meters of one kind, a field of VnMeters, of all ``vns`` are, shape (vns,) each."""
+        """Return the positions of the meters of one kind, a field of VnMeters, of all ``vns``, shape (vns,) each."""
         placed = self._places(listed.vn, ends, VN_METERS * vns)
         if kind not in placed.of_kind:
             placed.of_kind[kind] = MeterPositions(
@@ -176,9 +179,9 @@ class MeterIndex:
     def places_of_meters(
         self, dpid: NDArray[np.uint64], meter_id: IntArray, reports: MeterStatsBatch
     ) -> MeterPositions:
-        """Return where meters are that are known by switch and id alone; shape (meters,), as the arguments have it.
+        """Return the positions of meters that are given by switch and id; shape (meters,), as the arguments.
 
-        Whose ``meter_id`` is the same array as before are the same meters.
+        The same array ``meter_id`` as before means the same meters.
         """
         for one in self._sought:
             if one.meter_id is meter_id and one.reports.lists_as(reports):
@@ -205,7 +208,7 @@ class MeterIndex:
         return placed
 
     def find(self, switches: Mapping[int, SwitchRecord], reports: MeterStatsBatch) -> MeterOwners:
-        """Return whose meters these are."""
+        """Return the owners of these meters."""
         maps = [switches[dpid].row_of_meter for dpid in reports.dpids]
         if reports.listed is not None and all(map(is_, reports.listed[0], maps)):
             return reports.listed[1]
@@ -235,7 +238,7 @@ class MeterIndex:
 
 
 def _rows_of_vns(record: SwitchRecord, meter_id: NDArray[np.uint32]) -> RowArray:
-    """Return which meters of VNs of a switch these are."""
+    """Return the rows of VNs' meters for these meters of a switch."""
     vns, own = record.vn_meter_columns()
     row = (VN_METERS * vns + np.arange(VN_METERS)[:, None])[own > 0]
     own = own[own > 0]

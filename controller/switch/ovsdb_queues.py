@@ -1,16 +1,18 @@
-"""Queues as rows of the Open_vSwitch database: what its tables hold against what they should, as RFC 7047 operations.
+"""Queues as rows of the Open_vSwitch database: RFC 7047 operations from the present to the desired rows.
 
 Pure: rows in, operations out. A port's queues are a QoS row (type linux-htb) that maps queue ids to Queue rows, and the
 Port row refers to it (ovs-vswitchd.conf.db(5)). Rates are bit/s and bursts bits, written as whole numbers because
-ovs-vswitchd ignores anything else in silence.
+ovs-vswitchd silently ignores anything else.
 
-Ours are the rows whose ``external_ids`` hold ``dets`` (the dpid), and nothing else is ever changed but the ``qos`` of a
-port that has none. QoS and Queue rows do not go with their port, so that we look for what earlier runs left:
+The controller's rows have ``dets`` (the dpid) in their ``external_ids``; nothing else is ever changed except the
+``qos`` of a port that has none. QoS and Queue rows outlive their port, so the planner also looks for rows of earlier
+runs:
 
-1. Every wanted port: take the controller's row and change what differs, or make one; others' QoS rows stay.
-2. The controller's QoS row on any other port of this switch: off; delete it unless another configured switch has it.
-3. The controller's QoS and Queue rows that nothing refers to any more, of any switch: delete.
-Each row that is touched must still be what it was when read, or the transaction fails as a whole.
+1. Every desired port: update the controller's row, or insert one; foreign QoS rows stay.
+2. The controller's QoS row on any other port of this switch: unset it; delete it unless another configured switch uses
+   it.
+3. The controller's unreferenced QoS and Queue rows, of any switch: delete. Each row that is touched must still be what
+   it was when read, or the transaction fails as a whole.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ QOS_TYPE = "linux-htb"
 Row: TypeAlias = dict[str, Any]
 Operation: TypeAlias = dict[str, Any]
 
-# Before 3.2 ovs-vswitchd kept HTB rates as 32-bit bytes/s: 100 Gb/s became 31.28 Gb/s without a word.
+# Before 3.2 ovs-vswitchd kept HTB rates as 32-bit bytes/s: 100 Gb/s silently became 31.28 Gb/s.
 WIDE_RATES_VERSION = (3, 2)
 NARROW_MAX_RATE_BPS = (2**32 - 1) * BITS_PER_BYTE
 
@@ -50,7 +52,7 @@ _SETS = ("ports", "interfaces", "qos", "datapath_id", "ovs_version", "ofport")
 
 @dataclass(frozen=True, slots=True)
 class OvsdbTables:
-    """What the database holds, by table and row UUID; maps are dicts, sets are tuples, references are UUIDs."""
+    """The rows of the database, by table and row UUID; maps are dicts, sets are tuples, references are UUIDs."""
 
     root: Mapping[str, Row]
     bridges: Mapping[str, Row]
@@ -62,14 +64,14 @@ class OvsdbTables:
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """The operations that make the rows what they should be (none when they are) and what stands in the way."""
+    """The operations that install the desired rows (none if they are installed), and the problems."""
 
     operations: list[Operation] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
 def read_operations() -> list[Operation]:
-    """Return the operations whose results ``read_tables`` takes."""
+    """Return the operations whose results are the input of ``read_tables``."""
     return [
         {"op": "select", "table": table, "where": [], "columns": ["_uuid", *columns]}
         for table, columns in _COLUMNS.items()
@@ -77,7 +79,7 @@ def read_operations() -> list[Operation]:
 
 
 def read_tables(results: Sequence[Any]) -> OvsdbTables:
-    """Return the tables from the results of ``read_operations``; raise ProtocolError when they are not that."""
+    """Return the tables from the results of ``read_operations``; raise ProtocolError if they are malformed."""
     try:
         tables = [
             {row["_uuid"][1]: {name: _plain(name, row[name]) for name in columns} for row in result["rows"]}
@@ -89,12 +91,12 @@ def read_tables(results: Sequence[Any]) -> OvsdbTables:
 
 
 def plan_rows(tables: OvsdbTables, dpid: int, wanted: Mapping[str, PortQueues]) -> RowPlan:
-    """Return how to make a switch's queues those wanted; none wanted removes all the controller's.
+    """Return the plan that installs a switch's ``wanted`` queues; without any it removes all of the controller's.
 
-    ``wanted`` are by what their ports are called in ``problems``. Their interfaces are found by their OpenFlow numbers:
-    names are cut in OpenFlow. One that has no number (yet) is found by its whole name.
-    Raises InvalidValueError when queues are wanted and no bridge has this dpid: a wrong address, or ovs-vswitchd does
-    not run or has yet to write it (the column does not outlive ovsdb-server). What stands is then not to be touched.
+    ``wanted`` are by the ports' names in ``problems``. Their interfaces are found by OpenFlow number, since OpenFlow
+    truncates names; an interface without a number (yet) is found by its whole name. Raises InvalidValueError if queues
+    are wanted and no bridge has this dpid: the address is wrong, or ovs-vswitchd does not run or has not written it yet
+    (the column does not outlive ovsdb-server). Then the present rows must not be changed.
     """
     planner = _Planner(tables, f"{dpid:016x}")
     ports = planner.find_ports({name: queues.port_no for name, queues in wanted.items()})
@@ -119,14 +121,14 @@ class _Planner:
         self._named = 0
 
     def find_ports(self, wanted: Mapping[str, int]) -> dict[str, str]:
-        """Return the UUID of the Port row of each wanted number on the switch's bridge; the rest are problems."""
+        """Return the UUID of the Port row of each wanted number on the switch's bridge; missing ones are problems."""
         bridge = next((b for b in self._tables.bridges.values() if b["datapath_id"] == (self._owner,)), None)
         if bridge is None:
             if wanted:
                 raise InvalidValueError("dpid", self._owner, "is the datapath id of no bridge in this database (now)")
             return {}
         self._bridge_ports.update(bridge["ports"])
-        port_of: dict[int | str, str] = {}  # by number, or by name where it has none
+        port_of: dict[int | str, str] = {}  # by number, or by name if it has none
         for uuid in bridge["ports"]:
             for interface in self._tables.ports[uuid]["interfaces"] if uuid in self._tables.ports else ():
                 row = self._tables.interfaces.get(interface)
@@ -145,7 +147,10 @@ class _Planner:
         return found
 
     def can_shape(self, name: str, rate_bps: int) -> bool:
-        """Return whether this Open vSwitch can do a rate; if not, it is a problem: better no queues than wrong ones."""
+        """Return whether this Open vSwitch supports a rate.
+
+        If not, add a problem: no queues are better than wrong ones.
+        """
         version = next((text for row in self._tables.root.values() for text in row["ovs_version"]), "")
         numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
         if rate_bps <= NARROW_MAX_RATE_BPS or len(numbers) < 2 or numbers >= WIDE_RATES_VERSION:
@@ -174,7 +179,7 @@ class _Planner:
         self._update("QoS", uuid, old, row)
 
     def sweep_qos(self) -> None:
-        """Take the controller's QoS rows off ports that should not have them, and delete those of no use."""
+        """Unset the controller's QoS rows at ports that should have none, and delete unneeded rows."""
         users_of: dict[str, set[str]] = {}
         for port_uuid, port in self._tables.ports.items():
             for uuid in port["qos"]:
@@ -192,7 +197,7 @@ class _Planner:
                 self._delete("QoS", uuid, row)
 
     def sweep_queues(self) -> None:
-        """Delete the controller's Queue rows that are of no use."""
+        """Delete the controller's unneeded Queue rows."""
         users: dict[str, str] = {}
         for uuid, row in self._tables.qos.items():
             if uuid not in self._kept_qos and uuid not in self._deleted:
@@ -206,9 +211,9 @@ class _Planner:
                 self._delete("Queue", uuid, row)
 
     def _is_useless(self, row: Row, in_use: bool) -> bool:
-        """Return whether a row that this switch does not want is the controller's to delete.
+        """Return whether a row that this switch does not need may be deleted.
 
-        One of another switch is, once nobody else refers to it: rows are made and referred to in one transaction.
+        A row of another switch may be once nothing refers to it: rows are inserted and referred to in one transaction.
         """
         owner = row["external_ids"].get(OWNER_KEY)
         return owner == self._owner or (owner is not None and not in_use)
@@ -253,7 +258,7 @@ class _Planner:
         self.plan.operations.append({"op": "delete", "table": table, "where": _is(uuid)})
 
     def _expect(self, table: str, uuid: str, old: Row) -> None:
-        """Let the transaction fail when a row is not what was read (RFC 7047, section 5.2.6)."""
+        """Let the transaction fail if a row has changed since it was read (RFC 7047, section 5.2.6)."""
         expected = {"table": table, "where": _is(uuid), "columns": list(old), "rows": [_wire_row(old)]}
         self.plan.operations.append({"op": "wait", "timeout": 0, "until": "==", **expected})
 

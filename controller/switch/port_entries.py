@@ -1,4 +1,4 @@
-"""The entries by which frames come in by an edge port and go out of it: nothing else joins a host to a VLAN."""
+"""The flow entries that admit frames at an edge port and output frames to it: only these connect a host to a VLAN."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TABLES = (Table.CLASSIFY, Table.FORWARD)
 
 
 def of_ports(flows: FlowTable, port_nos: Collection[int]) -> list[Flow]:
-    """Return the entries that let frames in by these ports or send some out of them."""
+    """Return the flow entries that admit frames at these ports or output frames to them."""
     return [
         flow
         for flow in flows.of_tables(_TABLES)
@@ -24,9 +24,11 @@ def of_ports(flows: FlowTable, port_nos: Collection[int]) -> list[Flow]:
 
 
 def misplaced(flows: FlowTable, ports: Mapping[int, EdgePort], fenced: Collection[int]) -> Iterator[Flow]:
-    """Yield the entries that would join an edge port (by number) to a VLAN that it does not carry; fenced: to any.
+    """Yield the flow entries that would connect an edge port (by number) to a VLAN that it does not carry.
 
-    They are what an earlier run left for other ports of these numbers. Links are fenced, too, whose names have changed.
+    Fenced: to any.
+
+    An earlier run left them for other ports with these numbers. Links whose port names have changed are fenced, too.
     """
     carried = {port_no: port.vlan_vids for port_no, port in ports.items()} | dict.fromkeys(fenced, ())
     for flow in of_ports(flows, carried.keys()):
@@ -46,7 +48,7 @@ def _outputs(flow: Flow) -> set[int]:
 
 
 def _vlan_vid(flow: Flow) -> int | None:
-    """Return the VLAN of an entry's frames; a frame of no VLAN gets one where it comes in."""
+    """Return the VLAN of a flow entry's frames; an untagged frame gets its VLAN at the port of arrival."""
     if flow.match.vlan_vid not in (None, VLAN_NONE, VLAN_PRIORITY):
         return flow.match.vlan_vid
     return next((action.vlan_vid for action in flow.actions if isinstance(action, SetVlanVid)), None)

@@ -1,7 +1,7 @@
-"""What the edge ports of a switch are: up, down or absent, and whether each is the port that is meant.
+"""States of a switch's edge ports: up, down or absent, and whether each is the intended port.
 
-A number is not an identity: a switch may give it to another interface. So a port that has another name than expected
-carries nothing (it is fenced) until the name is right again, or an operator expects the other one.
+A number is not an identity: a switch may give it to another interface. So a port with an unexpected name carries
+nothing (it is fenced) until the name is right again, or an operator expects the new one.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from controller.openflow.multipart import PortDesc
 
 KBPS = 1000
 MAX_NAME_BYTES = 15
-"""what OpenFlow 1.3 has room for in ofp_port (7.2.1): longer names are cut"""
+"""the length of names in ofp_port of OpenFlow 1.3 (7.2.1): longer ones are truncated"""
 ABSENT = "the switch has no such port"
 
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """An edge port as its switch describes it; ``fence`` says why nothing passes it, and is empty if frames do.
+    """An edge port as its switch describes it; ``fence`` is the reason why it carries nothing, "" if it does not.
 
-    ``name`` is None and ``speed_bps`` is 0 where the switch says nothing of it. ``number`` is what the switch gives a
-    port that is configured by name, None where it has none, and of any other port.
+    ``name`` is None and ``speed_bps`` is 0 if the switch does not report them. ``number`` is the switch's number of a
+    port configured by name, None if it has none, or the number of any other port.
     """
 
     state: Literal["up", "down", "absent"]
@@ -36,18 +36,19 @@ class PortState:
 
 
 def cut_name(name: str) -> str:
-    """Return a name as OpenFlow carries it."""
+    """Return a name as truncated by OpenFlow."""
     return name.encode()[:MAX_NAME_BYTES].decode("utf-8", "backslashreplace")
 
 
 def judge(switch: Switch, ports: Mapping[int, PortDesc], known: Mapping[int, str]) -> dict[int, PortState]:
-    """Return the state of each edge port of a switch that has these ``ports``, by number.
+    """Return the state of each edge port of a switch with these ``ports``, by number.
 
-    1) A port that is not there is absent, and fenced: what comes back by its number may be another one.
-    2) One is fenced whose name is not the configuration's (``expect``), or not the one that is ``known`` from before.
-    3) One is fenced whose name was cut and is another port's as well: nobody can tell which is which.
-    4) Ports that the configuration names are found by their names. Two of the configuration's that are the same one
-       of the switch are fenced.
+    1) A missing port is absent, and fenced: a port that returns with its number may be another one.
+    2) A port is fenced if its name differs from the configuration's (``expect``), or from the one ``known`` from
+       before.
+    3) Ports are fenced if their truncated names are equal, since they cannot be told apart.
+    4) Ports configured by name are found by their names. Two configured ports that are one port of the switch are
+       fenced.
     """
     cut = Counter(port.name for port in ports.values() if len(port.name.encode()) >= MAX_NAME_BYTES)
     number_of = {port.name: port_no for port_no, port in ports.items()}

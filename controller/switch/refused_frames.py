@@ -1,4 +1,4 @@
-"""Frames of hosts that no VLAN of their edge port takes, counted by reason: counters of the entries that drop them."""
+"""Host frames that no VLAN of their edge port accepts, by reason: counters of the flow entries that drop them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ REASONS = {refusal.cookie: refusal.name.lower().replace("_", "-") for refusal in
 
 
 class RefusedFrames:
-    """Frames that one switch has dropped at each edge port, by reason, since the controller first counted them."""
+    """The frames that one switch has dropped at each edge port, by reason, since the controller first counted them."""
 
     def __init__(self) -> None:
         self._total: dict[int, dict[str, int]] = {}
         self._listed: dict[Flow, int] = {}
 
     def read(self, body: Buffer, port_of: Callable[[int], int], ports: Container[int]) -> None:
-        """Add what has come to these ports since the last listing; ``port_of`` returns the port that has a number.
+        """Add the counts since the last reply at these ports; ``port_of`` returns the port with a number.
 
-        An entry that was made again counts from zero. Raises ProtocolError when malformed, with nothing added.
+        A recreated flow entry counts from zero. Raises ProtocolError if malformed, with nothing added.
         """
         stats = decode_flow_stats(body)
         listed = {
@@ -39,5 +39,5 @@ class RefusedFrames:
         self._listed = listed
 
     def of_port(self, port_no: int) -> dict[str, int] | None:
-        """Return the frames by reason; None where nothing was counted yet."""
+        """Return the frames by reason; None before the first count."""
         return self._total.get(port_no)

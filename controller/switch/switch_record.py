@@ -1,4 +1,4 @@
-"""What the controller knows of one switch, and the messages it owes it."""
+"""The controller's record of one switch, with the messages that are due to it."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from controller.switch.refused_frames import RefusedFrames
 
 NO_ENTRY = -1
 SPARED = ("discovery", "report", "newcomer")
-"""The meters of VNs that are left out where there are too few: that of floods, or the send limit's, does instead."""
+"""The optional meters of VNs: without them the flood meter, or the send limit's, is used."""
 
 
 @dataclass(slots=True)
 class SwitchUpdate:
-    """Messages for one switch, in the one order in which nothing refers to what is not there.
+    """Messages for one switch, in the one order in which no message refers to something missing.
 
     Flow deletes, meter-mods (decreases come before increases), flow adds, meter deletes.
 
-    ``restarts_counts``: there are meters of pairs in it that an interval has modified. Their counts begin when the
-    switch has done so, and what it confirms of other messages says nothing of that.
+    ``restarts_counts``: it includes pairs' meters that an interval has modified. Their counts begin when the switch has
+    executed this update; confirmations of other messages are no evidence of that.
     """
 
     flow_deletes: list[Flow] = field(default_factory=list)
     flow_adds: list[Flow] = field(default_factory=list)
     meter_deletes: list[int] = field(default_factory=list)
     restarts_counts: bool = False
-    _meter_mods: list[MeterMods] = field(default_factory=list)  # in pieces
+    _meter_mods: list[MeterMods] = field(default_factory=list)  # in parts
 
     def __len__(self) -> int:
         """Return the number of messages."""
@@ -64,7 +64,7 @@ class SwitchUpdate:
 
     @property
     def due(self) -> bool:
-        """Whether there is anything in it."""
+        """Return whether the update has any message."""
         return bool(self._meter_mods or self.flow_deletes or self.flow_adds or self.meter_deletes)
 
     def meter_mods(self) -> MeterMods:
@@ -80,7 +80,7 @@ class SwitchUpdate:
 
     @property
     def has_meter_mods_alone(self) -> bool:
-        """Whether there is nothing else in it."""
+        """Return whether the update has meter-mods only."""
         return not (self.flow_deletes or self.flow_adds or self.meter_deletes)
 
     def modify_meters(self, mods: MeterMods, *, restarts_counts: bool = False) -> None:
@@ -90,7 +90,7 @@ class SwitchUpdate:
             self.restarts_counts |= restarts_counts
 
     def put_meters(self, settings: Mapping[int, MeterSetting], standing: Container[int]) -> None:
-        """Append a meter-mod for each id: MODIFY where a meter is standing, ADD where there is none."""
+        """Append a meter-mod for each id: MODIFY where a meter is installed (``standing``), otherwise ADD."""
         rows = [
             (MeterModCommand.MODIFY if meter_id in standing else MeterModCommand.ADD, meter_id, *setting)
             for meter_id, setting in settings.items()
@@ -99,7 +99,7 @@ class SwitchUpdate:
             self._meter_mods.append(np.array(rows, dtype=np.uint32).T)
 
     def fit(self, bounds: MeterBounds) -> None:
-        """Bring the meter-mods within what the switch takes."""
+        """Fit the meter-mods to the switch's bounds."""
         if self._meter_mods and bounds != UNBOUNDED:
             mods = self.meter_mods().copy()
             mods[2:] = bounds.fitted(mods[2], mods[3])
@@ -126,7 +126,7 @@ class SwitchUpdate:
 def encode_updates(updates: Sequence[SwitchUpdate], xid_first: Sequence[int]) -> list[Buffer]:
     """Return the messages of each update with xids from its ``xid_first`` on, and a barrier request with the next one.
 
-    Most of the time there are meter-mods alone: those of all switches are encoded at once.
+    Usually there are meter-mods only: those of all switches are encoded at once.
     """
     alone = [place for place, update in enumerate(updates) if update.has_meter_mods_alone]
     mods = [updates[place].meter_mods() for place in alone]
@@ -142,14 +142,13 @@ def encode_updates(updates: Sequence[SwitchUpdate], xid_first: Sequence[int]) ->
 class SwitchRecord:
     """One switch of the configuration.
 
-    ``vn_meters`` gives the meters of each of its VNs (rows of the VN table). ``installed`` is what its tables hold of
-    ours; ``touched`` gathers the packed keys of entries of which that has changed. ``foreign`` is how many entries of
-    others it held when it came, and ``awaiting`` what an earlier run left there for pairs with switches that have not
-    come yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the pair table.
-    ``can`` is what the switch can do, as far as is known. ``agent_rows`` are the VNs whose ports may have an agent
-    behind them, ``newcomer_rows`` those that have a meter for what they send to new pairs. ``ports`` are the states of
-    its edge ports by number, and since when each is up, down or absent, as far as the switch has said; ``refused``
-    counts the frames that no VLAN of theirs takes.
+    ``vn_meters`` gives the meters of each of its VNs (rows of the VN table). ``installed`` are the controller's flow
+    entries in its tables; ``changed_keys`` collects the packed keys of changed ones. ``foreign`` is the number of
+    foreign flow entries when it connected, and ``deferred`` are flow entries of an earlier run for pairs with switches
+    that have not connected yet. ``row_of_meter`` maps a meter id, less the first of the range, to the row of the pair
+    table. ``capabilities`` are the known capabilities. ``agent_rows`` are the VNs with ports that may have an agent,
+    ``newcomer_rows`` the VNs with a meter for new pairs. ``ports`` are the reported states of its edge ports by number,
+    and since when each is up, down or absent; ``refused`` counts the frames that no VLAN of these ports accepts.
     """
 
     switch: Switch
@@ -168,12 +167,13 @@ class SwitchRecord:
     newcomer_rows: frozenset[int] = frozenset()
     ports: dict[int, tuple[PortState, float]] = field(default_factory=dict)
     refused: RefusedFrames = field(default_factory=RefusedFrames)
-    stood: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # ids that it listed at the last audit
+    stood: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # meter ids at the last audit
     thrifty: bool = False  # it has too few meters for its pairs
-    missed: frozenset[int] = frozenset()  # which were missing then
-    doubtful: bool = False  # whether it has refused something since then and did not say what
-    odd: dict[int, tuple[MeterSetting, MeterSetting]] = field(default_factory=dict)  # wanted, and how they read then
-    lost: frozenset[bytes] = frozenset()  # packed keys of entries with meters that were missing then
+    missed: frozenset[int] = frozenset()  # the missing ones at that time
+    doubtful: bool = False  # whether an error reply since then did not identify its meter
+    # Desired settings, and the readings at that time.
+    odd: dict[int, tuple[MeterSetting, MeterSetting]] = field(default_factory=dict)
+    lost: frozenset[bytes] = frozenset()  # packed keys of flow entries with meters that were missing at that time
     _vn_meter_columns: tuple[IntArray, IntArray] | None = None
 
     @classmethod
@@ -198,7 +198,7 @@ class SwitchRecord:
         return cls(switch, ids, first_id, vn_meters, can, agent_rows=behind, newcomer_rows=limited)
 
     def meters_in_use(self) -> dict[int, VnMeters]:
-        """Return the meters of each of its VNs; they have none where the switch's meters are of no use."""
+        """Return the meters of each of its VNs; none if the switch's meters are unusable."""
         return self.vn_meters if self.capabilities.uses_meters else dict.fromkeys(self.vn_meters, VnMeters())
 
     def vn_meter_columns(self) -> tuple[IntArray, IntArray]:
@@ -211,13 +211,13 @@ class SwitchRecord:
         return self._vn_meter_columns
 
     def set_vn_meters(self, meters: Mapping[int, VnMeters]) -> None:
-        """Let these VNs have these meters; what others have stays."""
+        """Set the meters of these VNs; those of other VNs stay."""
         self.vn_meters.update(meters)
         self._vn_meter_columns = None
-        self.row_of_meter = self.row_of_meter.view()  # another array: whose meters are listed has to be found again
+        self.row_of_meter = self.row_of_meter.view()  # a new array: the positions in replies must be found again
 
     def adopt_vn_meters(self, flows: Iterable[Flow], vns: VnTable, numbers: PortNumbers) -> None:
-        """Let VNs have the meters that entries on the switch name as theirs, where they have none yet."""
+        """Adopt the meters that installed flow entries name for VNs that have none yet."""
         for flow in flows:
             found = meters_of_vn(flow)
             port = None if found is None else numbers.port(self.switch.dpid, found[0])
@@ -233,9 +233,9 @@ class SwitchRecord:
             self.set_vn_meters({row: mine._replace(**lacking)})
 
     def complete_vn_meters(self) -> int:
-        """Give every VN the meters that it lacks; return how many there were no ids for.
+        """Add the missing meters of every VN; return the number for which no id was left.
 
-        Where there are too few for all, those that can be spared are left out.
+        If there are too few for all, optional meters are omitted.
         """
         some = {"agent": self.agent_rows, "newcomer": self.newcomer_rows}
         lack = {
@@ -260,9 +260,9 @@ class SwitchRecord:
         return lacking
 
     def spare_meters(self) -> list[int]:
-        """Take from VNs the meters that can be spared where there are too few, for pairs; return the rows of these VNs.
+        """Remove optional meters of VNs for the sake of pairs, if ids are scarce; return the rows of these VNs.
 
-        Their ids are free once the switch has been told.
+        Their ids are free once the switch has received the change.
         """
         self.thrifty = True
         changed = {}
@@ -275,16 +275,17 @@ class SwitchRecord:
         return list(changed)
 
     def limit_meter_ids(self) -> None:
-        """Give out only ids that the switch can have: none where its meters are of no use."""
+        """Allocate only ids that the switch supports: none if its meters are unusable."""
         features = self.capabilities.features
         most = self.meter_ids.last if features is None else features.max_meter
         self.meter_ids.limit_to(most if self.capabilities.uses_meters else 0)
         self.meter_ids.most_used = self.capabilities.told.count
 
     def set_flows(self, mods: Iterable[tuple[FlowModCommand, Flow]]) -> None:
-        """Queue planned flow-mods, and note what the switch is to hold from then on.
+        """Queue planned flow-mods, and record the resulting flow entries.
 
-        An update deletes before it adds, so an entry that still waits to be added is not when it is planned otherwise.
+        An update deletes before it adds, so a flow entry that still waits to be added is dropped when it is planned
+        otherwise.
         """
         adds, planned = list[Flow](), set[bytes]()
         for command, flow in mods:
@@ -301,12 +302,12 @@ class SwitchRecord:
         self.update.flow_adds += adds
 
     def mark_removed(self, packed: bytes) -> None:
-        """Note that the switch does not hold the entry of a packed key, or is not to."""
+        """Record that the switch does not have the flow entry of a packed key."""
         self.installed.discard(packed)
         self.changed_keys.add(packed)
 
     def mark_installed(self, keys: Collection[bytes], flows: FlowTable) -> None:
-        """Note that of the entries of these packed keys the switch holds those in ``flows``."""
+        """Record that of these packed keys the switch has the flow entries in ``flows`` and no others."""
         for packed in keys:
             self.installed.put_from(flows, packed)
         self.changed_keys.update(keys)
@@ -314,8 +315,8 @@ class SwitchRecord:
     def drain_update(self, *, keep_meters: bool = False) -> SwitchUpdate:
         """Return the messages that are due, and start a new batch.
 
-        The id of a meter is free only now that its delete comes before whatever follows: in one update adds come first.
-        With ``keep_meters`` none is deleted yet: flow entries that name it may wait to be deleted.
+        A deleted meter's id becomes free only now, when its delete precedes whatever follows: within one update adds
+        come first. With ``keep_meters`` no meter is deleted yet: flow entries that name it may wait to be deleted.
         """
         taken, self.update = self.update, SwitchUpdate()
         taken.fit(self.capabilities.bounds)
@@ -326,18 +327,18 @@ class SwitchRecord:
         return taken
 
     def map_meters(self, meter_id: IntArray, rows: IntArray) -> None:
-        """Note which entries of the table the switch's meters belong to."""
+        """Record the pairs (rows) that the switch's meters belong to."""
         size = int(meter_id.max(initial=self.first_meter_id - 1)) - self.first_meter_id + 1
         self.row_of_meter = np.full(size, NO_ENTRY, dtype=np.int32)
         self.row_of_meter[meter_id - self.first_meter_id] = rows
 
     def metered_rows(self) -> IntArray:
-        """Return the entries of the table that have a meter here, by its id."""
+        """Return the pairs (rows) that have a meter here, by its id."""
         rows: IntArray = self.row_of_meter[self.row_of_meter != NO_ENTRY].astype(np.int64)
         return rows
 
     def rows_of(self, meter_id: IntArray) -> IntArray:
-        """Return the entry rows of meters, NO_ENTRY for meters that limit no entry."""
+        """Return the pairs (rows) of meters, NO_ENTRY for meters that limit no pair."""
         if not len(self.row_of_meter):
             return np.full(len(meter_id), NO_ENTRY, dtype=np.int64)
         index = meter_id - self.first_meter_id

@@ -1,4 +1,4 @@
-"""What would happen: shadow policies next to the real one, recordings, and replays of them.
+"""What-if analysis: shadow policies next to the real one, recordings, and replays of them.
 
 Start with shadow.py.
 """

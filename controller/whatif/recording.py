@@ -1,9 +1,9 @@
-"""What a run was decided on, interval by interval, so that it can be decided again elsewhere.
+"""Recordings: the input and decisions of a run, interval by interval, for a later replay.
 
 A recording is a sequence of records. A *start* record holds the whole control state, the VNs, the policies and the
-links; there is one at the beginning, and one whenever any of them was changed from outside of the control step (a pair
-came, a limit was changed). An *interval* record holds what the switches said, the time, and what was decided on it.
-Since the control step is a pure function, an interval can be decided again from what stands before it, bit for bit.
+links; there is one at the beginning, and one after each change from outside of the control step (a new pair, a changed
+limit). An *interval* record holds the switches' counters, the time, and the resulting decision. Since the control step
+is a pure function, an interval can be decided again from the records before it, bit for bit.
 
 A record is one line of JSON that names its columns, and the bytes of the columns.
 """
@@ -41,7 +41,7 @@ from controller.units import MAX_RATE_BPS
 from controller.whatif.state_codec import decode_states, encode_states
 
 FORMAT = {"format": "dets-recording", "version": 3}
-# A reader that does not come for its records must not fill the controller's memory.
+# A client that does not drain its records must not fill the controller's memory.
 MAX_RECORDING_BYTES = 64 * 2**20
 
 _Columns = dict[str, NDArray[Any]]
@@ -55,14 +55,14 @@ _TABLES: dict[str, type[Any]] = {
     "accounts": ReceiveBudgets,
 }
 _OBSERVED: dict[str, type[Any]] = {"queues": QueueReadings, "ports": PortReadings, "marks": MarkReadings}
-# Columns that are smaller in the controller than in a recording.
+# Columns with smaller types in the controller than in a recording.
 _NARROW: dict[str, type[np.signedinteger[Any]]] = {
     "control": np.int8,
     **dict.fromkeys(("intervals_since_message", "silent_intervals", "unread_intervals", "evidence"), np.int16),
 }
-# Columns in steps of a meter's band are in bit/s and bits in a recording.
+# Columns in a meter's units, which are bit/s and bits in a recording.
 _IN_STEPS = {"rate_kbps": "rate_bps", "burst_kbits": "burst_bits"}
-# What a recording calls the columns that have another name there.
+# The names of renamed columns in a recording.
 _FILE_NAMES = _IN_STEPS | {
     "intervals_since_message": "unheard_intervals",
     "path_offsets": "way_offsets",
@@ -75,7 +75,7 @@ _DTYPES = frozenset({"<f8", "<i8", "<u8", "|b1"})
 
 @dataclass(frozen=True)
 class Start:
-    """All that the control steps that follow start from."""
+    """The state from which the following control steps start."""
 
     state: control_step.ControlState
     vns: VnTable
@@ -85,7 +85,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Modified:
-    """The ``rows`` whose meters were modified, in order, and what they were set to; shape of ``rows`` each."""
+    """The ``rows`` of modified meters, in order, and their new settings; shape of ``rows`` each."""
 
     rows: IntArray
     rate_bps: FloatArray
@@ -93,16 +93,16 @@ class Modified:
 
     @classmethod
     def from_changes(cls, changes: MeterChanges) -> Modified:
-        """Return those of an interval."""
+        """Return the modified meters of an interval."""
         return cls(changes.rows, changes.rate_bps, changes.burst_bits)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """One control step: what it was given and decided. ``limit_bps`` (entries,) are the limits in force after it.
+    """The input and decision of one control step. ``limit_bps`` (entries,) are the new effective limits.
 
-    ``observed`` and its parts are None where the recording controller did not read them. ``shaped`` (entries,) are the
-    entries that agents on hosts hold; None: there are no agents.
+    ``observed`` and its parts are None where the recording controller did not read them. ``shaped`` (entries,) is the
+    mask of pairs that agents shape; None: there are no agents.
     """
 
     now_s: float
@@ -115,9 +115,9 @@ class Interval:
 
 @dataclass
 class Recorder:
-    """Turns the intervals of a running controller into records; ``take`` gives them away.
+    """Turns the intervals of a running controller into records, until they are drained.
 
-    It stops, and says so in ``overrun``, when more than ``most_bytes`` were not taken.
+    It stops, with the reason in ``overrun``, when more than ``most_bytes`` were not drained.
     """
 
     most_bytes: int = MAX_RECORDING_BYTES
@@ -136,7 +136,7 @@ class Recorder:
         result: control_step.StepResult,
         shaped: BoolArray | None = None,
     ) -> None:
-        """Note one interval, which led from ``before`` to ``after``."""
+        """Record one interval, which led from ``before`` to ``after``."""
         if self.overrun:
             return
         if self._known is None or not _same(self._known, before):
@@ -146,7 +146,7 @@ class Recorder:
         self._known = dataclasses.replace(before, state=after)
 
     def drain(self) -> bytes:
-        """Return the records since the last time, one after the other."""
+        """Return the records since the last call, concatenated, and clear them."""
         records, self._records, self._bytes = self._records, [], 0
         return b"".join(records)
 
@@ -206,7 +206,7 @@ def encode_interval(interval: Interval) -> bytes:
 
 
 def decode(data: bytes) -> Iterator[Start | Interval]:
-    """Yield the records in ``data``; raise ProtocolError, naming what is wrong, for bytes that are no records."""
+    """Yield the records in ``data``; raise ProtocolError, with the problem, for bytes that are no records."""
     at = 0
     while at < len(data):
         try:
@@ -245,7 +245,7 @@ def _put(columns: _Columns, prefix: str, table: Any) -> None:
 
 
 def _names(kind: Any) -> list[str]:
-    """Return the names of what tables of a kind, named tuples or dataclasses, are made of."""
+    """Return the field names of the tables of a kind, named tuples or dataclasses."""
     if issubclass(kind, tuple):
         return list(kind._fields)
     return [one.name for one in dataclasses.fields(kind) if one.init]
@@ -267,8 +267,8 @@ def _steps(name: str, values: FloatArray) -> UInt32Array:
 
 def _start(values: dict[str, Any], columns: _Columns) -> Start:
     rows = len(columns["vns.vlan_vid"])
-    columns.setdefault("accounts.pressed_s", np.full(rows, NEVER_S))  # recordings of 1.0.0 have none
-    for end in ("entries.sender", "entries.receiver"):  # compiled functions do not look
+    columns.setdefault("accounts.pressed_s", np.full(rows, NEVER_S))  # recordings of 1.0.0 lack it
+    for end in ("entries.sender", "entries.receiver"):  # native functions do not check it
         if ((columns[end] < 0) | (columns[end] >= rows)).any():
             raise ValueError(f"column {end} has rows outside of {rows} VNs")
     policies = {vid: PolicyChoice(name, parameters) for vid, name, parameters in values["policies"]}

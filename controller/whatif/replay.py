@@ -1,4 +1,4 @@
-"""A recorded run decided again: by the same algorithms, bit for bit, and by another one for comparison."""
+"""Replay of a recorded run: by the same algorithms, bit for bit, and by another one for comparison."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from controller.whatif.shadow import Shadow, shadow_step
 
 @dataclass(frozen=True)
 class Replayed:
-    """One interval decided again.
+    """One replayed interval.
 
-    ``same`` tells whether every decision is the recorded one to the last bit. ``limit_bps`` (entries,) are the limits
-    that were in force, ``alternative_bps`` (entries,) what the other algorithm would have set, NaN where there is none.
-    ``sender`` and ``receiver`` (entries,) are rows of the VN table of ``start``. ``decisions`` are those of the groups.
+    ``same`` tells whether every decision equals the recorded one to the last bit. ``limit_bps`` (entries,) are the
+    limits that were effective, ``alternative_bps`` (entries,) the limits of the other algorithm, NaN without one.
+    ``sender`` and ``receiver`` (entries,) are rows of the VN table of ``start``. ``decisions`` are the groups'
+    decisions.
     """
 
     start: Start
@@ -37,13 +38,13 @@ class Replayed:
 
 
 def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = None) -> Iterator[Replayed]:
-    """Decide each recorded interval again, and by the ``other`` policy in all VLANs, if given.
+    """Replay each recorded interval, and also decide it by the ``other`` policy in all VLANs, if given.
 
-    The other algorithm sees the counters as they were under the one that was in force, as a shadow does. It is not
-    enforced: the result does not show what would have come of it over time.
+    The other algorithm gets the counters of the run under the real one, as a shadow does. It is not enforced: the
+    result does not show its effect over time.
 
-    Raises InvalidValueError for an unknown algorithm and bad parameters, ProtocolError when an interval has nothing to
-    start from.
+    Raises InvalidValueError for an unknown algorithm and bad parameters, ProtocolError for an interval without a start
+    record.
     """
     if other is not None:
         make_policy(other.algorithm, other.parameters)
@@ -83,7 +84,7 @@ _CHANGES = ("rows", "rate_bps", "burst_bits")
 
 @dataclass(frozen=True)
 class Difference:
-    """One pair of VNs over a whole replay: mean limits in force and as the other algorithm would have set them."""
+    """One pair of VNs over a whole replay: the mean effective limits, and the other algorithm's mean limits."""
 
     vlan_vid: int
     sender: str
@@ -116,7 +117,7 @@ def differences(replayed: Iterable[Replayed]) -> list[Difference]:
 
 
 def vn_location(start: Start, vn: int) -> str:
-    """Return where a VN of a recording is, as ``SWITCH:PORT``."""
+    """Return a VN's location in a recording, as ``SWITCH:PORT``."""
     if start.links is not None:
         return start.links.place(vn)
     key = start.vns.key(vn)

@@ -1,7 +1,7 @@
-"""Algorithms that are computed on the same counters as the ones in force, and change nothing.
+"""Shadows: algorithms that decide on the same counters as the effective ones, and change nothing.
 
-A shadow sees the Traffic Reports of its VLAN as they are under the algorithm in force, and keeps its own memory. What
-it would grant is therefore what it would set next if it took over now, not what would have come of it over time.
+A shadow gets the Traffic Reports of its VLAN under the effective algorithm, and keeps its own state. Its grants are
+therefore its next decision if it took over now, not its effect over time.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from controller.policy.registry import make_policy
 class Shadow:
     """The shadows of all VLANs that have one; ``policies`` gives their algorithms by VLAN.
 
-    ``shadowed`` (vns,) marks their VNs. ``rate_bps`` (entries,) are the limits that they would put in force, NaN where
-    there is no shadow, for the rows of ``entries``.
+    ``shadowed`` (vns,) marks their VNs. ``rate_bps`` (entries,) are the limits that they would set, NaN where there is
+    no shadow, for the rows of ``entries``.
     """
 
     policies: Choices
@@ -39,7 +39,7 @@ class Shadow:
 
     @classmethod
     def build(cls, vns: VnTable, policies: Choices) -> Shadow:
-        """Return shadows that have seen nothing yet.
+        """Return shadows in their initial state.
 
         Raises InvalidValueError, naming ``shadow`` or ``shadow_parameters.NAME``, for an unknown algorithm or parameter
         and for a value out of bounds.
@@ -57,7 +57,7 @@ class Shadow:
         return {vid: policy.algorithm for vid, policy in self.policies.items()}
 
     def rates_of(self, entries: PairTable) -> FloatArray:
-        """Return what the shadows would limit these entries to, shape (entries,); NaN where it is not known."""
+        """Return the shadows' limits of these pairs, shape (entries,); NaN where unknown."""
         if self.entries is entries:
             return self.rate_bps
         old = find_pairs(self.entries, entries.sender, entries.receiver)
@@ -77,9 +77,9 @@ def shadow_step(
 ) -> Shadow:
     """Return the shadows after the interval that led from one control state to the next.
 
-    1) Policies that always control look at all entries of their VLANs, the others at those under control.
-    2) The reports are those that the algorithm in force had: measured after the step, limited as before it.
-    3) An entry that no allocator would hold back is limited by its ceiling.
+    1) Policies that always control decide on all pairs of their VLANs, the others on pairs under control.
+    2) The reports are those of the effective algorithm: measured after the step, limited as before it.
+    3) A pair that no allocator would limit is limited by its ceiling.
     """
     entries = after.entries
     allocators = shadow.allocators

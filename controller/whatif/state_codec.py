@@ -1,4 +1,4 @@
-"""What policies remember, as columns of a start record, and back."""
+"""The policies' states as columns of a start record, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS = ("by_vn", "by_entry", "by_link", "by_use")
 
 
 def encode_states(columns: _Columns, memories: Iterable[PolicyState]) -> list[list[str]]:
-    """Put the memories of all policy groups into ``columns``, and return the names of the links of each."""
+    """Put the states of all policy groups into ``columns``, and return the names of the links of each."""
     links = []
     for number, memory in enumerate(memories):
         columns[f"rows.{number}"] = memory.rows
@@ -28,7 +28,7 @@ def encode_states(columns: _Columns, memories: Iterable[PolicyState]) -> list[li
 def decode_states(
     columns: Mapping[str, NDArray[Any]], links: Sequence[Sequence[str]], vns: int
 ) -> tuple[PolicyState, ...]:
-    """Return the memories that ``encode_states`` put there."""
+    """Return the states that ``encode_states`` put there."""
     return tuple(
         PolicyState(
             vns,

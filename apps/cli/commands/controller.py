@@ -104,7 +104,7 @@ def replay(
         bool, typer.Option("--csv", help="Print every interval's decisions, a row for each pair.")
     ] = False,
 ) -> int:
-    """Decide a recorded run again, offline; exit status 1 if any decision is not the recorded one to the last bit."""
+    """Decide a recorded run again, offline; exit status 1 if any decision differs from the recorded one."""
     from apps.cli.support.recording_files import replayed, write_decisions
 
     if as_csv and as_json:
@@ -128,7 +128,7 @@ def replay(
 @app.command("reload")
 @with_change
 def reload(change: Change, output: AnyForm = OutputFormat.table) -> int:
-    """Let the controller read its configuration file again, and show what differs.
+    """Let the controller read its configuration file again, and show the differences.
 
     The file is checked as a whole; on any error the old configuration stays. What did not change is not touched.
     """

@@ -1,4 +1,4 @@
-"""``dets docs``: the parts of the documentation that are made from the code."""
+"""``dets docs``: the parts of the documentation that are generated from the code."""
 
 from __future__ import annotations
 

@@ -59,6 +59,6 @@ def list_switches(client: Client, output: AnyForm = OutputFormat.table) -> int:
 @links.command("list")
 @with_client
 def list_links(client: Client, output: AnyForm = OutputFormat.table) -> int:
-    """List the links of the configuration and others that were found, with what they carried in the last second."""
+    """List the links of the configuration and other discovered links, with their rates in the last second."""
     show(client.pages("/v1/links", "links"), output, LINK_COLUMNS)
     return 0

@@ -1,4 +1,4 @@
-"""``dets guarantees``: what is promised of ports and links, and how long each guarantee was owed, met and missed."""
+"""``dets guarantees``: the commitments of ports and links, and how long each guarantee was met and violated."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ VN_COLUMNS = (
 @app.command()
 @with_client
 def guarantees(client: Client, vlan: OnlyVlan = None, output: AnyForm = OutputFormat.table) -> int:
-    """Show what is promised of ports and links and which guarantees are missing; with --vlan, how its VNs' fared."""
+    """Show the commitments of ports and links and the violated guarantees; with --vlan, the guarantees of its VNs."""
     if vlan is not None:
         show(client.pages("/v1/vns", "vns", {"vlan": vlan}), output, VN_COLUMNS)
         return 0

@@ -1,4 +1,4 @@
-"""``dets host``: where addresses are, and since when."""
+"""``dets host``: the locations of addresses, and since when."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def find_host(
     mac: Annotated[str, typer.Argument(metavar="MAC", help="Its address, with colons or dashes.")],
     output: AnyForm = OutputFormat.table,
 ) -> int:
-    """Show where an address is, in each VLAN in which it is known; exit status 2 if it is known nowhere."""
+    """Show the location of an address in each VLAN in which it is known; exit status 2 if it is unknown."""
     show(client.pages(f"/v1/hosts/{quote(mac, safe='')}", "hosts"), output, COLUMNS)
     return 0

@@ -1,4 +1,4 @@
-"""``dets vlan``, ``vn``, ``limit``, ``port`` and ``entry``: what there is, what it may use, and changes of that."""
+"""``dets vlan``, ``vn``, ``limit``, ``port`` and ``pair``: lists, values, and changes of them."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def set_vlan(
     receive: Annotated[str | None, typer.Option(metavar="RATE", help="Receive limit of VNs without their own.")] = None,
     output: AnyForm = OutputFormat.table,
 ) -> int:
-    """Change what a VLAN has; what is not given stays."""
+    """Change values of a VLAN; values that are not given stay."""
     body: dict[str, Any] = {"name": name, "algorithm": algorithm, "weight": weight}
     body |= {f"{way}_limit_bps": _rate(way, text) for way, text in (("send", send), ("receive", receive))}
     body = {key: value for key, value in body.items() if value is not None}
@@ -169,7 +169,7 @@ def set_vlan(
 @vlans.command("reset")
 @with_change
 def reset_vlan(change: Change, vlan: VlanName, output: AnyForm = OutputFormat.table) -> int:
-    """Take back what was changed of a VLAN while the controller ran: the configuration file holds again."""
+    """Remove the overrides of a VLAN: the configuration file's values are effective again."""
     _print_many(change, change.make("DELETE", f"/v1/vlans/{vlan}/overrides", shape=CHANGED_MANY), output)
     return 0
 
@@ -179,7 +179,7 @@ def reset_vlan(change: Change, vlan: VlanName, output: AnyForm = OutputFormat.ta
 def list_vns(
     client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = OutputFormat.table
 ) -> int:
-    """List VNs with their limits and what they do."""
+    """List VNs with their limits and their state."""
     show(client.pages("/v1/vns", "vns", {"vlan": vlan, "switch": switch}), output, VN_COLUMNS)
     return 0
 
@@ -248,7 +248,7 @@ def reset_limits(
     ] = False,
     output: AnyForm = OutputFormat.table,
 ) -> int:
-    """Take back limits and weights set while the controller ran: those of the configuration file hold again."""
+    """Remove overrides of limits and weights: the configuration file's values are effective again."""
     if everything and vlan is None and port is None:
         answer = change.make("DELETE", "/v1/overrides", if_match="*", shape=CHANGED_MANY)
     elif not everything and vlan is not None and port is not None:
@@ -286,7 +286,7 @@ def show_port(
 def list_entries(
     client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = OutputFormat.table
 ) -> int:
-    """List the pairs of VNs that talk; --switch is the sender's."""
+    """List the active pairs of VNs; --switch is the sender's."""
     show(client.pages("/v1/pairs", "pairs", {"vlan": vlan, "switch": switch}), output, ENTRY_COLUMNS)
     return 0
 
@@ -296,7 +296,7 @@ def list_entries(
 def list_unmetered(
     client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = OutputFormat.table
 ) -> int:
-    """List the pairs that talk and have no meter, and why; --switch is the sender's."""
+    """List the active pairs without a meter, and why; --switch is the sender's."""
     query = {"vlan": vlan, "switch": switch, "limit": 1}
     found = client.call("/v1/pairs", query=query, shape={"unmetered_pairs": [dict]})["unmetered_pairs"]
     show(found, output, UNMETERED_COLUMNS)
@@ -308,7 +308,7 @@ def _rate(key: str, text: str | int | None) -> int | None:
 
 
 def _limits(given: dict[str, Any]) -> dict[str, float | None]:
-    """Return the members of a request for limits as people write them and a weight; a ceiling may be ``none``."""
+    """Return the members of a request for limits, as typed, and a weight; a ceiling may be ``none``."""
     body: dict[str, float | None] = {"weight": given["weight"]} if "weight" in given else {}
     for name in LIMITS:
         if name in given:
@@ -324,7 +324,7 @@ def _check_some(body: dict[str, Any], options: str) -> None:
 
 
 def _shown(body: dict[str, Any]) -> str:
-    """Return what a request sets, for people."""
+    """Return as text what a request sets."""
     return ", ".join(_shown_value(key, value) for key, value in body.items())
 
 

@@ -1,4 +1,4 @@
-"""``dets status``, ``top``, ``events`` and ``explain``: what a running controller does, and why."""
+"""``dets status``, ``top``, ``events`` and ``explain``: the state of a running controller, with explanations."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def status(
     ] = DEFAULT_WAIT_S,
     output: AnyForm = OutputFormat.table,
 ) -> int:
-    """Show whether the controller works and which switches are ready; exit status 1 if anything is wrong."""
+    """Show whether the controller works and which switches are ready; exit status 1 if there is a fault."""
     check_timeout(timeout)
     health = _health(client, timeout if wait else 0.0)
     if output is not OutputFormat.table:
@@ -155,7 +155,7 @@ def status(
 
 
 def _health(client: Client, wait_s: float) -> dict[str, Any]:
-    """Return the health as soon as it is good, or as it is when the time is over."""
+    """Return the health as soon as it is good, or the present health when the time is over."""
     end_s = time.monotonic() + wait_s
     while True:
         late = time.monotonic() >= end_s
@@ -179,7 +179,7 @@ def top(
     count: Annotated[int | None, typer.Option(min=1, help="Look so many times; else until Ctrl-C.")] = None,
     output: AnyForm = OutputFormat.table,
 ) -> int:
-    """Show what VLANs receive, or VNs, the busiest first: in a terminal one table that fits, else one after another."""
+    """Show the rates of VLANs or VNs, the busiest first: in a terminal one table, otherwise one per interval."""
     if not 0.25 <= interval <= 60.0:
         raise InvalidValueError("interval", interval, "is outside 0.25 to 60 seconds")
     of_vlans = vlan is None and switch is None
@@ -203,7 +203,7 @@ def events(
     after: Annotated[int, typer.Option(metavar="NUMBER", min=0, help="Only those with a higher number.")] = 0,
     output: AnyForm = OutputFormat.table,
 ) -> int:
-    """Show what happened: limits changed, congestion begun and ended, switches come and gone."""
+    """Show events: changed limits, the begin and end of congestion, switches that connect and disconnect."""
     found = client.call("/v1/events", query={"after": after}, shape=EVENTS)
     if not follow:
         show(found["events"], output, EVENT_COLUMNS)
@@ -223,7 +223,7 @@ def events(
 def _states(
     client: Client, name: str, picked: dict[str, Any], interval_s: float, count: int | None
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yield the live state of VLANs or VNs, and with it what was set of them, asked for again when that has changed."""
+    """Yield the live state of VLANs or VNs, and their settings, which are read again when they have changed."""
     query = {**picked, "interval_ms": round(interval_s * 1000), "count": count}
     revision, set_of = None, {}
     keys: dict[str, Any] = {"columns": [], name: []}
@@ -248,7 +248,7 @@ def _states(
 def _live_rows(
     columns: list[str], keys: list[list[Any]], state: dict[str, Any], *, of_vns: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield an object for each row of a state in columns. Raises ValueError where these do not fit."""
+    """Yield an object for each row of a state in columns. Raises ValueError if these do not fit."""
     rates = [dict(zip(columns, row, strict=True)) for row in zip(*state["rows"], strict=True)]
     congested = state["congested"]
     if of_vns:
@@ -282,7 +282,7 @@ def _owner(owners: dict[str, Any], row: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _screen(form: OutputFormat, columns: Sequence[Column]) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
-    """Give what shows rows: in a terminal in place of those before, as many as fit, and the columns that fit."""
+    """Return a function that shows rows, in a terminal in place of the previous ones, cut to its size."""
     where = console()
     if form is not OutputFormat.table or not where.is_terminal:
         yield lambda rows: show(rows, form, columns)
@@ -301,7 +301,7 @@ def _screen(form: OutputFormat, columns: Sequence[Column]) -> Iterator[Callable[
 
 
 def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:
-    """Yield the events of an answer, and those that come after it, over restarts of the controller too."""
+    """Yield the events of a response, and the events after it, across restarts of the controller."""
     gone = False
     while True:
         yield found["events"]

@@ -1,4 +1,4 @@
-"""``dets history``, ``overrides``, ``export``, ``import``, ``token``: what was set at run time, and who may set it."""
+"""``dets history``, ``overrides``, ``export``, ``import``, ``token``: overrides, and who may set them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def undo(
     revision: Annotated[int | None, typer.Argument(metavar="REVISION", help="Which change; else the last.")] = None,
     output: AnyForm = OutputFormat.table,
 ) -> int:
-    """Let what a change changed be as before it, as a new change; refused where something else has changed it since."""
+    """Undo a change by a new change; rejected if a later change has changed its values again."""
     if revision is None:
         found = change.client.call("/v1/history", query={"limit": 1}, shape={"changes": [{"revision": int}]})["changes"]
         if not found:
@@ -119,7 +119,7 @@ def undo(
 @app.command("overrides")
 @with_client
 def list_overrides(client: Client, output: AnyForm = OutputFormat.table) -> int:
-    """List what was set at run time and is kept, what the file says instead, and whether it is in force."""
+    """List the overrides, the file's values instead, and whether they are effective."""
     show(client.pages("/v1/overrides", "overrides"), output, OVERRIDE_COLUMNS)
     return 0
 
@@ -130,7 +130,7 @@ def export_overrides(
     client: Client,
     file: Annotated[Path | None, typer.Argument(help="Where to; - or none prints it.")] = None,
 ) -> int:
-    """Write what was set at run time as one JSON document, for dets import."""
+    """Write all overrides as one JSON document, for dets import."""
     text = json_text(client.call("/v1/export"), 1) + "\n"
     if file is None or str(file) == "-":
         sys.stdout.write(text)
@@ -147,7 +147,7 @@ def import_overrides(
     file: Annotated[Path, typer.Argument(help="What dets export has written; - is the standard input.")],
     output: AnyForm = OutputFormat.table,
 ) -> int:
-    """Replace all that was set at run time by what such a document says: all of it, or nothing."""
+    """Replace all overrides by those of an exported document: all of it, or nothing."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         document = json.loads(text)
@@ -173,7 +173,7 @@ def create_token(
     config: OfConfig = CONFIG,
     store: OfStore = None,
 ) -> int:
-    """Make a token and print it, for the only time: the store keeps no more than its hash."""
+    """Create a token and print it, for the only time: the store keeps only its hash."""
     with _tokens(config, store) as all_tokens:
         echo(all_tokens.create(name, scope))
     return 0
@@ -194,7 +194,7 @@ def revoke_token(
     config: OfConfig = CONFIG,
     store: OfStore = None,
 ) -> int:
-    """Make a token worthless, at once."""
+    """Revoke a token, at once."""
     with _tokens(config, store) as all_tokens:
         all_tokens.revoke(name)
     echo(f"revoked {name}")

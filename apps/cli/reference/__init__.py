@@ -1,6 +1,6 @@
-"""The parts of ``docs/`` that are made from the code: what the configuration, the command and REST take.
+"""The parts of ``docs/`` that are generated from the code: configuration keys, commands and REST requests.
 
-A page holds them between ``<!-- made by dets docs: NAME -->`` and ``<!-- end -->``; what people write stands around.
+A page holds them between ``<!-- made by dets docs: NAME -->`` and ``<!-- end -->``; text by hand is around them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PART = re.compile(r"(<!-- made by dets docs: (\S+) -->\n).*?(<!-- end -->\n)", 
 
 
 def parts(command: Any) -> Mapping[str, Callable[[], str]]:
-    """Return what makes each part, by name."""
+    """Return the generator of each part, by name."""
     from apps.cli.reference import commands, configuration, rest
 
     return {
@@ -28,9 +28,9 @@ def parts(command: Any) -> Mapping[str, Callable[[], str]]:
 
 
 def regenerate(text: str, command: Any) -> str:
-    """Return a page with its parts made again from ``command``, that of ``dets``.
+    """Return a page with its parts generated again from ``command``, the command of ``dets``.
 
-    Raises InvalidValueError for a part that is not known.
+    Raises InvalidValueError for an unknown part.
     """
     known = parts(command)
 
@@ -43,7 +43,7 @@ def regenerate(text: str, command: Any) -> str:
 
 
 def pages(folder: Path) -> list[Path]:
-    """Return the pages under a folder that hold such parts, in order; InvalidValueError when there is none."""
+    """Return the pages under a folder with generated parts, in order; InvalidValueError if there is none."""
     found = [path for path in sorted(folder.glob("*.md")) if _PART.search(path.read_text(encoding="utf-8"))]
     if not found:
         raise InvalidValueError("folder", str(folder), "has no page with a part made by dets docs")

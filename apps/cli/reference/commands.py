@@ -7,7 +7,7 @@ from typing import Any
 
 
 def reference(command: Any) -> str:
-    """Return a table of each sub-command of ``command`` that is shown, with its arguments and what it does."""
+    """Return a table of each visible sub-command of ``command``, with its arguments and its effect."""
     rows = [
         f"| `{_usage(name, one)}` | {_first_sentence(one.help or '')} |" for name, one in _commands("dets", command)
     ]
@@ -24,7 +24,7 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _usage(name: str, command: Any) -> str:
-    """Return the command with its arguments and the options that it cannot do without."""
+    """Return the command with its arguments and its mandatory options."""
     words = [_word(one) for one in command.params if one.required or one.param_type_name == "argument"]
     return " ".join([name, *words])
 

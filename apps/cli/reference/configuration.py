@@ -23,7 +23,7 @@ def reference() -> str:
 
 
 def sections() -> list[type[Section]]:
-    """Return the sections of a file, the file as a whole left out, outer ones before those within them."""
+    """Return the sections of a file, except the file as a whole, outer sections before inner ones."""
     written = {**vars(config_sections), **vars(config_cluster)}
     found = [one for one in written.values() if inspect.isclass(one) and issubclass(one, Section)]
     order = list(RootSection.model_fields)
@@ -50,7 +50,7 @@ def _section(section: type[Section]) -> str:
 
 
 def _meanings(section: type[Section]) -> dict[str, str]:
-    """Return the texts below the fields of a section and of those that it inherits from, by field."""
+    """Return the texts below the fields of a section, inherited ones included, by field."""
     found: dict[str, str] = {}
     for one in reversed(section.__mro__[: section.__mro__.index(Section)]):
         (definition,) = ast.parse(inspect.getsource(one)).body
@@ -100,7 +100,7 @@ def _bounds(section: type[Section], name: str, field: FieldInfo) -> str:
 
 
 def _kinds(one: Any) -> Iterator[Any]:
-    """Yield a type, what it is made of and what it is annotated with, however deep."""
+    """Yield a type, its components and its annotations, recursively."""
     yield one
     yield from getattr(one, "metadata", ())
     for part in get_args(one):

@@ -18,7 +18,7 @@ _ANYTHING = (
 
 
 def reference() -> str:
-    """Return a table of all requests; what they hold is in the OpenAPI document."""
+    """Return a table of all requests; their contents are in the OpenAPI document."""
     document = description()
     requests = [
         (path, method) for path in document["paths"] for method in _METHODS if method in document["paths"][path]
@@ -31,7 +31,7 @@ def reference() -> str:
 
 
 def description() -> Json:
-    """Return the OpenAPI document, which is the same whatever the configuration."""
+    """Return the OpenAPI document, which does not depend on the configuration."""
     central = CentralController(parse_config(_ANYTHING), lambda kind, text: None)
     app = create_app(Service(central, lambda: 0.0))
     answer: Json = app.test_client().get("/v1/openapi.json").get_json()

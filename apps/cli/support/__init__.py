@@ -1,4 +1,4 @@
-"""What the sub-commands share: the REST client, options, output and files.
+"""Shared parts of the sub-commands: the REST client, options, output and files.
 
 Start with command_options.py.
 """

@@ -1,4 +1,4 @@
-"""What a controller answers, as somebody who may mean harm: bounded in size and time, and checked before its use."""
+"""Responses of a controller, which may be malicious: bounded in size and time, and checked before use."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ null."""
 
 
 class RequestError(DetsError):
-    """The controller could not be asked (``status`` is None), or refused: ``status`` is that of HTTP."""
+    """A failed request: the controller is unreachable (``status`` is None), or returned the HTTP status ``status``."""
 
     def __init__(self, text: str, status: int | None = None, problem: Mapping[str, Any] | None = None) -> None:
         super().__init__(text)
@@ -51,7 +51,7 @@ class RequestError(DetsError):
 
 
 class AnswerError(RequestError):
-    """What came is not what the interface says; ``whom`` is who has sent it."""
+    """A response of the wrong form; ``whom`` is its sender."""
 
     def __init__(self, reason: str, whom: str = "the controller") -> None:
         super().__init__(f"what {whom} answers is not what a controller does: {reason[:_MAX_REASON]}")
@@ -59,7 +59,7 @@ class AnswerError(RequestError):
 
 
 def read_all(answer: http.client.HTTPResponse, most_bytes: int) -> bytes:
-    """Return the body of an answer; raise AnswerError when it is too long, or takes too long."""
+    """Return the body of a response; raise AnswerError if it is too long, or takes too long."""
     data = bytearray()
     end_s = time.monotonic() + MAX_ANSWER_S
     while piece := answer.read1(_CHUNK_BYTES):
@@ -84,7 +84,7 @@ def decoded(data: bytes | bytearray) -> Any:
 
 
 def check(value: Any, shape: Shape, what: str = "the answer") -> None:
-    """Raise AnswerError, naming ``what``, unless a value is of a shape."""
+    """Raise AnswerError, naming ``what``, unless a value has the given shape."""
     if isinstance(shape, list):
         _check_is(value, list, what)
         for number, one in enumerate(value):
@@ -107,7 +107,7 @@ def check(value: Any, shape: Shape, what: str = "the answer") -> None:
 
 
 def refusal_of(error: urllib.error.HTTPError) -> RequestError:
-    """Return a refusal with the controller's own words, as far as they are such."""
+    """Return the error of a response, with the controller's own text if it is valid."""
     try:
         found = decoded(error.read(_MAX_PROBLEM_BYTES))
         check(found, {"detail": str})

@@ -1,6 +1,6 @@
 """A certificate authority for the lab: certificates for the controller, for switches and for clients of REST.
 
-Keys are of the curve P-256, which TLS libraries of any age know. Nothing is overwritten.
+Keys use the curve P-256, which all TLS libraries support. No file is overwritten.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLOCK_SKEW = dt.timedelta(hours=1)  # a switch's clock may be a little behind
 
 
 def create_authority(folder: Path, name: str, days: int) -> list[Path]:
-    """Make ``ca.pem`` and ``ca.key`` in ``folder`` and return them; InvalidValueError if they are there already."""
+    """Create ``ca.pem`` and ``ca.key`` in ``folder`` and return them; InvalidValueError if they exist."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject("name", name)
     usage = _key_usage(key_cert_sign=True, crl_sign=True)
@@ -40,11 +40,11 @@ def create_authority(folder: Path, name: str, days: int) -> list[Path]:
 
 
 def issue(folder: Path, name: str, days: int, hosts: Sequence[str] | None, *, client: bool = False) -> list[Path]:
-    """Make ``NAME.pem`` and ``NAME.key``, signed by the CA in ``folder``, and return them.
+    """Create ``NAME.pem`` and ``NAME.key``, signed by the CA in ``folder``, and return them.
 
-    ``hosts`` are the names and addresses under which a server is reached; None makes the certificate a client's, which
-    is what switches are. With ``client`` a server's certificate is a client's as well. Raises InvalidValueError if
-    there is no CA, or files of that name are there already.
+    ``hosts`` are the names and addresses of a server; None makes a client's certificate, which switches use as well.
+    With ``client`` a server's certificate is also valid for a client. Raises InvalidValueError if there is no CA, or
+    files of that name exist.
     """
     authority, authority_key = _authority(folder)
     key = ec.generate_private_key(ec.SECP256R1())

@@ -1,7 +1,7 @@
-"""Options that many sub-commands have, each written once: which controller to ask, and how to make a change.
+"""Options that many sub-commands share: the controller to use, and how to make a change.
 
-A decorated command takes a ``Client`` or a ``Change`` as its first argument; on the command line it has the options
-that this is made of instead.
+A decorated command takes a ``Client`` or a ``Change`` as its first argument; on the command line it has the options for
+it instead.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _CHANGING: dict[str, tuple[Any, Any, Any]] = {
 
 @dataclass(frozen=True)
 class Change:
-    """How to make a change, and where."""
+    """The options of a change, with the client."""
 
     client: Client
     dry_run: bool
@@ -81,9 +81,9 @@ class Change:
     def make(
         self, method: str, path: str, body: object = None, if_match: str | None = None, shape: Shape = CHANGED
     ) -> Any:
-        """Make the change, or ask what it would do, and return the answer; with ``--wait``, when it is in force.
+        """Make the change, or a dry run, and return the response; with ``--wait``, once the change is confirmed.
 
-        ``if_match`` holds where no ``--if-revision`` is given.
+        ``if_match`` applies unless ``--if-revision`` is given.
         """
         if self.if_revision is not None:
             if_match = f'"{self.if_revision}"'
@@ -97,14 +97,14 @@ class Change:
         return answer
 
     def outcome(self, revision: int) -> str:
-        """Return how far the change has come, for the end of a sentence."""
+        """Return the progress of the change, for the end of a sentence."""
         if self.dry_run:
             return "nothing is changed: --dry-run"
         return f"revision {revision}{', in force' if self.wait else ''}"
 
 
 def _in_options(error: RequestError) -> RequestError:
-    """Return a refusal of values with their options' names and rates as people write them, where it is all of such."""
+    """Return an error about values with the names of options and typed rates, if all of it is about options."""
     if error.status == PRECONDITION_REQUIRED:
         return RequestError(f"{error} (here: --if-revision N)", error.status, error.problem)
     problems = error.problem.get("errors") or []
@@ -120,7 +120,7 @@ def _in_options(error: RequestError) -> RequestError:
 
 
 def in_words_typed(error: RequestError, arguments: list[str]) -> str:
-    """Return a refusal of names with the options, or the arguments, and the words that were typed for them."""
+    """Return an error about names with the options or arguments, and with the text that was typed for them."""
     problems = error.problem.get("errors") or []
     if error.status != NOT_FOUND or len(problems) != 1 or problems[0]["field"] not in _NAMED:
         return str(error)
@@ -136,24 +136,24 @@ def in_words_typed(error: RequestError, arguments: list[str]) -> str:
 
 
 def _parts(field: str, word: str) -> tuple[str, ...]:
-    """Return what a word may have become in a path: a VLAN, or the switch or the port of SWITCH:PORT."""
+    """Return the path parts that a typed word may have become: a VLAN, or the switch or the port of SWITCH:PORT."""
     switch, colon, port = word.rpartition(":")
     return (word,) if not colon or field.startswith("vlan") else (switch,) if field == "switch" else (port,)
 
 
 def check_timeout(timeout: float) -> None:
-    """Raise InvalidValueError for a time that nobody can wait for."""
+    """Raise InvalidValueError for an invalid time limit."""
     if not 0 < timeout <= MAX_WAIT_S:
         raise InvalidValueError("timeout", timeout, f"must be above 0 and at most {MAX_WAIT_S:g} seconds")
 
 
 def with_client(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options that say which controller to ask, as a ``Client``."""
+    """Add the options that select the controller to a command, as a ``Client``."""
     return with_options(command, _asking_options(), _client)
 
 
 def with_change(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options of a change and those of ``asking``, as a ``Change``."""
+    """Add the options of a change and of ``with_client`` to a command, as a ``Change``."""
 
     def change(dry_run: bool, wait: bool, timeout: float, if_revision: int | None, **asked: Any) -> Change:
         check_timeout(timeout)
@@ -170,7 +170,7 @@ def _asking_options() -> list[inspect.Parameter]:
 
 
 def option_of(panel: str | None, name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
-    """Return an option as a parameter of a command; ``option`` is typer's, and is shown in a panel of the help."""
+    """Return an option as a parameter of a command; ``option`` is typer's, shown in a panel of the help."""
     option.rich_help_panel = panel
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
@@ -178,7 +178,7 @@ def option_of(panel: str | None, name: str, kind: Any, option: Any, default: Any
 def with_options(
     command: Callable[..., int], options: list[inspect.Parameter], make: Callable[..., Any]
 ) -> Callable[..., int]:
-    """Return a command that has ``options`` in place of its first argument, which ``make`` makes of them."""
+    """Return a command with ``options`` instead of its first argument, which ``make`` builds from them."""
     signature = inspect.signature(command, eval_str=True)
     own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in list(signature.parameters.values())[1:]]
     names = [one.name for one in options]
@@ -194,7 +194,7 @@ def with_options(
 
 
 def _client(**given: Any) -> Client:
-    """Return the client that options, environment and file, in this order, describe."""
+    """Return the client for options, environment and file, in this order."""
     settings = {**_settings(), **{name: value for name, value in given.items() if value is not None}}
     files = [None if settings.get(name) is None else Path(settings[name]) for name in ("cacert", "cert", "key")]
     return Client(settings.get("url", DEFAULT_URL), _token(settings.get("token_file"), given), tls_context(*files))
@@ -220,7 +220,7 @@ def _checked_token(key: str, token: str, shown: str = "(hidden)") -> str:
 
 
 def settings_file() -> Path:
-    """Return where the settings of the command line are looked for: ``~/.config/dets/client.toml``."""
+    """Return the path of the command line's settings: ``~/.config/dets/client.toml``."""
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(folder) / "dets" / "client.toml"
 

@@ -1,4 +1,4 @@
-"""What the sub-commands of ``dets`` share: exit statuses, the words of their messages."""
+"""Shared by the sub-commands of ``dets``: exit statuses and message texts."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Parameters = Annotated[
 
 
 class Commands(TyperGroup):
-    """A group whose help has each command's whole first sentence, however narrow the terminal."""
+    """A command group whose help shows each command's whole first sentence, even in a narrow terminal."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands that are shown, as a list of definitions."""
+        """Write the visible commands as a list of definitions."""
         commands: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         shown = [(name, one.get_short_help_str(sys.maxsize)) for name, one in commands.items() if not one.hidden]
         with formatter.section("Commands"):
@@ -38,12 +38,12 @@ class Commands(TyperGroup):
 
 
 def parse_parameters(texts: list[str] | None) -> dict[str, object]:
-    """Return the parameters that ``KEY=VALUE`` texts give; raise InvalidValueError for one that is not of that form."""
+    """Return the parameters in ``KEY=VALUE`` texts; raise InvalidValueError for another form."""
     return dict(_parse_parameter(text) for text in texts or [])
 
 
 def as_option(error: InvalidValueError) -> InvalidValueError:
-    """Return the error with the words of the command line where it is about a parameter."""
+    """Return the error with the option's name if it is about a parameter."""
     group, _, name = error.key.partition(".")
     return InvalidValueError("parameter", f"{name}={error.value}", error.reason) if group == "parameters" else error
 
@@ -60,7 +60,7 @@ def _parse_parameter(text: str) -> tuple[str, object]:
 
 @contextlib.contextmanager
 def refusing_bad_files() -> Iterator[None]:
-    """Print all problems of a file, a line each, and end the command, when ConfigError is raised within."""
+    """Print all problems of a file, one per line, and end the command, if ConfigError is raised within."""
     from controller.config.yaml_document import ConfigError
 
     try:
@@ -71,12 +71,12 @@ def refusing_bad_files() -> Iterator[None]:
 
 
 def print_error(message: str, keep: str = "") -> None:
-    """Print on stderr, in the command's name, why it refuses: a line, unless ``keep`` has the end of one."""
+    """Print an error on stderr, with the command's name: on one line, unless ``keep`` has a line end."""
     print(f"dets: {printable(message, keep)}", file=sys.stderr)
 
 
 def echo(text: object = "", *, flush: bool = False) -> None:
-    """Print a line: what it has of others, such as names, ends no line and moves nothing."""
+    """Print a line; foreign parts of it, such as names, cannot end the line or move the cursor."""
     print(printable(str(text)), flush=flush)
 
 

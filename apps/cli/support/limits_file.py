@@ -17,9 +17,9 @@ _KEYS = ("vlan", "port", *_VALUES)
 
 
 def read_limits(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file, each with ``vlan``, ``port``, limits as they are written and ``weight``.
+    """Return the rows of a file, each with ``vlan``, ``port``, limits as written and ``weight``.
 
-    Raises ConfigError with all that is wrong with it.
+    Raises ConfigError with all problems.
     """
     try:
         document = read_document(path.read_text(encoding="utf-8"))

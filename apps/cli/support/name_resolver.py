@@ -1,4 +1,4 @@
-"""What people write for a VLAN, an edge port or a VN, as the REST interface takes it."""
+"""Names of VLANs, edge ports and VNs on the command line, in the form of the REST interface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_DIGITS = 20  # of a number that is read: Python refuses those of thousands
 
 
 def vlan_text(key: str, text: str) -> str:
-    """Return the id or the name of a VLAN; raise InvalidValueError, naming ``key``, for what is neither."""
+    """Return the id or the name of a VLAN; raise InvalidValueError, naming ``key``, for any other text."""
     if text.isascii() and text.isdecimal():
         if len(text) > _MAX_DIGITS or not 1 <= int(text) <= 4094:
             raise InvalidValueError(key, text, "is no VLAN id, 1 to 4094, and digits are not read as a name")
@@ -29,8 +29,9 @@ def vlan_text(key: str, text: str) -> str:
 
 
 def parse_port(key: str, text: str) -> tuple[str, int] | None:
-    """Return (switch, port_no) of SWITCH:NUMBER, None for a port's name or SWITCH:NAME; raise InvalidValueError for
-    what is neither.
+    """Return (switch, port_no) of SWITCH:NUMBER, None for a port's name or SWITCH:NAME.
+
+    Raise InvalidValueError for any other text.
     """
     switch, _, port_no = text.rpartition(":")
     if switch and port_no.isascii() and port_no.isdecimal() and len(port_no) <= _MAX_DIGITS:
@@ -51,7 +52,10 @@ OnlyVlan = Annotated[str | None, typer.Option("--vlan", metavar="VLAN", help=_VL
 
 
 class NameResolver:
-    """Ids by names, each asked of the controller once. Methods raise RequestError if it does not know the name."""
+    """Resolves names to ids; each is requested from the controller once.
+
+    Methods raise RequestError for unknown names.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -86,7 +90,7 @@ class NameResolver:
         return self._places[text]
 
     def vn(self, vlan: str, port: str) -> dict[str, Any]:
-        """Return a VN as bodies of requests name it."""
+        """Return a VN in the form of request bodies."""
         switch, port_no = self.port("port", port)
         return {"vlan_vid": self.vlan_vid("vlan", vlan), "switch": switch, "port_no": port_no}
 
@@ -95,13 +99,13 @@ class NameResolver:
         return f"/v1/vns/{vlan_text('vlan', vlan)}/{'/'.join(self.port_path_parts(key, port))}"
 
     def port_path_parts(self, key: str, text: str) -> tuple[str, str]:
-        """Return the two parts of a path that name an edge port."""
+        """Return the two path parts of an edge port."""
         switch, port_no = self.port(key, text)
         return quote(switch, safe="", errors="replace"), str(port_no)
 
 
 def explanations(client: Client, vlan: str, sender: str, receiver: str | None) -> list[dict[str, Any]]:
-    """Return why the entries from ``sender`` (to ``receiver``, or to all) have their limits."""
+    """Return the explanations of the limits of the pairs from ``sender`` (to ``receiver``, or to all)."""
     names = NameResolver(client)
     if receiver is not None:
         ends = (*names.port_path_parts("from", sender), *names.port_path_parts("to", receiver))

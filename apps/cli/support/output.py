@@ -1,4 +1,4 @@
-"""What commands that ask print: a table for people, or everything there is as JSON or YAML."""
+"""Output of queries: a table for people, or all data as JSON or YAML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 
 class OutputFormat(enum.StrEnum):
-    """How an answer is printed."""
+    """The format of printed output."""
 
     table = "table"
     json = "json"
@@ -42,9 +42,9 @@ _MAX_CELL = 1000
 
 
 class Column:
-    """A column of a table: its title, and what a row has there. Numbers and rates stand to the right.
+    """A column of a table: its title, and its value in a row. Numbers and rates are right-aligned.
 
-    An ``optional`` column is left out where no row has anything there.
+    An ``optional`` column is omitted if all its cells are empty.
     """
 
     def __init__(
@@ -56,7 +56,10 @@ class Column:
         self._cell = (lambda row: row.get(cell)) if isinstance(cell, str) else cell
 
     def text(self, row: Row) -> str:
-        """Return the cell of a row, on one line; what is unknown is a dash. Raises AnswerError for what is no cell."""
+        """Return the cell of a row, on one line; an unknown value is a dash.
+
+        Raises AnswerError for an invalid value.
+        """
         try:
             value = self._cell(row)
         except _NOT_OF_THE_INTERFACE as error:
@@ -78,12 +81,12 @@ def _cell_text(value: object) -> str:
 
 
 def rate(title: str, name: str) -> Column:
-    """Return a column of rates, as people write them, of the member ``name`` in bit/s."""
+    """Return a column of formatted rates, of the member ``name`` in bit/s."""
     return Column(title, lambda row: None if row.get(name) is None else format_rate(row[name]), right=True)
 
 
 def share(title: str, name: str) -> Column:
-    """Return a column of shares, in percent, where there are any."""
+    """Return an optional column of shares, in percent."""
     return Column(title, lambda row: None if row.get(name) is None else f"{row[name]:.1%}", right=True, optional=True)
 
 
@@ -93,7 +96,7 @@ def number(title: str, name: str) -> Column:
 
 
 def show(answer: Any, form: OutputFormat, columns: Sequence[Column]) -> None:
-    """Print an answer, a list of objects or one object: all of it as JSON or YAML, its columns as a table."""
+    """Print a response, a list of objects or one object: all of it as JSON or YAML, or its columns as a table."""
     if form is not OutputFormat.table:
         print(text_of(answer, form))
     elif isinstance(answer, Mapping):
@@ -108,7 +111,7 @@ def show(answer: Any, form: OutputFormat, columns: Sequence[Column]) -> None:
 
 
 def text_of(answer: Any, form: OutputFormat) -> str:
-    """Return an answer as JSON or YAML text."""
+    """Return a response as JSON or YAML text."""
     try:
         if form is OutputFormat.json:
             return json_text(answer, 2)
@@ -123,7 +126,7 @@ def text_of(answer: Any, form: OutputFormat) -> str:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON, with escapes for what cannot be printed as it is."""
+    """Return a value as JSON, with escapes for unprintable characters."""
     return printable_json(json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False))
 
 
@@ -143,9 +146,9 @@ def table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
 def fit_table(
     rows: Sequence[Row], columns: Sequence[Column], where: Console, height: int | None = None
 ) -> Table | Text:
-    """Return rows as a table, or where that is too wide each row as a block of lines, so that no word is cut.
+    """Return rows as a table, or if that is too wide each row as a block of lines, so that no word is cut.
 
-    ``height`` is how many lines there is room for; rows beyond it are left out.
+    ``height`` is the available number of lines; further rows are omitted.
     """
     from rich.text import Text
 
@@ -162,7 +165,7 @@ def fit_table(
 def narrowed(
     rows: Sequence[Row], columns: Sequence[Column], where: Console, least_first: Sequence[str]
 ) -> list[Column]:
-    """Return the columns of a table, without as many of the titles ``least_first`` as do not fit into the width."""
+    """Return the columns of a table, without those of the titles ``least_first`` that do not fit into the width."""
     kept, wide = _needed(columns, rows), where.options.update(width=_UNFOLDED)
     for title in least_first:
         if where.measure(table(rows, kept), options=wide).maximum <= where.width:
@@ -176,7 +179,7 @@ def _needed(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
 
 
 def console() -> Console:
-    """Return where tables are printed."""
+    """Return the console for tables."""
     from rich.console import Console
 
     found = Console(highlight=False)
@@ -184,7 +187,7 @@ def console() -> Console:
 
 
 def print_replay(result: Mapping[str, Any]) -> None:
-    """Print whether a replay decided the same, and the differences to another algorithm."""
+    """Print whether a replay made the same decisions, and the differences from another algorithm."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -1,6 +1,7 @@
 """``dets record`` and ``dets replay``: recordings as files.
 
-A file is a zip of ``format.json`` and of members ``records/NNNNNN``, in order, as they were taken from the controller.
+A file is a zip of ``format.json`` and of members ``records/NNNNNN``, in the order in which they were drained from the
+controller.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _MAX_FORMAT_BYTES = 4096
 
 
 def record(client: Client, output: Path, duration_s: float | None) -> int:
-    """Record a controller for a time, or until Ctrl-C; return how many intervals were recorded.
+    """Record a controller for a time, or until Ctrl-C; return the number of recorded intervals.
 
-    ``output`` is a new file, or ``-`` for the standard output. Whatever ends it, the controller does not go on
-    recording. Raises InvalidValueError when ``output`` is a terminal, is there already or cannot be written,
-    RequestError when the controller cannot be asked, ProtocolError when it was too far ahead.
+    ``output`` is a new file, or ``-`` for the standard output. The controller's recording is stopped in any case.
+    Raises InvalidValueError if ``output`` is a terminal, exists already or cannot be written, RequestError if the
+    controller is unreachable, ProtocolError if its records overran.
     """
     intervals = 0
 
@@ -78,7 +79,7 @@ def _ask(client: Client, action: str) -> dict[str, Any]:
 
 
 def _recorded_chunks(client: Client, output: Path, duration_s: float | None) -> Generator[bytes]:
-    """Yield what a controller records, piece by piece; ProtocolError once it was too far ahead."""
+    """Yield a controller's records, chunk by chunk; ProtocolError if they overran."""
     end_s = None if duration_s is None else time.monotonic() + duration_s
     stop = False
     try:
@@ -107,7 +108,7 @@ def _decoded(records: str) -> bytes:
 
 
 def write(file: BinaryIO, taken: Iterable[bytes]) -> None:
-    """Write a recording to an empty file, piece by piece as they come."""
+    """Write a recording to an empty file, chunk by chunk."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         archive.writestr("format.json", json.dumps(FORMAT))
         for number, data in enumerate(taken):
@@ -115,7 +116,7 @@ def write(file: BinaryIO, taken: Iterable[bytes]) -> None:
 
 
 def read(path: Path) -> Iterator[Start | Interval]:
-    """Yield the records of a file; raise InvalidValueError when it is not a recording that can be read."""
+    """Yield the records of a file; raise InvalidValueError if it is not a readable recording."""
     try:
         with zipfile.ZipFile(path) as archive:
             with archive.open("format.json") as about:
@@ -142,10 +143,12 @@ CSV_COLUMNS = ("interval", "time_s", "same", "vlan", "from", "to", "limit_bps", 
 
 
 def write_decisions(path: Path, algorithm: str | None, parameters: Mapping[str, object], output: TextIO) -> bool:
-    """Write what a recording's intervals decide again as CSV, a row for each pair; return whether all is as recorded.
+    """Write the replayed decisions of a recording as CSV, a row for each pair and interval.
 
-    ``time_s`` is that of the recording controller's clock, ``alternative_bps`` what ``algorithm`` would set, empty
-    where there is none. Raises what ``replayed`` raises; nothing is kept in memory.
+    Return whether all equal the recorded ones.
+
+    ``time_s`` is the recording controller's clock, ``alternative_bps`` the limit by ``algorithm``, empty without one.
+    Raises as ``replayed``; intervals are not kept in memory.
     """
     rows = csv.writer(output, lineterminator="\n")
     rows.writerow(CSV_COLUMNS)
@@ -168,7 +171,7 @@ def _decided_again(path: Path, algorithm: str | None, parameters: Mapping[str, o
 
 
 def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return what came of deciding a recording again: whether it was the same, and the differences to ``algorithm``.
+    """Return the result of a replay: whether it equals the recording, and the differences from ``algorithm``.
 
     Raises InvalidValueError for an unknown algorithm, bad parameters and parameters without an algorithm.
     """

@@ -1,4 +1,4 @@
-"""A client of the controller's REST interface, for the command line; its start is quick, so imports wait for a use."""
+"""A client of the controller's REST interface, for the command line; its imports are deferred, for a fast start."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _REVISION: Shape = {
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One of Server-Sent Events; ``number`` is the last event id so far, "" if there was none."""
+    """One Server-Sent Event; ``number`` is the last event id so far, "" if there was none."""
 
     name: str
     number: str
@@ -56,10 +56,10 @@ class StreamEvent:
 
 @dataclass(frozen=True)
 class Client:
-    """A controller at ``url``, asked with a bearer token and TLS if they are given.
+    """A controller at ``url``, with a bearer token and TLS if they are given.
 
-    Every method raises RequestError, with the controller's own words if it has any, when there is no controller or it
-    refuses.
+    Every method raises RequestError, with the controller's message if there is one, if the controller is unreachable or
+    rejects the request.
     """
 
     url: str = DEFAULT_URL
@@ -87,7 +87,7 @@ class Client:
         shape: Shape = dict,
         most_bytes: int = MAX_ANSWER_BYTES,
     ) -> Any:
-        """Return the JSON of what the controller answers; raise AnswerError unless it is of that shape and length."""
+        """Return the JSON of the response; raise AnswerError unless it has that shape and length."""
         headers = {"If-Match": if_match} if if_match else {}
         with self._judging():
             value = decoded(self._body(path, method, body, query, headers, most_bytes))
@@ -95,7 +95,7 @@ class Client:
             return value
 
     def read(self, path: str) -> bytes:
-        """Return the body of a resource as it is."""
+        """Return the body of a resource unchanged."""
         with self._judging():
             return self._body(path, "GET", None, None, {}, MAX_ANSWER_BYTES)
 
@@ -118,7 +118,7 @@ class Client:
                 raise self._unreachable(error) from error
 
     def pages(self, path: str, key: str, query: Query | None = None) -> list[dict[str, Any]]:
-        """Return the list ``key`` of a collection, all pages of it; complain of nodes that are missing in it."""
+        """Return the list ``key`` of a collection, all pages of it; print which nodes' data is missing."""
         rows: list[dict[str, Any]] = []
         missing: set[str] = set()
         cursor: str | None = None
@@ -145,7 +145,10 @@ class Client:
         return rows
 
     def wait_in_force(self, revision: int, timeout_s: float) -> None:
-        """Return when a change is in force on the switches; RequestError, naming those that lag, when it is not."""
+        """Return when the switches have confirmed a change.
+
+        RequestError, naming the unconfirmed ones, if they do not in time.
+        """
         end_s = time.monotonic() + timeout_s
         while True:
             now = self.call("/v1/revision", shape=_REVISION)
@@ -161,7 +164,7 @@ class Client:
         raise RequestError(f"revision {revision} is kept, but not in force after {timeout_s:g} s: {why}")
 
     def _complain_of_missing(self, switches: Sequence[str], nodes: Sequence[str]) -> None:
-        """Say on which switches no change is in force: they are not connected, or their nodes do not answer."""
+        """Print on which switches a change is not effective: they are disconnected, or their nodes are unreachable."""
         if not switches and not nodes:
             return
         from apps.cli.support.common import print_error
@@ -176,7 +179,7 @@ class Client:
     def stream(
         self, path: str, query: Query | None = None, last: str = "", timeout_s: float = 60
     ) -> Iterator[StreamEvent]:
-        """Yield Server-Sent Events until the controller ends the stream or is silent for ``timeout_s``."""
+        """Yield Server-Sent Events until the controller ends the stream or sends nothing for ``timeout_s``."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
         import http.client
 
@@ -215,12 +218,12 @@ class Client:
         return answer
 
     def _opener(self) -> urllib.request.OpenerDirector:
-        """Return what opens URLs as ``urlopen`` does, but for redirects: no controller sends any."""
+        """Return an opener that works like ``urlopen`` but follows no redirects: no controller sends any."""
         import urllib.request
 
         class Nowhere(urllib.request.HTTPRedirectHandler):
             def redirect_request(self, *_: Any) -> None:
-                """Do not follow: the token is for this controller alone."""
+                """Do not follow: the token is for this controller only."""
 
         https = () if self.tls is None else (urllib.request.HTTPSHandler(context=self.tls),)
         return urllib.request.build_opener(Nowhere, *https)

@@ -1,1 +1,1 @@
-"""Requests to one node of several: what it asks the others over REST, and what their answers make."""
+"""REST requests to one node of several: its requests to the others, and the merged responses."""

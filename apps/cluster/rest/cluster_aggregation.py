@@ -1,7 +1,7 @@
-"""Answers for the whole fabric where its switches are shared out over nodes: what all nodes' answers make.
+"""Merged responses for the whole fabric in sharded mode, from all nodes' responses.
 
-Each node knows its own switches, and what these send to VNs of others. Lists have the same cursors on all nodes, so
-that a page of one goes with the same page of the others.
+Each node has data of its own switches, and of their traffic to VNs of others. Lists have the same cursors on all nodes,
+so that pages of different nodes match.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOTIFICATIONS = "notifications"
 
 
 class NodeResult(NamedTuple):
-    """What one node answered."""
+    """The response of one node."""
 
     node: str
     body: Json
@@ -35,9 +35,9 @@ class NodeResult(NamedTuple):
 def gather_results(
     nodes: Nodes, target: str, headers: AskedHeaders, yield_control: Callable[[], None]
 ) -> tuple[list[NodeResult], list[str]]:
-    """Return what the other nodes answer to a GET, and which of them do not.
+    """Return the other nodes' responses to a GET, and the nodes that did not respond.
 
-    ``yield_control`` lets others run between two answers: a long one takes some milliseconds to read.
+    ``yield_control`` lets others run between two responses: a long one takes some milliseconds to parse.
     """
     found, partial = list[NodeResult](), list[str]()
     for name, answer in nodes.hop.gather(nodes.urls, target, headers).items():
@@ -53,7 +53,7 @@ def gather_results(
 
 
 def _read(body: bytes) -> Json | None:
-    """Return what an answer says: JSON, or the last event of a stream."""
+    """Return the contents of a response: JSON, or the last event of a stream."""
     text = body.rpartition(b"\ndata: ")[2] if body.startswith((b"event: ", b"id: ")) else body
     try:
         said = json.loads(text)
@@ -66,25 +66,25 @@ def _read(body: bytes) -> Json | None:
 
 
 def missing_on_all_nodes(nodes: Nodes, answers: Mapping[str, Json]) -> list[str]:
-    """Return the switches that all nodes say are missing; those of a node that is silent may be there."""
+    """Return the switches that all nodes report as disconnected; an unreachable node may have them."""
     nowhere = set.intersection(*(set(one["disconnected_switches"]) for one in answers.values()))
     silent = nodes.urls.keys() - answers.keys()
     return sorted(name for name in nowhere if nodes.owners.get(name) not in silent)
 
 
 def sum_known(values: Iterable[Any]) -> Any:
-    """Return the sum of what is known, None if nothing is."""
+    """Return the sum of the known values, None if none is known."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def _of_owner(nodes: Nodes, switch: str, found: Mapping[str, Json], local: Json) -> Json:
-    """Return what the owner of a switch says, or this node where that is not known."""
+    """Return the data of a switch's owner, or this node's if the owner is unknown."""
     return found.get(nodes.owners.get(switch) or nodes.me, local)
 
 
 def _vn(nodes: Nodes, found: Mapping[str, Json]) -> Json:
-    """Return a VN as all together know it; some nodes may have left it out."""
+    """Return a VN merged from all nodes; some nodes may have omitted it."""
     own = next(iter(found.values()))
     whole = dict(_of_owner(nodes, own["switch"], found, own))
     for name in (*_RECEIVED, _NOTIFICATIONS):
@@ -93,7 +93,7 @@ def _vn(nodes: Nodes, found: Mapping[str, Json]) -> Json:
 
 
 def _get_revision(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
-    """Return how far all switches are: a change is in force once it is so on each node's."""
+    """Return the progress of a change at all switches: it is confirmed once it is on each node's."""
     said = {part.node: part.body for part in parts}
     return parts[0].body | {
         "installed_revision": min(one["installed_revision"] for one in said.values()),
@@ -112,7 +112,7 @@ def _get_port(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
 
 
 def _by_key(parts: list[NodeResult], name: str, key: Callable[[Json], Any]) -> dict[Any, dict[str, Json]]:
-    """Return the items of all parts by key and node."""
+    """Return the items of all responses by key and node."""
     found: dict[Any, dict[str, Json]] = {}
     for part in parts:
         for item in part.body[name]:
@@ -152,7 +152,7 @@ def _list_entries(service: Service, _nodes: Nodes, parts: list[NodeResult]) -> J
 
 
 def _host(nodes: Nodes, views: Mapping[str, Json]) -> Json:
-    """Return a host as the node says that has it behind a switch of its own, the last one to which it came."""
+    """Return a host as seen by the node that has it behind a local switch; of several, where it moved last."""
 
     def last(node: str) -> tuple[bool, str]:
         return nodes.owners.get(views[node]["switch"]) == node, views[node]["since"] or ""
@@ -177,7 +177,7 @@ def _get_host(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
 def _page(
     parts: list[NodeResult], items: list[Any], key: Callable[[Any], Iterable[Any]]
 ) -> tuple[list[Any], str | None]:
-    """Return the first items, as many as a page may have, and the cursor behind them, None if these are the last."""
+    """Return the first items, up to the length of a page, and the cursor after them, None if these are the last."""
     limit = request.args.get("limit", default=MAX_PAGE, type=int)
     shown = items[:limit]
     more = len(items) > limit or any(part.body["next"] is not None for part in parts)
@@ -185,7 +185,7 @@ def _page(
 
 
 def _owned(name: str) -> Callable[[Service, Nodes, list[NodeResult]], Json]:
-    """Return what completes a list of things of switches, which is the same on all nodes but for their state."""
+    """Return a function that merges a list about switches, which differs between nodes by their state only."""
 
     def complete(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
         keys = ("switch", "port_no")

@@ -1,6 +1,6 @@
-"""The live state of the whole fabric, where its switches are shared out over nodes: what all nodes' states make.
+"""The live state of the whole fabric in sharded mode, merged from all nodes' states.
 
-Each node's state has what its own switches do: what is sent is known to one, what is received adds up.
+Each node's state has the rates of its own switches: a send rate is known to one node, receive rates add up.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _PAIRS = 250
 def cluster_state(
     nodes: Nodes, local: Json, target: str, headers: Mapping[str, str], yield_control: Callable[[], None]
 ) -> Json:
-    """Return the state that this node's and the others', who are asked for ``target``, make.
+    """Return the merged state of this node and of the others, which are requested with ``target``.
 
-    ``partial`` names the nodes that are missing in it.
+    ``unreachable_nodes`` lists the nodes whose data is missing.
     """
     others, partial = gather_results(nodes, target, headers, yield_control)
     try:
@@ -34,7 +34,7 @@ def cluster_state(
 
 
 def merge_states(states: list[Json]) -> Json:
-    """Return the state that these make, this node's first, which alone says what is ``missing``."""
+    """Return the merged state; the first state is this node's."""
     own = dict(states[0])
     own["rows"], own["violated_vns"] = (_added([one[name] for one in states]) for name in ("rows", "violated_vns"))
     own["status"] = "ready" if all(one["status"] == "ready" for one in states) else "degraded"
@@ -56,12 +56,12 @@ def merge_states(states: list[Json]) -> Json:
 
 
 def _added(columns: list[Any]) -> Any:
-    """Return lists of numbers added up, whatever they are nested in; None where none is known."""
+    """Return the sum of lists of numbers, at any nesting; None where no value is known."""
     if isinstance(columns[0], list):
         return [_added(list(each)) for each in zip(*columns, strict=True)]
     return sum_known(columns)
 
 
 def _first(columns: Any) -> list[Any]:
-    """Return for each place the first value that is known."""
+    """Return the first known value at each position."""
     return [next((value for value in each if value is not None), None) for each in zip(*columns, strict=True)]

@@ -1,7 +1,7 @@
-"""Asks other nodes of a cluster what this one was asked: one hop, for a limited time, and all of them at once.
+"""Forwards this node's requests to other nodes of a cluster: one hop, in limited time, all nodes at once.
 
-The asker's own credentials go along, so that each node judges by itself who may do what. A request that came by a hop
-goes no further (``HOP``). Waiting is up to the request's greenlet: the control loop goes on.
+The client's credentials are forwarded, so that each node checks them. A forwarded request is not forwarded again
+(``FORWARDED_HEADER``). The request's greenlet waits; the control loop goes on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PASSED_ON = ("Authorization", "If-Match", "Content-Type", "X-Forwarded-For")
 
 
 class NodeResponse(NamedTuple):
-    """What a node answered."""
+    """The response of a node."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -38,7 +38,7 @@ class NodeResponse(NamedTuple):
 
 
 class NodeClient:
-    """What the node ``me`` asks others; ``tls`` is for those whose URL is https."""
+    """Sends requests of the node ``me`` to others; ``tls`` is for https URLs."""
 
     def __init__(
         self, me: str, tls: RenewableContext | None = None, clock: Callable[[], float] = time.monotonic
@@ -55,9 +55,9 @@ class NodeClient:
         body: bytes | None = None,
         limit_s: float = CHANGE_LIMIT_S,
     ) -> NodeResponse:
-        """Return what the node at ``url`` answers to a request with these headers, of which some are passed on.
+        """Return the response of the node at ``url`` to a request with these headers, some of which are forwarded.
 
-        Raises OSError where it does not answer within ``limit_s`` seconds, or not in HTTP.
+        Raises OSError without a valid HTTP response within ``limit_s`` seconds.
         """
         where = urlsplit(url)
         assert where.hostname is not None
@@ -83,7 +83,7 @@ class NodeClient:
         return NodeResponse(response.status, response.getheaders(), content)
 
     def gather(self, urls: Mapping[str, str], target: str, headers: AskedHeaders) -> dict[str, NodeResponse | None]:
-        """Return what nodes, by name, answer to a GET; None for those that do not, or lately did not."""
+        """Return the responses of nodes, by name, to a GET; None for nodes that do not respond, or recently did not."""
         now_s = self._clock()
         asked = {name: url for name, url in urls.items() if now_s - self._failed_s.get(name, -RETRY_S) >= RETRY_S}
         waiting = {name: eventlet.spawn(self._get, name, url, target, headers) for name, url in asked.items()}
@@ -103,9 +103,9 @@ class NodeClient:
 class Nodes(NamedTuple):
     """The nodes of a cluster as this one knows them.
 
-    ``urls`` are where the others' REST is, by name, and ``owners`` whose each switch is (None: nobody's), both empty
-    where switches are not shared out. ``active`` is the node that takes changes and its URL, None if that is this one,
-    or nobody.
+    ``urls`` are the others' REST URLs, by name, and ``owners`` the owner of each switch (None: unowned), both empty
+    except in sharded mode. ``active`` is the node that accepts changes and its URL, None if that is this one, or if
+    there is none.
     """
 
     me: str

@@ -1,9 +1,9 @@
-"""Requests to one node of a cluster, which asks the others.
+"""Requests to one node of a cluster that need other nodes.
 
-A read is answered as ever, and then completed with what the other nodes answer to the same request. ``partial`` names
-nodes that did not answer.
+A read is processed locally, and then merged with the other nodes' responses. ``unreachable_nodes`` lists nodes that did
+not respond.
 
-A change on a node that is not active goes to the one that is, which checks and stores it.
+A change is forwarded to the active node, which checks and stores it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class RequestForwarder(RemoteNodes):
-    """The other nodes, as this one knows them now: what ``nodes`` returns."""
+    """The other nodes, as this one knows them now: the result of ``nodes``."""
 
     def __init__(self, nodes: Callable[[], Nodes]) -> None:
         self._nodes = nodes
@@ -78,7 +78,7 @@ def _target() -> str:
 
 
 def _headers() -> dict[str, str]:
-    """Return the request's headers as another node gets them, from which it sees whose request it is."""
+    """Return the headers of a forwarded request, which identify the client."""
     return {**dict(request.headers), "X-Forwarded-For": request.remote_addr or ""}
 
 

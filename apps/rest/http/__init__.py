@@ -1,4 +1,4 @@
-"""HTTP as this server speaks it: framing, access, bodies and problem documents.
+"""HTTP in this server: framing, access, bodies and problem documents.
 
 Start with server.py.
 """

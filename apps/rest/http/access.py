@@ -1,4 +1,4 @@
-"""Who may use the interface, and how often."""
+"""Access control: who may use the interface, and how often."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _BRAKE_S = 0.02
 
 
 class TokenStore(Protocol):
-    """Who knows the tokens there are."""
+    """A store of tokens."""
 
     def find(self, token: str) -> Token | None:
-        """Return what is known of a token, None if it is unknown or was revoked."""
+        """Return the record of a token, None if it is unknown or was revoked."""
 
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def reject_cross_origin(tokens: TokenStore | None) -> None:
-    """Raise HttpRefusedError (403, 421) for what a browser asks for on behalf of a page from elsewhere.
+    """Raise HttpRefusedError (403, 421) for a browser's request on behalf of a foreign page.
 
-    Such a page may send requests without a body; the browser says which site sends them. Where no token is needed, the
-    page's own name may be made to lead here (DNS rebinding), so only names that always mean this machine are served.
-    Probes name the machine as they like, and learn nothing that is worth hiding.
+    Such a page may send requests without a body; the browser names the site that sends them. Without tokens, a foreign
+    page's host name may resolve to this machine (DNS rebinding), so only names that always mean this machine are
+    served. Probes may use any name, and their responses need no protection.
     """
     if request.path in PROBES:
         return
@@ -69,9 +69,9 @@ def reject_cross_origin(tokens: TokenStore | None) -> None:
 
 
 def identify(tokens: TokenStore | None) -> tuple[Caller, str]:
-    """Return who sends the request and their scope; raise HttpRefusedError (401, 403) when they may not.
+    """Return the client's identity and scope; raise HttpRefusedError (401, 403) if access is denied.
 
-    Without ``tokens`` everybody may do all.
+    Without ``tokens`` all clients have full access.
     """
     address = request.remote_addr or ""
     certificate = request.environ.get(CERTIFICATE_NAME)
@@ -94,9 +94,9 @@ def identify(tokens: TokenStore | None) -> tuple[Caller, str]:
 
 
 class RequestRateLimiter:
-    """Lets each address send so many requests per second, and ``BURST_S`` seconds' worth at once (a token bucket).
+    """Allows each address a rate of requests per second, with a burst of ``BURST_S`` seconds (a token bucket).
 
-    An IPv6 address counts by its /64: a client with one address of it has them all.
+    An IPv6 address counts by its /64, since a client controls all its addresses.
     """
 
     def __init__(self, requests_per_s: float, clock: Callable[[], float]) -> None:
@@ -104,7 +104,7 @@ class RequestRateLimiter:
         self._level: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_s(self, address: str) -> float:
-        """Count a request; return 0 if it may be served, else after how many seconds there is room for one."""
+        """Count a request; return 0 if it may be served, otherwise the seconds to wait."""
         now_s, most = self._clock(), max(self._rate * BURST_S, 1.0)
         key = _subnet(address)
         left, at_s = self._level.pop(key, (most, now_s))
@@ -117,7 +117,7 @@ class RequestRateLimiter:
 
 
 class ConnectionSlots:
-    """What may be held at once, such as connections: ``most`` in all; of one address (IPv6: one /64) half of them."""
+    """A limited number of slots, such as connections: ``most`` in all; half of them for one address (IPv6: one /64)."""
 
     def __init__(self, max_connections: int) -> None:
         self._most, self._most_of_one = max_connections, (max_connections + 1) // 2
@@ -125,17 +125,17 @@ class ConnectionSlots:
 
     @property
     def held(self) -> int:
-        """How many are taken."""
+        """Return the number of allocated slots."""
         return self._held.total()
 
     def held_of(self, address: str) -> int:
-        """Return how many of them an address has."""
+        """Return the number of slots that an address has."""
         return self._held.get(_subnet(address), 0)
 
     def allocate(self, address: str, count: int = 1, *, for_many: bool = False) -> bool:
-        """Take places for an address; return False, and take none, if there are not so many.
+        """Allocate slots for an address; return False, and allocate none, if there are too few.
 
-        ``for_many``: it is a proxy's, which may have all of them.
+        ``for_many``: the address is a proxy's, which may have all of them.
         """
         key = _subnet(address)
         most_of_one = self._most if for_many else self._most_of_one
@@ -145,7 +145,7 @@ class ConnectionSlots:
         return True
 
     def release(self, address: str, count: int = 1) -> None:
-        """Give places back that were taken."""
+        """Release slots."""
         key = _subnet(address)
         self._held[key] -= count
         if not self._held[key]:
@@ -153,7 +153,7 @@ class ConnectionSlots:
 
 
 class TrustedProxies:
-    """Proxies by their networks: the addresses that they write into ``X-Forwarded-For`` are believed, nobody else's."""
+    """Trusted proxies by their networks: only their ``X-Forwarded-For`` is used."""
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
         self._networks = [ipaddress.ip_network(network) for network in networks]
@@ -167,10 +167,10 @@ class TrustedProxies:
         return any(parsed in network for network in self._networks)
 
     def client_address(self, peer: str, forwarded_for: str | None) -> str:
-        """Return the client's address; ``peer`` is where the connection comes from.
+        """Return the client's address; ``peer`` is the address of the connection.
 
-        Each proxy appends the address that it was asked from: the client is the last one that is no proxy. Where a
-        proxy has appended something else, the proxy is the client.
+        Each proxy appends the address of its client: the real client is the last one that is no proxy. If a proxy has
+        appended no address, the proxy is the client.
         """
         client = peer
         for text in reversed((forwarded_for or "").split(",")[-_MAX_HOPS:]):
@@ -184,7 +184,7 @@ class TrustedProxies:
 
 
 def rate_limited(app: WsgiApp, pace: RequestRateLimiter, sleep: Callable[[float], None]) -> WsgiApp:
-    """Return the application behind a pace: a request that comes too soon costs little and gets a 429 with a time.
+    """Return the application behind a rate limiter: a request above the rate costs little and gets a 429 with a time.
 
     The 429 is sent after a short pause, so that a connection cannot repeat requests fast.
     """
@@ -209,7 +209,7 @@ def rate_limited(app: WsgiApp, pace: RequestRateLimiter, sleep: Callable[[float]
 
 
 def with_status_counts(app: WsgiApp, count: Counter[str]) -> WsgiApp:
-    """Return the application, which counts the statuses of its answers in ``count``."""
+    """Return the application, with the statuses of its responses counted in ``count``."""
 
     def gate(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def start(status: str, *more: Any) -> Any:
@@ -247,7 +247,7 @@ def _without_port(text: str) -> str:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return an address; that of an IPv4 client of a listener for both is IPv4. Raises ValueError."""
+    """Return an address; an IPv4 client of a dual-stack listener gets its IPv4 address. Raises ValueError."""
     address = ipaddress.ip_address(text)
     mapped = address.ipv4_mapped if address.version == 6 else None
     return mapped or address

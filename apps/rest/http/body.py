@@ -1,4 +1,4 @@
-"""The body of a request: JSON as RFC 8259 and RFC 7493 have it, and of bounded size."""
+"""The body of a request: JSON by RFC 8259 and RFC 7493, with bounded size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIME_TYPE = "application/json"
 
 
 class StrictJson(DefaultJSONProvider):
-    """JSON in which a key stands once, on the way in; in which every number is finite, on the way out."""
+    """JSON with unique keys on input, and with finite numbers on output."""
 
     sort_keys = False
     mimetype = MIME_TYPE
@@ -34,9 +34,9 @@ class StrictJson(DefaultJSONProvider):
         return super().dumps(obj, allow_nan=False, **kwargs)
 
     def loads(self, s: str | bytes, **kwargs: Any) -> Any:
-        """Return the value of a JSON text; raise ValueError with what is wrong with it.
+        """Return the value of a JSON text; raise ValueError with the problem.
 
-        NaN and Infinity are let through as floats, so that the field that holds one can be named.
+        NaN and Infinity are accepted as floats here, so that the error can name the field with one.
         """
         text = s.decode("utf-8") if isinstance(s, bytes) else s
         with _speaking_plainly():
@@ -51,20 +51,20 @@ class StrictJson(DefaultJSONProvider):
 
 
 class JsonRequest(Request):
-    """A request whose JSON body has been read and checked before anything else."""
+    """A request with a JSON body that was read and checked before anything else."""
 
     body: Any = None
 
     def get_json(self, *arguments: Any, **options: Any) -> Any:
-        """Return the body as ``check_body`` has read it."""
+        """Return the body that ``check_body`` has read."""
         return self.body
 
 
 def check_body(request: JsonRequest, most_bytes: int, yield_control: Callable[[], None]) -> None:
-    """Read the body of a request that changes something; raise HttpRefusedError unless it is a JSON object.
+    """Read the body of a changing request; raise HttpRefusedError unless it is a JSON object.
 
-    The body is read before anything is looked up, so that nothing else runs between the look-up and the change.
-    ``yield_control`` lets others run: a long body takes long to decode.
+    The body is read before any look-up, so that nothing else runs between the look-up and the change. ``yield_control``
+    lets others run: a long body takes long to decode.
     """
     coding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if coding != "identity":
@@ -122,7 +122,7 @@ def _decode_first(text: str) -> tuple[Any, int]:
 
 
 def _check_characters(text: str, value: Any) -> None:
-    """Raise ValueError for half a surrogate pair, which can only have come from an escape."""
+    """Raise ValueError for an unpaired surrogate, which can only come from an escape."""
     if "\\u" in text:
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")

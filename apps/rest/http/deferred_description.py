@@ -1,4 +1,4 @@
-"""Operations that are described when somebody asks for the description, which takes longer than all else about them.
+"""Operations that are described on demand, because a description takes longer than all else about them.
 
 ``DescribedApi`` and ``DescribedBlueprint`` are the library's classes with that difference.
 """
@@ -23,7 +23,7 @@ class _DeferredDescription:
         return super()._collect_openapi_info(rule, func, **{**options, "doc_ui": False})  # type: ignore[misc]
 
     def describe(self, yield_control: Callable[[], None]) -> None:
-        """Describe the operations that are not described yet, one at a time."""
+        """Describe the remaining operations, one at a time."""
         while self._undescribed:
             rule, func, options = self._undescribed.popleft()
             super()._collect_openapi_info(rule, func, **options)  # type: ignore[misc]

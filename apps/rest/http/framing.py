@@ -1,8 +1,8 @@
-"""Where requests begin and end (RFC 9112): what a proxy in front of this server could read differently is refused.
+"""Framing of requests (RFC 9112): requests that a proxy in front could read differently are rejected.
 
-These checks run before h11 sees the bytes, because h11 accepts more: lines that end with a line feed alone, folded
-lines, control characters in values, a length next to a transfer coding, a length given twice, any text as a host,
-chunk lines of any length and any number of trailers.
+These checks run before h11 sees the bytes, because h11 accepts more: lines that end with a line feed only, folded
+lines, control characters in values, a length next to a transfer coding, a length given twice, any text as a host, chunk
+lines of any length and any number of trailers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ LONE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 
 
 def chunk_size(waiting: bytes) -> int | None:
-    """Return the size of the chunk that comes next, None when its line has not come whole.
+    """Return the size of the next chunk, None while its line is incomplete.
 
-    ``waiting`` begins with that line, or with the line end of the chunk before it. Raises OSError when it is not as RFC
-    9112, section 7.1, says.
+    ``waiting`` begins with that line, or with the line end of the previous chunk. Raises OSError if it violates RFC
+    9112, section 7.1.
     """
     line = waiting[:_MAX_LINE_BYTES]
     size = _CHUNK_SIZE.match(line)
@@ -41,7 +41,7 @@ def chunk_size(waiting: bytes) -> int | None:
 
 
 def check_trailers(fields: Sequence[tuple[bytes, bytes]]) -> None:
-    """Raise OSError when more, or longer, fields follow the last chunk than anybody sends."""
+    """Raise OSError if more, or longer, trailers follow the last chunk than allowed."""
     longest = max((len(name) + len(value) for name, value in fields), default=0)
     if len(fields) > _MAX_TRAILERS or longest > _MAX_LINE_BYTES:
         raise OSError(
@@ -50,14 +50,14 @@ def check_trailers(fields: Sequence[tuple[bytes, bytes]]) -> None:
 
 
 def fault_of_request_line(line: bytes) -> str | None:
-    """Return what is wrong with the line of a request, None if nothing is."""
+    """Return the fault of a request line, None if it is valid."""
     return None if _REQUEST_LINE.fullmatch(line) else f"this is not METHOD TARGET HTTP/1.1: {shown(line)}"
 
 
 def head_error(lines: Sequence[bytes], version: str) -> str | None:
-    """Return what is wrong with a head, None if nothing is.
+    """Return the fault of a head, None if it is valid.
 
-    ``lines`` are those behind the request line, without their ends; ``version`` is that of the request line.
+    ``lines`` follow the request line, without their ends; ``version`` is the version in the request line.
     """
     values: dict[bytes, list[bytes]] = {}
     for line in lines:
@@ -87,5 +87,5 @@ def _fault_of_body(length: list[bytes] | None, coding: list[bytes] | None, versi
 
 
 def shown(data: bytes) -> str:
-    """Return bytes that a client has sent as a message repeats them: printable and short."""
+    """Return a client's bytes for a message: printable and short."""
     return repr(data[:_SHOWN_BYTES].decode("latin-1"))

@@ -1,4 +1,4 @@
-"""One client's connection: requests are read by h11, bounded in time and size, and answered by a WSGI application."""
+"""One client's connection: h11 reads requests, bounded in time and size, and a WSGI application responds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LINE_TOO_LONG = raw_answer(HTTPStatus.REQUEST_URI_TOO_LONG, "uri-too-long", "th
 
 
 class _NoRequestError(Exception):
-    """A client has sent something that is not a request; ``answer`` is what it gets."""
+    """A client has sent bytes that are no request; ``answer`` is the response."""
 
     def __init__(self, answer: bytes) -> None:
         self.answer = answer
@@ -52,7 +52,7 @@ class _NoRequestError(Exception):
 
 
 class Rooms(NamedTuple):
-    """Where long bodies and long answers are held."""
+    """The memory limits of long bodies and long responses."""
 
     bodies: Room
     answers: Room
@@ -61,8 +61,8 @@ class Rooms(NamedTuple):
 class Connection:
     """Serves the requests on ``sock``, one after the other, until either side ends it.
 
-    ``wait`` returns when it is the caller's turn to look at what has come, and to serve a request that is whole.
-    A connection of one of the ``proxies`` carries requests of several clients.
+    ``wait`` returns when it is the caller's turn to read bytes, and to serve a complete request. A connection of one of
+    the ``proxies`` carries requests of several clients.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Connection:
             self._sock.close()
 
     def _serve_one(self) -> bool:
-        """Read and answer a request; return whether another may follow."""
+        """Read and serve a request; return whether another may follow."""
         try:
             head = self._read_head()
         except _NoRequestError as refusal:
@@ -132,7 +132,7 @@ class Connection:
         return True
 
     def _read_head(self) -> bytes:
-        """Return the next request's head, b"" when the client has gone; raise _NoRequestError when it is none."""
+        """Return the next request's head, b"" if the client has closed; raise _NoRequestError if it is invalid."""
         with eventlet.Timeout(self._patience.head_s, False):
             return self._read_to_end_of_head()
         if not self._received:  # a client that has sent nothing has asked for nothing
@@ -172,7 +172,7 @@ class Connection:
         self._linger()
 
     def _linger(self) -> None:
-        """Say that nothing more is sent, and read on for a moment: unread bytes make the kernel drop the answer."""
+        """Signal the end of the response, and read on: unread bytes would make the kernel drop the response."""
         self._sock.shutdown(socket.SHUT_WR)
         with eventlet.Timeout(_LINGER_S, False):
             for _ in range(MAX_DISCARDED_BYTES // READ_BYTES):
@@ -181,7 +181,7 @@ class Connection:
 
 
 def _has_request_line(received: bytes) -> bool:
-    """Return whether the line has come whole; raise _NoRequestError when it is not that of a request."""
+    """Return whether the request line is complete; raise _NoRequestError if it is invalid."""
     line, found, _ = received.partition(b"\r\n")
     if len(line) > MAX_LINE_BYTES:
         raise _NoRequestError(_LINE_TOO_LONG)
@@ -195,7 +195,7 @@ def _has_request_line(received: bytes) -> bool:
 
 
 def _check_head(head: bytes) -> None:
-    """Raise _NoRequestError unless a head, its empty line left out, is as it must be."""
+    """Raise _NoRequestError if a head, without its empty line, is invalid."""
     line, *lines = head.split(b"\r\n")
     if len(lines) > MAX_FIELDS or max(map(len, lines), default=0) > MAX_LINE_BYTES:
         raise _NoRequestError(_HEAD_TOO_LARGE)

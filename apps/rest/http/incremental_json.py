@@ -1,4 +1,4 @@
-"""Long JSON bodies are decoded item by item, so that others run in between, and have a bounded number of items."""
+"""Decodes long JSON bodies item by item, so that others run in between, with a bounded number of items."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 class IncrementalJson:
     """An object whose members are lists of small items, or small values themselves.
 
-    ``decode`` returns the value that a text begins with and where it ends, as ``json.JSONDecoder.raw_decode`` does.
-    ``yield_control`` lets others run.
+    ``decode`` returns the first value of a text and its end, as ``json.JSONDecoder.raw_decode`` does. ``yield_control``
+    lets others run.
     """
 
     def __init__(self, text: str, decode: Callable[[str], tuple[Any, int]], yield_control: Callable[[], None]) -> None:
@@ -32,7 +32,10 @@ class IncrementalJson:
         self._items = 0
 
     def members(self) -> list[tuple[str, Any]]:
-        """Return the object's members. Raises ValueError for broken JSON, HttpRefusedError (413) for too much of it."""
+        """Return the object's members.
+
+        Raises ValueError for malformed JSON, HttpRefusedError (413) for too many items.
+        """
         members: list[tuple[str, Any]] = []
         self._expect("{")
         more = not self._skip("}")
@@ -80,14 +83,14 @@ class IncrementalJson:
         return value
 
     def _find(self) -> int:
-        """Pass over white space; return where the next character stands."""
+        """Skip white space; return the position of the next character."""
         found = _SPACE.match(self._text, self._at)
         assert found is not None
         self._at = found.end()
         return self._at
 
     def _skip(self, character: str) -> bool:
-        """Pass over a character if it comes next; return whether it did."""
+        """Skip a character if it is next; return whether it was."""
         is_next = self._text.startswith(character, self._find())
         self._at += is_next
         return is_next
@@ -97,7 +100,7 @@ class IncrementalJson:
             raise json.JSONDecodeError(f"Expecting {character!r}", self._text, self._at)
 
     def _goes_on(self, end: str) -> bool:
-        """Pass over a comma and return True, or over the end and return False."""
+        """Skip a comma and return True, or skip the end and return False."""
         if self._skip(end):
             return False
         self._expect(",")

@@ -1,4 +1,4 @@
-"""Errors as clients see them: ``application/problem+json`` (RFC 9457) that names field, value and limit."""
+"""Errors for clients: ``application/problem+json`` (RFC 9457) with field, value and limit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class FieldProblem(BaseModel):
-    """One value that is not acceptable."""
+    """One invalid value."""
 
     field: str = Field(description="the name of the body's field, the query's parameter or the path's part")
     value: JsonValue = Field(description="what was given; long values are cut short, NaN and infinities are text")
@@ -37,7 +37,7 @@ class FieldProblem(BaseModel):
 
 
 class Problem(BaseModel):
-    """Why a request was refused (RFC 9457). Nothing has changed."""
+    """Why a request was rejected (RFC 9457). Nothing has changed."""
 
     type: str = Field(description="names the kind of problem, such as urn:dets:problem:invalid-value")
     title: str
@@ -47,7 +47,7 @@ class Problem(BaseModel):
 
 
 class HttpRefusedError(Exception):
-    """A request is refused: ``errors`` are those that have field, value and reason."""
+    """A rejected request: ``errors`` are the problems with field, value and reason."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class HttpRefusedError(Exception):
         super().__init__(self.detail)
 
     def response(self) -> Response:
-        """Return what the client gets."""
+        """Return the response."""
         errors = [
             {"field": e.key, "value": shown_value(e.value), "reason": e.reason} for e in self.errors[:_SHOWN_ERRORS]
         ]
@@ -75,7 +75,10 @@ class HttpRefusedError(Exception):
 
 
 def raw_answer(status: HTTPStatus, kind: str, detail: str, *fields: str) -> bytes:
-    """Return a whole answer, a problem document, after which the connection is closed; ``fields`` are header lines."""
+    """Return a complete response, a problem document, after which the connection is closed.
+
+    ``fields`` are header lines.
+    """
     problem = {"type": _TYPE + kind, "title": status.phrase, "status": status.value, "detail": detail}
     text = json.dumps(problem).encode()
     given = (f"Content-Type: {MIME_TYPE}", f"Content-Length: {len(text)}", "Connection: close", *fields)
@@ -83,31 +86,31 @@ def raw_answer(status: HTTPStatus, kind: str, detail: str, *fields: str) -> byte
 
 
 def not_found(field: str, value: str, reason: str) -> HttpRefusedError:
-    """Return the refusal of a path whose part ``field`` names nothing; ``reason`` says what there is."""
+    """Return the error for a path with an unknown part ``field``; ``reason`` lists the known ones."""
     return HttpRefusedError(HTTPStatus.NOT_FOUND, "not-found", errors=[InvalidValueError(field, value, reason)])
 
 
 def invalid(*errors: InvalidValueError) -> HttpRefusedError:
-    """Return the refusal of values."""
+    """Return the error for invalid values."""
     return HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-value", errors=errors)
 
 
 def unknown_key(key: str, value: object, known: Iterable[str]) -> InvalidValueError:
-    """Return what is wrong with a key, whose last part is none of the ``known``."""
+    """Return the problem of a key whose last part is not in ``known``."""
     known = list(known)
     near = near_name(key.rpartition(".")[2], known)
     return InvalidValueError(key, value, f"is not known here{near}; there are: {listed(known)}")
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return names as a sentence has them, cut short when there are many."""
+    """Return names for a sentence, cut short when there are many."""
     all_names = [str(name) for name in names]
     more = f" and {len(all_names) - _SHOWN_NAMES} more" if len(all_names) > _SHOWN_NAMES else ""
     return ", ".join(all_names[:_SHOWN_NAMES]) + more if all_names else "none"
 
 
 def shown_value(value: object) -> JsonValue:
-    """Return a value from a request as the answer repeats it: JSON, and short."""
+    """Return a value from a request for the response: JSON, and short."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, float):
@@ -126,7 +129,7 @@ def shown_value(value: object) -> JsonValue:
 
 @contextmanager
 def refusing_bad_values() -> Iterator[None]:
-    """Turn the core's InvalidValueError into a refusal; to be held around the change itself and no more than that."""
+    """Turn the core's InvalidValueError into a rejection; it must enclose the change itself and nothing else."""
     try:
         yield
     except InvalidValueError as error:
@@ -134,12 +137,12 @@ def refusing_bad_values() -> Iterator[None]:
 
 
 def of_validation(error: ValidationError, fields: Mapping[str, Iterable[str]]) -> HttpRefusedError:
-    """Return the refusal of what pydantic found; ``fields`` gives the field names of each model by its title."""
+    """Return the rejection for pydantic's errors; ``fields`` has the field names of each model by its title."""
     return invalid(*(_of_pydantic(one, fields.get(error.title, ())) for one in error.errors(include_url=False)))
 
 
 def install(app: Flask) -> None:
-    """Let every error of an application leave it as a problem; an unexpected one is logged and answered with 500."""
+    """Let every error of an application leave it as a problem; an unexpected one is logged and returns 500."""
     app.register_error_handler(HttpRefusedError, lambda refusal: refusal.response())
     app.register_error_handler(StoreError, _of_store)
     app.register_error_handler(HTTPException, _of_http)
@@ -160,7 +163,7 @@ def _of_pydantic(one: Mapping[str, object], fields: Iterable[str]) -> InvalidVal
 
 
 def _summaries(errors: Iterable[InvalidValueError]) -> Iterator[str]:
-    """Yield a sentence for the first of errors that are alike, for three kinds of them."""
+    """Yield a sentence for the first of several similar errors, for three kinds of them."""
     alike: dict[tuple[str, str], list[InvalidValueError]] = {}
     for error in errors:
         alike.setdefault((error.key.rpartition(".")[2], error.reason), []).append(error)

@@ -1,4 +1,4 @@
-"""How much of long bodies and long answers is held at a time: in all, and of one address."""
+"""Memory limits of long bodies and long responses: in all, and for one address."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ TIDY_S = 5.0
 
 
 class Room:
-    """``most_bytes`` of what is called ``name``, and half of them for one address (IPv6: one /64).
+    """``most_bytes`` for the purpose ``name``, and half of them for one address (IPv6: one /64).
 
-    The heap keeps what is freed (``apps.runtime.memory_tuning``): it goes back to the kernel once
-    nothing is held any more.
+    The heap keeps freed memory (``apps.runtime.memory_tuning``): it is trimmed once nothing is reserved.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class Room:
         self._is_due = False
 
     def reserve(self, address: str, count: int) -> None:
-        """Take room for so many bytes of an address; raise HttpRefusedError (503) if there is none."""
+        """Reserve bytes for an address; raise HttpRefusedError (503) if there are not enough."""
         if not self._places.allocate(address, count):
             half = (self._most_bytes + 1) // 2
             reason = f"more do not fit: {self._most_bytes} bytes are held at a time, {half} of one address; try again"
@@ -50,7 +49,7 @@ class Room:
             raise HttpRefusedError(status, f"too-many-{self._name}", errors=[error], headers=headers)
 
     def release(self, address: str, count: int) -> None:
-        """Give back what was taken."""
+        """Release reserved bytes."""
         self._places.release(address, count)
         if not self._places.held and not self._is_due:
             self._is_due = True
@@ -62,14 +61,14 @@ class Room:
 
 
 class Share:
-    """What one body, or one answer, of an address holds of a room; the first ``FREE_BYTES`` are free."""
+    """The bytes that one body, or one response, of an address has reserved; the first ``FREE_BYTES`` are free."""
 
     def __init__(self, room: Room, address: str) -> None:
         self._room, self._address = room, address
         self._seen = self._held = 0
 
     def add(self, count: int) -> None:
-        """Hold so many bytes more; raise HttpRefusedError (503) if there is no room for them."""
+        """Reserve more bytes; raise HttpRefusedError (503) if there are not enough."""
         self._seen += count
         wanted = max(self._seen - FREE_BYTES, 0) - self._held
         if wanted:
@@ -77,7 +76,7 @@ class Share:
             self._held += wanted
 
     def end(self) -> None:
-        """Hold nothing any more."""
+        """Release all bytes."""
         if self._held:
             self._room.release(self._address, self._held)
         self._seen = self._held = 0

@@ -1,6 +1,7 @@
-"""The HTTP server: connections are served by greenlets of the hub that also serves the switches.
+"""The HTTP server: greenlets of the hub that also serves the switches handle connections.
 
-A client that sends slowly, or much, or opens many connections, is cut off with an answer; other clients do not wait.
+A client that is slow, sends too much, or opens too many connections gets an error and is disconnected; other clients do
+not wait.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class RestServer:
     _greenlet: Any
 
     def stop(self) -> None:
-        """Stop accepting connections and close the socket; running requests are finished by their own greenlets."""
+        """Stop accepting connections and close the socket; running requests finish in their own greenlets."""
         self._greenlet.kill()
         self._listener.close()
 
@@ -65,11 +66,11 @@ def serve(
     wait: Callable[[], None] = lambda: None,
     trusted_proxies: Iterable[str] = (),
 ) -> RestServer:
-    """Serve a WSGI application at an address, in a greenlet of its own; port 0 takes any free one.
+    """Serve a WSGI application at an address, in its own greenlet; port 0 uses any free one.
 
-    Raises OSError when the address cannot be listened on. Requests run in the caller's hub, one at a time between their
-    waits for the socket. With ``tls`` HTTPS is served. ``wait`` returns when it is the caller's turn for a request, or
-    a step of a handshake. Requests from ``trusted_proxies`` (IP networks) are those of the clients they name.
+    Raises OSError if listening there fails. Requests run in the caller's hub, one at a time between their waits for the
+    socket. With ``tls`` HTTPS is served. ``wait`` returns when it is the caller's turn for a request, or a step of a
+    handshake. Requests from ``trusted_proxies`` (IP networks) count for the clients that these name.
     """
     family, address = listening_address(host, port)
     listener = eventlet.listen(address, family)
@@ -80,7 +81,7 @@ def serve(
 
 @dataclass
 class _Acceptor:
-    """Takes connections: serves those that get a place, and answers the others that there are too many."""
+    """Accepts connections: serves those that get a slot, and rejects the others with an error."""
 
     app: WsgiApp
     tls: RenewableContext | None
@@ -95,7 +96,7 @@ class _Acceptor:
     sparing: LogRateLimiter = field(default_factory=lambda: LogRateLimiter(time.monotonic))
 
     def accept_from(self, listener: RetryingListener) -> None:
-        """Take connections until the listener is closed."""
+        """Accept connections until the listener is closed."""
         while True:
             sock, address = listener.accept()
             if self.places.allocate(address[0], for_many=self.proxies.is_trusted(address[0])):

@@ -1,4 +1,4 @@
-"""One request and its answer, between h11 and a WSGI application (PEP 3333)."""
+"""One request and its response, between h11 and a WSGI application (PEP 3333)."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _FAILED = raw_answer(
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How many seconds a client may take.
+    """Time limits for a client.
 
     ``head_s``: from the end of one request to the end of the next one's head; ``body_s``: to the end of its body;
-    ``discard_s``: to the end of a body that was refused unread; ``socket_s``: to read any part of an answer.
+    ``discard_s``: to the end of a body that was rejected unread; ``socket_s``: to read any part of a response.
     """
 
     handshake_s: float = 10.0
@@ -54,9 +54,9 @@ class Timeouts:
 
 
 class Body(io.RawIOBase):
-    """The body of a request as a file. Raises OSError where it is not what RFC 9112, section 7.1, says.
+    """The body of a request as a file. Raises OSError if it violates RFC 9112, section 7.1.
 
-    What is read of it is held in ``share``.
+    The bytes read are reserved in ``share``.
     """
 
     def __init__(self, sock: Any, http: h11.Connection, request: h11.Request, patience: Timeouts, share: Share) -> None:
@@ -77,7 +77,7 @@ class Body(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what has come, waiting for something; return how many bytes, 0 at the end."""
+        """Read received bytes, waiting for some; return their number, 0 at the end."""
         if not self._piece and not self._ended:
             self._piece = memoryview(self._next_piece())
         count = min(len(buffer), len(self._piece))
@@ -88,7 +88,7 @@ class Body(io.RawIOBase):
 
     @property
     def may_be_discarded(self) -> bool:
-        """Whether a rest may be read and thrown away, so that another request can follow."""
+        """Return whether the rest may be read and discarded, so that another request can follow."""
         is_short = not self._chunked and self._left_bytes <= MAX_DISCARDED_BYTES
         return self._ended or (is_short and not self._http.they_are_waiting_for_100_continue)
 
@@ -125,7 +125,7 @@ class Body(io.RawIOBase):
             self._receive()
 
     def _check_chunk_line(self) -> None:
-        """Check the line before a chunk once it has come: h11 takes longer ones, and more digits."""
+        """Check a complete chunk line, since h11 accepts longer ones, and more digits."""
         while self._at_chunk_line:
             if chunk_size(self._http.trailing_data[0]) is None:
                 self._receive()
@@ -133,7 +133,7 @@ class Body(io.RawIOBase):
                 self._at_chunk_line = False
 
     def _receive(self) -> None:
-        """Give h11 what comes; raise HttpRefusedError (408) when nothing comes in time."""
+        """Pass received bytes to h11; raise HttpRefusedError (408) if none arrive in time."""
         if self._http.they_are_waiting_for_100_continue:
             self._sock.sendall(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
         now_s = time.monotonic()
@@ -150,7 +150,7 @@ class Body(io.RawIOBase):
 
 
 class WsgiExchange:
-    """Answers one request with what the application says; pieces of the answer are held in ``share``, if given."""
+    """Sends the application's response to one request; its parts are reserved in ``share``, if given."""
 
     def __init__(self, sock: Any, http: h11.Connection, is_head: bool, body: Body, share: Share | None) -> None:
         self._sock, self._http, self._body, self._share = sock, http, body, share
@@ -159,7 +159,7 @@ class WsgiExchange:
         self._has_begun = False
 
     def run(self, app: WsgiApp, environ: dict[str, Any]) -> None:
-        """Let the application answer; what it leaves undone ends the connection."""
+        """Run the application and send its response; an incomplete one ends the connection."""
         pieces: Iterable[bytes] = ()
         try:
             pieces = app(environ, self._start)
@@ -180,13 +180,13 @@ class WsgiExchange:
                 pieces.close()
 
     def _fail(self, answer: bytes) -> None:
-        """Send another answer, if none has begun, and end the connection."""
+        """Send another response, if none has begun, and end the connection."""
         if not self._has_begun:
             self._sock.sendall(answer)
         self._http.send_failed()
 
     def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:
-        """Take status and headers; they are sent with the first bytes of the answer."""
+        """Store status and headers; they are sent with the first bytes of the response."""
         fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         fields.append((b"Date", formatdate(usegmt=True).encode()))
         if not self._body.may_be_discarded:
@@ -213,7 +213,7 @@ class WsgiExchange:
 
 
 def environ_of_connection(sock: Any, address: tuple[Any, ...]) -> dict[str, Any]:
-    """Return what is the same for all requests of a connection."""
+    """Return the part of the WSGI environment that all requests of a connection share."""
     name = _common_name(sock)
     host, port = sock.getsockname()[:2]
     return {
@@ -234,7 +234,7 @@ def environ_of_connection(sock: Any, address: tuple[Any, ...]) -> dict[str, Any]
 
 
 def environ_of_request(request: h11.Request) -> dict[str, str]:
-    """Return what PEP 3333 calls the environment, as far as the head of a request tells it."""
+    """Return the WSGI environment (PEP 3333) from the head of a request."""
     target = request.target.decode("latin-1")
     whole = _WHOLE_TARGET.fullmatch(target)
     if whole is not None:
@@ -259,7 +259,7 @@ def environ_of_request(request: h11.Request) -> dict[str, str]:
 
 
 def _common_name(connection: Any) -> str | None:
-    """Return the common name in the certificate that the client has shown, "" without one; None: it has shown none."""
+    """Return the common name in the client's certificate, "" without one; None: the client has no certificate."""
     certificate = connection.getpeercert() if hasattr(connection, "getpeercert") else None
     if not certificate:
         return None

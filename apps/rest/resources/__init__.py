@@ -1,4 +1,4 @@
-"""The resources of the REST interface: shown and changed.
+"""The resources of the REST interface: reads and changes.
 
 Start with read.py, then change.py.
 """

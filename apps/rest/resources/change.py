@@ -1,4 +1,4 @@
-"""Changes of resources: checked, stored, put in force, and only then answered."""
+"""Changes of resources: checked, stored, applied, and only then acknowledged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def change_vlan(
     header: request_parameters.IfMatch,
     body: request_bodies.VlanPatch,
 ) -> Response:
-    """Change values of a VLAN, from the next control interval on: all that are given, or none."""
+    """Change values of a VLAN, from the next control interval on: all given values, or none."""
     here = service()
     vid = lookup.vlan_vid(here.central, path.vlan_vid)
     expect = require_revision(lambda: here.settings.vlan_revision(vid))
@@ -53,7 +53,7 @@ def change_vn(
     header: request_parameters.IfMatch,
     body: request_bodies.VnPatch,
 ) -> Response:
-    """Change a VN's limits, ceilings and weight, from the next control interval on: all that are given, or none."""
+    """Change a VN's limits, ceilings and weight, from the next control interval on: all given values, or none."""
     here = service()
     row = int(lookup.vn_row(here.central, path)[0])
     name, given = here.settings.file.names[row], body.given()
@@ -98,7 +98,7 @@ def change_limits(
 def reset_vlan(
     path: request_parameters.VlanPath, query: request_parameters.ChangeQuery, header: request_parameters.IfMatch
 ) -> Response:
-    """Remove what was set of a VLAN at run time: the file's values are in force again."""
+    """Remove the overrides of a VLAN: the file's values are effective again."""
     here = service()
     vid = lookup.override_vlan(here.settings, path.vlan_vid)
     expect = require_revision(lambda: here.settings.vlan_revision(vid))
@@ -114,7 +114,7 @@ def reset_vlan(
 def reset_vn(
     path: request_parameters.VnPath, query: request_parameters.ChangeQuery, header: request_parameters.IfMatch
 ) -> Response:
-    """Remove what was set of a VN at run time: the values of the file or of its VLAN are in force again."""
+    """Remove the overrides of a VN: the values of the file or of its VLAN are effective again."""
     here = service()
     name = lookup.override_vn(here.settings, here.central, path)
     expect = require_revision(lambda: here.settings.revision_of(name))
@@ -125,7 +125,7 @@ def reset_vn(
 
 @api.delete("/overrides", responses={200: change_responses.ChangeResult, **CHANGE})
 def reset_overrides(query: request_parameters.ChangeQuery, header: request_parameters.NeededIfMatch) -> Response:
-    """Remove all that was set at run time: the file alone is in force again. Needs If-Match."""
+    """Remove all overrides: only the file is effective again. Needs If-Match."""
     here = service()
     expect = require_revision(lambda: here.settings.revision, always=True)
     outcome = here.settings.replace_all("reset", {}, {}, caller(), expect=expect, dry_run=query.dry_run)
@@ -136,7 +136,7 @@ def reset_overrides(query: request_parameters.ChangeQuery, header: request_param
 def undo_change(
     path: request_parameters.ChangePath, query: request_parameters.ChangeQuery, header: request_parameters.IfMatch
 ) -> Response:
-    """Let what a change changed be as before it, as a new change: all of it, or none."""
+    """Undo a change by a new change: all of it, or none."""
     here = service()
     undone = lookup.change(here.settings, path.revision)
     expect = require_revision(lambda: here.settings.revision)
@@ -149,9 +149,9 @@ def undo_change(
 def import_overrides(
     query: request_parameters.ChangeQuery, header: request_parameters.NeededIfMatch, body: request_bodies.Import
 ) -> Response:
-    """Let what ``/v1/export`` has answered be all the overrides there are. Needs If-Match.
+    """Replace all overrides by a document of ``/v1/export``. Needs If-Match.
 
-    What does not fit the configuration is kept and not in force.
+    Overrides that do not fit the configuration are stored, but not effective.
     """
     here = service()
     config, ids = here.central.config, lookup.Ids(here.central)
@@ -190,9 +190,9 @@ def _answer(service: Service, outcome: ChangeOutcome, dry_run: bool, response: R
 
 @api.post("/reload", responses={200: change_responses.ReloadResult, **CHANGE})
 def reload_configuration(query: request_parameters.ChangeQuery, header: request_parameters.IfMatch) -> Response:
-    """Read the configuration file again and put it in force; return the differences. On any error nothing changes.
+    """Read the configuration file again and apply it; return the differences. On any error nothing changes.
 
-    Unchanged parts are not touched. Values set at run time take precedence over the new file.
+    Unchanged parts are not affected. Overrides take precedence over the new file.
     """
     here = service()
     require_revision(lambda: here.settings.revision)()

@@ -43,7 +43,7 @@ def list_switches(query: request_parameters.PageQuery) -> Json:
 
 @api.get("/links", responses={200: fabric_responses.Links})
 def list_links(query: request_parameters.PageQuery) -> Json:
-    """List the links between switches: whether they are up, what is promised of them and what they carry."""
+    """List the links between switches: whether they are up, their commitments and their load."""
     here = service()
     links = here.observer.links.list_links(here.central.config)
     first = (read_cursor(query.cursor, int) or (0,))[0]
@@ -81,7 +81,7 @@ def _direction(service: Service, one: FabricLink, start: PortId, end: PortId) ->
 
 
 def link_load(service: Service, start: PortId, end: PortId) -> int | None:
-    """Return what went out of ``start`` into a link, or if its switch does not say so, what came in at ``end``."""
+    """Return the rate that ``start`` sent into a link, or if it is not counted, the rate received at ``end``."""
     ports = service.observer.ports
     sent_bps = ports.sent_bps(start.dpid, np.array([start.port_no], dtype=np.int64))
     if np.isnan(sent_bps[0]):

@@ -1,4 +1,4 @@
-"""What was set at run time, by whom and when."""
+"""Overrides, and the history of changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCH_SIZE = 500
 
 @api.get("/overrides", responses={200: change_responses.OverrideList})
 def list_overrides(query: request_parameters.OverrideQuery) -> Json:
-    """List what was set at run time, whether it is in force, and what the file says."""
+    """List the overrides, whether they are effective, and the file's values."""
     settings = service().settings
     key = read_cursor(query.cursor, int)
     names: list[int | VnName] = [vid for vid, _ in sorted(settings.overrides.vlan_overrides())]
@@ -66,7 +66,7 @@ def get_change(path: request_parameters.ChangePath, query: request_parameters.No
 
 @api.get("/export", responses={200: change_responses.Export})
 def export_overrides(query: request_parameters.NoQuery) -> Any:
-    """Return all that was set at run time as one document, which ``/v1/import`` takes."""
+    """Return all overrides as one document, which ``/v1/import`` accepts."""
     here = service()
     overrides, revision = here.settings.overrides, here.settings.revision
     vns = []

@@ -1,4 +1,4 @@
-"""The hosts that are known: where each address is, since when, and where it was before."""
+"""The known hosts: the location of each address, since when, and its previous location."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controller.openflow.ethernet import format_mac, parse_mac
 
 @api.get("/hosts", responses={200: responses.Hosts, **NOT_FOUND})
 def list_hosts(query: request_parameters.HostQuery) -> Json:
-    """List the known hosts, by VLAN and address: where each is, since when, and where it was before."""
+    """List the known hosts, by VLAN and address: the location of each, since when, and its previous location."""
     here = service()
     mac = None if query.given("mac") is None else parse_mac("mac", query.mac)
     known = here.central.network.known
@@ -31,7 +31,7 @@ def list_hosts(query: request_parameters.HostQuery) -> Json:
 
 @api.get("/hosts/<mac>", responses={200: responses.HostPlaces, **NOT_FOUND})
 def get_host(path: request_parameters.HostPath, query: request_parameters.NoQuery) -> Json:
-    """Show where an address is: in each VLAN in which it is known, since when, and where it was before."""
+    """Show the location of an address in each VLAN in which it is known, since when, and its previous location."""
     here = service()
     everywhere = np.ones(len(here.central.vns), dtype=np.bool_)
     found = here.central.network.known.some(everywhere, parse_mac("mac", path.mac), None, MAX_VLAN_VID)
@@ -41,7 +41,7 @@ def get_host(path: request_parameters.HostPath, query: request_parameters.NoQuer
 
 
 def _vns(query: request_parameters.HostQuery) -> BoolArray:
-    """Return which VNs a query is about, (vns,). Raises HttpRefusedError."""
+    """Return the mask of the VNs of a query, (vns,). Raises HttpRefusedError."""
     central = service().central
     rows = lookup.vn_rows(central, query.given("vlan"), query.given("switch"))
     if (name := query.given("port")) is not None:
@@ -55,7 +55,7 @@ def _vns(query: request_parameters.HostQuery) -> BoolArray:
 
 
 def _behind(cursor: str) -> Host | None:
-    """Return the last host of the page before. It may have gone."""
+    """Return the last host of the previous page, which may be gone."""
     key = read_cursor(cursor, int, str)
     if key is None:
         return None

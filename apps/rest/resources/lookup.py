@@ -1,4 +1,4 @@
-"""From the names in a URL to rows of the controller's tables, or a refusal that says what there is.
+"""From names in a URL to rows of the controller's tables, or an error that lists the known names.
 
 A VLAN is named by its id or its name, an edge port of a switch by its number or its name. Digits are always the id.
 """
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 
 
 def vlan_vid(central: CentralController, text: str, field: str = "vlan_vid") -> int:
-    """Return the id of the configured VLAN of an id or name; raise HttpRefusedError (404) when there is none."""
+    """Return the id of the configured VLAN with an id or name; raise HttpRefusedError (404) if there is none."""
     vlans = central.config.vlans
     vid = _number(text)
     if vid in vlans:
@@ -39,7 +39,7 @@ def vlan_vid(central: CentralController, text: str, field: str = "vlan_vid") -> 
 
 
 def _no_vlan(vlans: Mapping[int, Vlan], text: str) -> str:
-    """Return what is wrong with the id or the name of a VLAN that there is not."""
+    """Return the problem of an unknown VLAN id or name."""
     for one in service().settings.file.config.vlans.values():
         if one.name == text:
             return f"is not a VLAN here any more: VLAN {one.vlan_vid} was renamed {vlans[one.vlan_vid].name}"
@@ -48,14 +48,14 @@ def _no_vlan(vlans: Mapping[int, Vlan], text: str) -> str:
 
 
 def historic_vlan(central: CentralController, text: str | None) -> int | None:
-    """Return the id of a VLAN that need not be configured any more, None for None. Raises HttpRefusedError (404)."""
+    """Return the id of a VLAN, which may be no longer configured; None for None. Raises HttpRefusedError (404)."""
     if text is None or MIN_VLAN_VID <= _number(text) <= MAX_VLAN_VID:
         return None if text is None else _number(text)
     return vlan_vid(central, text, "vlan")
 
 
 def historic_port(central: CentralController, switch: str | None, text: str | None) -> int | None:
-    """Return the number of a port that need not be configured any more, None for None.
+    """Return the number of a port, which may be no longer configured; None for None.
 
     Raises HttpRefusedError (404) for a name that no port of the switch has.
     """
@@ -65,7 +65,7 @@ def historic_port(central: CentralController, switch: str | None, text: str | No
 
 
 def change(settings: Settings, text: str) -> StoredChange:
-    """Return the change of a revision, with its items; raise HttpRefusedError (404) where it is not kept."""
+    """Return the change of a revision, with its items; raise HttpRefusedError (404) if it is not stored."""
     known = text.isascii() and text.isdecimal() and len(text) < 20
     found = settings.change_of(min(int(text), MAX_REVISION)) if known else None
     if found is None:
@@ -74,7 +74,7 @@ def change(settings: Settings, text: str) -> StoredChange:
 
 
 def check_path(central: CentralController, path: Mapping[str, str]) -> None:
-    """Raise HttpRefusedError (404) unless the VLAN or the VN that a path names is there."""
+    """Raise HttpRefusedError (404) unless the VLAN or the VN of a path exists."""
     if path.keys() == {"vlan_vid"}:
         vlan_vid(central, path["vlan_vid"])
     elif path.keys() == VnPath.model_fields.keys():
@@ -82,7 +82,7 @@ def check_path(central: CentralController, path: Mapping[str, str]) -> None:
 
 
 class Ids:
-    """Ids by the names that a body uses, each looked up once. Raises InvalidValueError with the key of the body."""
+    """Ids by the names in a body, each looked up once. Raises InvalidValueError with the key of the body."""
 
     def __init__(self, central: CentralController) -> None:
         self._central = central
@@ -124,7 +124,7 @@ def vn_row(central: CentralController, path: VnPath) -> IntArray:
 
 
 def vn_row_of(central: CentralController, text: str, field: str) -> int:
-    """Return the row of the VN that ``VLAN/SWITCH/PORT`` names; raise HttpRefusedError (404) when there is none."""
+    """Return the row of the VN ``VLAN/SWITCH/PORT``; raise HttpRefusedError (404) if there is none."""
     parts = text.split("/")
     if len(parts) != 3:
         raise not_found(field, text, "is not VLAN/SWITCH/PORT, such as 10/s1/3")
@@ -133,7 +133,7 @@ def vn_row_of(central: CentralController, text: str, field: str) -> int:
 
 
 def port_of(central: CentralController, name: str, text: str, field: str = "port_no") -> tuple[Switch, EdgePort]:
-    """Return an edge port; raise HttpRefusedError (404) naming the part of the path that leads nowhere."""
+    """Return an edge port; raise HttpRefusedError (404) naming the unknown part of the path."""
     switch = _switch(central, name)
     port_no = _number(text)
     found = [switch.ports[port_no]] if port_no in switch.ports else []
@@ -148,9 +148,9 @@ def port_of(central: CentralController, name: str, text: str, field: str = "port
 
 
 def ports(central: CentralController, switch: str | None, name: str | None = None) -> list[tuple[Switch, EdgePort]]:
-    """Return the edge ports of a switch and of a name, in the order of the configuration; None stands for all.
+    """Return the edge ports of a switch and of a name, in the order of the configuration; None means all.
 
-    Raises HttpRefusedError (404) for a switch that there is not.
+    Raises HttpRefusedError (404) for an unknown switch.
     """
     if switch is None:
         found = list(central.config.ports())
@@ -177,7 +177,7 @@ def override_vn(settings: Settings, central: CentralController, path: VnPath) ->
 
 
 def vn_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:
-    """Return the rows of the VNs of a VLAN and of a switch; None stands for all. Raises HttpRefusedError (404)."""
+    """Return the rows of the VNs of a VLAN and of a switch; None means all. Raises HttpRefusedError (404)."""
     chosen = np.ones(len(central.vns), dtype=np.bool_)
     if vlan is not None:
         chosen &= central.vns.vlan_vid == vlan_vid(central, vlan, "vlan")
@@ -187,12 +187,12 @@ def vn_rows(central: CentralController, vlan: str | None, switch: str | None) ->
 
 
 def entry_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:
-    """Return the rows of the entries whose senders ``vn_rows`` chooses. Raises HttpRefusedError (404)."""
+    """Return the rows of the pairs whose senders ``vn_rows`` selects. Raises HttpRefusedError (404)."""
     return np.flatnonzero(np.isin(central.state.entries.sender, vn_rows(central, vlan, switch)))
 
 
 def entry_row(central: CentralController, path: EntryPath) -> int:
-    """Return the row of an entry; raise HttpRefusedError (404) naming the part of the path that leads nowhere."""
+    """Return the row of a pair; raise HttpRefusedError (404) naming the unknown part of the path."""
     ends = [
         VnPath(vlan_vid=path.vlan_vid, switch=switch, port_no=port_no)
         for switch, port_no in (
@@ -210,7 +210,7 @@ def entry_row(central: CentralController, path: EntryPath) -> int:
 
 
 def pairs_of_vn(central: CentralController, vn: int) -> IntArray:
-    """Return the rows of the entries of which a VN is the sender or the receiver."""
+    """Return the rows of the pairs with a VN as sender or receiver."""
     entries = central.state.entries
     return np.flatnonzero((entries.sender == vn) | (entries.receiver == vn))
 
@@ -223,5 +223,5 @@ def _switch(central: CentralController, name: str) -> Switch:
 
 
 def _number(text: str) -> int:
-    """Return the number a part of a path is, in its one spelling; 0, which names nothing, if it is none."""
+    """Return the number in a part of a path, in canonical form only; 0, which names nothing, for anything else."""
     return int(text) if _NUMBER.fullmatch(text) else 0

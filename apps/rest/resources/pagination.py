@@ -1,4 +1,4 @@
-"""Lists by pages: a cursor names the last item of the page before, so that pages do not shift under their reader."""
+"""Lists by pages: a cursor names the last item of the previous page, so that pages do not shift."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.errors import InvalidValueError
 
 
 def make_cursor(*key: str | int) -> str:
-    """Return the cursor behind the item of this key."""
+    """Return the cursor after the item with this key."""
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
 
 
@@ -30,7 +30,7 @@ def read_cursor(cursor: str, *types: type) -> tuple[Any, ...] | None:
 
 
 def stale(cursor: str) -> Exception:
-    """Return the refusal of a cursor that leads nowhere."""
+    """Return the error for an outdated cursor."""
     return invalid(
         InvalidValueError("cursor", cursor, "is not the cursor of a page here, or no longer: list again without it")
     )

@@ -1,6 +1,6 @@
-"""ETag and If-Match: a change may say which revision it is meant for (RFC 9110, section 13.1.1).
+"""ETag and If-Match: a change may name the revision that it is meant for (RFC 9110, section 13.1.1).
 
-An ETag here stands for what is *set* of a resource, not for its live state; it is never used for caching.
+An ETag here represents the *settings* of a resource, not its live state; it is never used for caching.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from apps.rest.resources.service import Json, service
 
 
 def with_etag(view: Json, revision: int) -> Response:
-    """Return the answer that shows a resource, with its ETag."""
+    """Return the response with a resource's view and its ETag."""
     response = jsonify(view)
     response.set_etag(str(revision))
     return response
 
 
 def require_revision(revision: Callable[[], int], *, always: bool = False) -> Callable[[], None]:
-    """Return what refuses the request unless its If-Match names the revision; 428 where it needs one and has none."""
+    """Return a check that rejects the request unless its If-Match names the revision.
+
+    428 if it is required and missing.
+    """
 
     def check() -> None:
         if "If-Match" not in request.headers:

@@ -1,4 +1,4 @@
-"""The resources that only show: VLANs, VNs, ports, entries and why, events, the loop, how far the switches are."""
+"""The read-only resources: VLANs, VNs, ports, pairs and explanations, events, the loop, the progress of changes."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ def get_health(query: request_parameters.NoQuery) -> Json:
 
 @api.get("/live", responses={200: health.Probe})
 def get_live(query: request_parameters.NoQuery) -> Json:
-    """Answer while the process serves requests: what restarts it asks for this."""
+    """Respond while the process serves requests: a liveness probe."""
     return {"status": "live"}
 
 
 @api.get("/ready", responses={200: health.Probe})
 def get_ready(query: request_parameters.NoQuery) -> Json:
-    """Answer while this process can do its work, else 503 with the reason; the state of switches does not count."""
+    """Respond while this process can do its work, otherwise 503 with the reason.
+
+    The state of switches does not count.
+    """
     shown = service().health()
     faults = [f"{name}: {loop['fault']}" for name, loop in shown.get("loops", {}).items() if loop["fault"]]
     if (cluster := shown.get("cluster")) and cluster["etcd"]:
@@ -50,14 +53,14 @@ def get_ready(query: request_parameters.NoQuery) -> Json:
 
 @api.get("/revision", responses={200: health.Revision})
 def get_revision(query: request_parameters.NoQuery) -> Json:
-    """Show the last change, and the last one that is in force on the switches."""
+    """Show the last change, and the last one that the switches have confirmed."""
     here = service()
     return here.revision_status(here.settings.revision)
 
 
 @api.get("/loop", responses={200: health.Loop, **NOT_FOUND})
 def get_loop(query: request_parameters.LoopQuery) -> Json:
-    """Show how long the last rounds of the control loop took, and what it missed."""
+    """Show the durations of the last rounds of the control loop, and its missed deadlines."""
     rounds = service().loop(query.after)
     if rounds is None:
         raise problems.not_found("loop", "", "no control loop runs here")
@@ -107,7 +110,7 @@ def get_vn(path: request_parameters.VnPath, query: request_parameters.NoQuery) -
 
 @api.get("/ports", responses={200: responses.Ports, **NOT_FOUND})
 def list_ports(query: request_parameters.PortQuery) -> Json:
-    """List the edge ports with what their VNs may use of them and what they carry."""
+    """List the edge ports with the commitments of their VNs and their load."""
     central = service().central
     ports = lookup.ports(central, query.given("switch"), query.given("name"))
     key = read_cursor(query.cursor, str, int)
@@ -130,7 +133,7 @@ def get_port(path: request_parameters.PortPath, query: request_parameters.NoQuer
 
 @api.get("/pairs", responses={200: responses.Entries, **NOT_FOUND})
 def list_pairs(query: request_parameters.VnQuery) -> Json:
-    """List the pairs of VNs that talk; a filter by switch is by the sender's."""
+    """List the active pairs of VNs; a filter by switch is by the sender's."""
     here = service()
     central, entries = here.central, here.central.state.entries
     rows = lookup.entry_rows(central, query.given("vlan"), query.given("switch"))
@@ -157,7 +160,7 @@ def list_pairs(query: request_parameters.VnQuery) -> Json:
     responses={200: responses.ExplanationView, **NOT_FOUND},
 )
 def explain_pair(path: request_parameters.EntryPath, query: request_parameters.NoQuery) -> Json:
-    """Show what binds an entry's limit, and what would bind it next."""
+    """Show what binds a pair's limit, and what would bind it next."""
     central = service().central
     row = lookup.entry_row(central, path)
     return views.explanation_views(central, np.array([row], dtype=np.int64))[0]
@@ -165,7 +168,7 @@ def explain_pair(path: request_parameters.EntryPath, query: request_parameters.N
 
 @api.get("/vns/<vlan_vid>/<switch>/<port_no>/explanations", responses={200: responses.Explanations, **NOT_FOUND})
 def explain_vn(path: request_parameters.VnPath, query: request_parameters.NoQuery) -> Json:
-    """Show what binds the limits of the entries of which a VN is the sender or the receiver."""
+    """Show what binds the limits of the pairs with a VN as sender or receiver."""
     central = service().central
     rows = lookup.pairs_of_vn(central, int(lookup.vn_row(central, path)[0]))
     explained = views.explanation_views(central, rows[:_MAX_EXPLAINED])
@@ -174,7 +177,7 @@ def explain_vn(path: request_parameters.VnPath, query: request_parameters.NoQuer
 
 @api.get("/events", responses={200: responses.Events, **NOT_FOUND})
 def list_events(query: request_parameters.EventQuery) -> Json:
-    """List what happened, oldest first."""
+    """List events, oldest first."""
     here = service()
     switch, vlan = query.given("switch"), lookup.historic_vlan(here.central, query.given("vlan"))
     newer = [
@@ -193,7 +196,7 @@ def get_recording(query: request_parameters.NoQuery) -> Json:
 
 @api.post("/recording", responses={200: health.Records, **BAD_BODY, 403: CHANGE[403]})
 def change_recording(query: request_parameters.NoQuery, body: request_bodies.RecordingAction) -> Json:
-    """Start to record the control intervals, take what was recorded, or stop. The controller keeps no file."""
+    """Start to record the control intervals, drain the records, or stop. The controller keeps no file."""
     central = service().central
     recorder = central.recorder
     if body.action == "start":
@@ -219,7 +222,7 @@ def _recording_view(recorder: Recorder | None) -> dict[str, Any]:
 
 
 def _row_behind(cursor: str) -> int:
-    """Return the row of the VN that a cursor names, -1 without a cursor."""
+    """Return the row of the VN in a cursor, -1 without a cursor."""
     key = read_cursor(cursor, int, str, int)
     if key is None:
         return -1
@@ -230,6 +233,6 @@ def _row_behind(cursor: str) -> int:
 
 
 def _page_of_rows(rows: IntArray, last: int, limit: int) -> tuple[IntArray, bool]:
-    """Return the next ``limit`` of ascending rows behind row ``last``, and whether there are more."""
+    """Return the next ``limit`` of ascending rows after row ``last``, and whether there are more."""
     left = rows[np.searchsorted(rows, last, side="right") :]
     return left[:limit], len(left) > limit

@@ -1,4 +1,4 @@
-"""What somebody who watches needs besides the state: the last five minutes, and who they are."""
+"""Resources for the web UI besides the state: the last five minutes, and the session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.monitoring.time_series import SERIES_COLUMNS
 
 @api.get("/series", responses={200: fabric_responses.SeriesView, **NOT_FOUND})
 def get_series(query: request_parameters.SeriesQuery) -> Json:
-    """Show the last five minutes of a VLAN, or of a VN from when it was first asked for; give one of both."""
+    """Show the last five minutes of a VLAN, or of a VN since it was first requested; give one of both."""
     here = service()
     central, series = here.central, here.observer.series
     here.observer.sync_vns()
@@ -38,7 +38,7 @@ def get_series(query: request_parameters.SeriesQuery) -> Json:
 
 @api.get("/session", responses={200: fabric_responses.SessionView})
 def get_session(query: request_parameters.NoQuery) -> Json:
-    """Tell who asks and what they may do."""
+    """Show the client's identity and scope."""
     here, who = service(), caller()
     return {
         "who": who.who,

@@ -1,4 +1,4 @@
-"""What the resources work on, and the blueprint that they stand on."""
+"""The interface of the resources to the controller, and their blueprint."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ Responses = dict[str | int, type[BaseModel] | Json | None]
 
 
 class RemoteNodes:
-    """The other controllers of the fabric, as requests have to do with them: there are none."""
+    """The other controllers of the fabric, for requests that need them: there are none."""
 
     def forwarded(self) -> Response | None:
-        """Return what another one answers to the request, None where this one has to."""
+        """Return another node's response to the request, None if this one must respond."""
         return None
 
     def completed(self, response: Response) -> Response:
-        """Return this one's answer with what the others know."""
+        """Return this node's response, merged with the others' data."""
         return response
 
     def asked(self) -> Mapping[str, str] | None:
-        """Return the headers with which others are asked for their part of what is asked here; None: nobody is."""
+        """Return the headers for requests to other nodes; None: no other node is needed."""
         return None
 
     def whole(self, service: Service, local: Json, target: str, asked: Mapping[str, str]) -> Json:
-        """Return this one's state with that of the others, who are ``asked`` for the target."""
+        """Return this node's state merged with the others', from requests for ``target`` with the headers ``asked``."""
         return local
 
 
 class Service:
-    """The controller as requests see it: this one drives no switches; one that runs overrides what it does.
+    """The controller for requests: this class drives no switches; a running controller overrides its methods.
 
-    ``clock`` gives the seconds that ``central`` counts in; ``clock`` + ``epoch_s`` is the time of day in seconds since
-    1970. Without ``settings`` what is set is kept in memory. All methods are called in the thread that serves the
-    request, which must be the one that runs ``central``.
+    ``clock`` is the clock of ``central`` in seconds; ``clock`` + ``epoch_s`` is the time of day in seconds since 1970.
+    Without ``settings`` they are kept in memory. All methods are called in the thread that serves the request, which
+    must be the one that runs ``central``.
     """
 
     others = RemoteNodes()
@@ -72,14 +72,14 @@ class Service:
         self.epoch_s = time.time() - clock()
 
     def health(self) -> Json:
-        """Return what ``/v1/health`` answers."""
+        """Return the contents of ``/v1/health``."""
         return {"status": "ready", "switches": {}}
 
     def on_change(self, revision: int) -> None:
-        """Send what follows from a change that was made and stored; when this fails the client gets a 500."""
+        """Send the messages of a change that was made and stored; if this fails the client gets a 500."""
 
     def revision_status(self, revision: int) -> Json:
-        """Return what ``health.Revision`` has; ``revision`` is the last change."""
+        """Return the contents of ``health.Revision``; ``revision`` is the last change."""
         return {
             "revision": revision,
             "installed_revision": revision,
@@ -88,34 +88,34 @@ class Service:
         }
 
     def loop(self, after: int) -> Json | None:
-        """Return how the rounds of the control loop after one went, None without such a loop."""
+        """Return the statistics of the rounds after a given one, None without a control loop."""
         return None
 
     def reload(self, dry_run: bool) -> ConfigDiff | None:
-        """Read the configuration file again and put it in force; None without a file. Raises ConfigError."""
+        """Read the configuration file again and apply it; None without a file. Raises ConfigError."""
         return None
 
     def metrics(self) -> Iterator[bytes]:
-        """Yield the page of metrics piece by piece."""
+        """Yield the page of metrics in parts."""
         return iter(())
 
     def sleep(self, duration_s: float) -> None:
-        """Let others in the process run for at least so long."""
+        """Let other greenlets run for at least ``duration_s``."""
         time.sleep(duration_s)
 
 
 def service() -> Service:
-    """Return what the application of the request works on."""
+    """Return the service of the request's application."""
     return cast(Service, current_app.extensions["dets"])
 
 
 def caller() -> Caller:
-    """Return who sent the request."""
+    """Return the sender of the request."""
     return cast(Caller, g.caller)
 
 
 def problem_response(description: str) -> Json:
-    """Return the description of an answer that is a problem document."""
+    """Return the description of a response that is a problem document."""
     schema = {"$ref": f"#/components/schemas/{problems.Problem.__name__}"}
     return {"description": description, "content": {problems.MIME_TYPE: {"schema": schema}}}
 
@@ -144,7 +144,7 @@ BAD_BODY: Responses = {
 
 
 def operation_id(*, name: str, path: str, method: str) -> str:
-    """Return how generated clients call an operation, by the name of its function: listVns for list_vns."""
+    """Return the name of an operation in generated clients, from the name of its function: listVns for list_vns."""
     first, *more = name.split("_")
     return first + "".join(map(str.capitalize, more))
 

@@ -51,7 +51,7 @@ Json = dict[str, Any]
 
 
 def vlan_views(service: Service, vlan_vids: Sequence[int], outcome: ChangeOutcome | None = None) -> list[Json]:
-    """Return VLANs as ``VlanView`` has them, as they are or as they would be after ``outcome``."""
+    """Return VLANs in the form of ``VlanView``, at present or as they would be after ``outcome``."""
     central, settings = service.central, service.settings
     vlans = outcome.values.vlans if outcome else central.config.vlans
     overrides = (outcome.overrides if outcome else settings.overrides).vlans
@@ -79,7 +79,7 @@ def vlan_views(service: Service, vlan_vids: Sequence[int], outcome: ChangeOutcom
 
 
 def vn_views(service: Service, rows: IntArray, outcome: ChangeOutcome | None = None) -> list[Json]:
-    """Return the VNs of these rows as ``VnView`` has them, as they are or as they would be after ``outcome``."""
+    """Return the VNs of these rows in the form of ``VnView``, at present or as they would be after ``outcome``."""
     central, settings = service.central, service.settings
     vns = outcome.values.vns if outcome else central.vns
     overrides = outcome.overrides if outcome else settings.overrides
@@ -113,7 +113,7 @@ def vn_views(service: Service, rows: IntArray, outcome: ChangeOutcome | None = N
 
 
 def _guarantees(service: Service, rows: IntArray) -> list[Json]:
-    """Return how the guarantees of these VNs fare as ``GuaranteeView`` has it."""
+    """Return the guarantees of these VNs in the form of ``GuaranteeView``."""
     service.observer.sync_vns()
     found, traffic = service.central.fabric.guarantees, service.observer.traffic
     seconds = traffic.seconds[:, rows].round(3)
@@ -133,7 +133,7 @@ def _guarantees(service: Service, rows: IntArray) -> list[Json]:
 
 
 def port_views(service: Service, ports: Sequence[tuple[Switch, EdgePort]]) -> list[Json]:
-    """Return these edge ports as ``PortView`` has them."""
+    """Return these edge ports in the form of ``PortView``."""
     central = service.central
     vns, views = central.vns, list[Json]()
     verdicts = {dpid: switch_verdicts(central.fabric, dpid) for dpid in {switch.dpid for switch, _ in ports}}
@@ -158,21 +158,21 @@ def port_views(service: Service, ports: Sequence[tuple[Switch, EdgePort]]) -> li
 
 
 def _seen(service: Service, state: PortState | None, since_s: float) -> tuple[str | int | None, ...]:
-    """Return what a switch says of an edge port, in the order of ``PortView``."""
+    """Return a switch's report of an edge port, in the order of ``PortView``."""
     if state is None:
         return (None,) * 5
     return state.name, state.state, utc(service, since_s), state.speed_bps or None, state.fence or None
 
 
 def agent_view(agent: AgentSeen) -> Json:
-    """Return the agent behind a port as ``AgentView`` has it."""
+    """Return the agent behind a port in the form of ``AgentView``."""
     last_seen_ms = max(round(agent.silent_s * 1000), 0) if isfinite(agent.silent_s) else None
     values = (agent.mode, str(agent.state), agent.features, last_seen_ms, agent.refused)
     return dict(zip(AgentView.model_fields, values, strict=True))
 
 
 def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
-    """Return the entries of these rows of the pair table as ``EntryView`` has them."""
+    """Return the pairs of these rows of the pair table in the form of ``PairView``."""
     state = central.state
     sender, receiver = state.entries.sender[rows], state.entries.receiver[rows]
     measured, known = state.measured, connected(central)[sender]
@@ -210,7 +210,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
 
 
 def host_views(service: Service, hosts: HostColumns) -> list[Json]:
-    """Return these hosts as ``HostView`` has them."""
+    """Return these hosts in the form of ``HostView``."""
     central = service.central
     moved = hosts.moved_from != NOWHERE
     before = iter(_objects(("switch", "dpid", "port_no"), _places(central, hosts.moved_from[moved])))
@@ -225,7 +225,7 @@ def host_views(service: Service, hosts: HostColumns) -> list[Json]:
 
 
 def unmetered_views(central: CentralController, senders: IntArray) -> list[Json]:
-    """Return the pairs of these senders (rows) that talk without a meter as ``UnmeteredPairView`` has them."""
+    """Return the active pairs of these senders (rows) without a meter in the form of ``UnmeteredPairView``."""
     pairs = np.array(central.pairs.unmetered, dtype=np.int64).reshape(-1, 2)
     pairs = pairs[np.isin(pairs[:, 0], senders)]
     ends = [_objects(("switch", "dpid", "port_no"), _places(central, pairs[:, end])) for end in (0, 1)]
@@ -234,7 +234,7 @@ def unmetered_views(central: CentralController, senders: IntArray) -> list[Json]
 
 
 def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
-    """Return why the entries of these rows have the limits they have, as ``ExplanationView`` has it."""
+    """Return the explanations of the pairs of these rows in the form of ``ExplanationView``."""
     entries = central.state.entries
     senders = _objects(("switch", "dpid", "port_no"), _places(central, entries.sender[rows]))
     receivers = _objects(("switch", "dpid", "port_no"), _places(central, entries.receiver[rows]))
@@ -258,7 +258,7 @@ def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
 
 
 def event_views(service: Service, events: Sequence[Event]) -> list[Json]:
-    """Return events as ``EventView`` has them."""
+    """Return events in the form of ``EventView``."""
     rows = (
         (
             event.number,
@@ -279,7 +279,7 @@ def event_views(service: Service, events: Sequence[Event]) -> list[Json]:
 def override_views(
     settings: Settings, names: Iterable[int | VnName], outcome: ChangeOutcome | None = None
 ) -> list[Json]:
-    """Return the overrides of these VLANs (ids) and VNs as ``OverrideView`` has them."""
+    """Return the overrides of these VLANs (ids) and VNs in the form of ``OverrideView``."""
     overrides = outcome.overrides if outcome else settings.overrides
     values = outcome.values if outcome else settings.values
     file, views = settings.file, []
@@ -323,13 +323,13 @@ def json_rates(rate_bps: FloatArray) -> list[int | None]:
 
 
 def shares(part_bps: FloatArray, whole_bps: FloatArray) -> list[float | None]:
-    """Return parts of rates; None where one is unknown or nothing is there to take a part of."""
+    """Return ``part_bps`` as shares of ``whole_bps``; None where one is unknown or the whole is 0."""
     of = np.where(whole_bps > 0.0, whole_bps, np.nan)
     return _shares(np.minimum(part_bps / of, 1.0))
 
 
 def bottlenecks(central: CentralController, vns: IntArray) -> list[str | None]:
-    """Return where the entry that sends most to each of these VNs is held back; None: nowhere that its policy names."""
+    """Return the bottleneck of the pair with the highest rate to each of these VNs; None: its policy names none."""
     busiest = busiest_entries(central.fabric, vns)
     rows = np.unique(busiest[busiest >= 0])
     name_of = dict(zip(rows.tolist(), policy_columns(central.fabric, rows).bottleneck, strict=True))
@@ -352,7 +352,7 @@ def _overridden(overrides: Overrides, rows: IntArray) -> list[list[str]]:
 
 
 def _delivered(central: CentralController, rows: IntArray) -> FloatArray:
-    """Return what the queues of these VNs sent, NaN where the switch has no such queue or is not connected."""
+    """Return the sent rates of these VNs' queues, NaN without such a queue or without a connection."""
     vns = central.vns
     delivered_bps = np.full(len(rows), np.nan)
     for dpid, record in central.switches.items():
@@ -364,7 +364,7 @@ def _delivered(central: CentralController, rows: IntArray) -> FloatArray:
 
 
 def _enforceable(central: CentralController, rows: IntArray) -> tuple[list[str], list[list[str]]]:
-    """Return what can be enforced at the ports of the VNs of these rows: verdicts, and why each is not yes."""
+    """Return the verdicts on the ports of these VNs, and why each is not yes."""
     ends = list(zip(central.vns.dpid[rows].tolist(), central.vns.port_no[rows].tolist(), strict=True))
     verdicts = {dpid: switch_verdicts(central.fabric, dpid) for dpid in {dpid for dpid, _ in ends}}
     found = [verdicts[dpid][port_no] for dpid, port_no in ends]

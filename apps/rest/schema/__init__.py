@@ -1,5 +1,5 @@
-"""What requests and answers hold: the models that the OpenAPI document is made from.
+"""The contents of requests and responses: the models of the OpenAPI document.
 
-Start with responses.py; change_responses.py and health.py hold other answers, request_parameters.py and
-request_bodies.py what is asked.
+Start with responses.py; change_responses.py and health.py have further responses, request_parameters.py and
+request_bodies.py the requests.
 """

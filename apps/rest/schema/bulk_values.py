@@ -24,7 +24,7 @@ VnValues = dict[VnName, Values]
 
 
 class IdLookup(Protocol):
-    """The ids of VLANs and edge ports by their names; InvalidValueError with that key for a name that is not one's."""
+    """The ids of VLANs and edge ports by their names; InvalidValueError with that key for an unknown name."""
 
     def vlan_vid(self, key: str, name: str) -> int:
         """Return the id of a VLAN."""
@@ -40,10 +40,10 @@ def read_vns(
     check: Callable[[str, VnName, Values], None],
     yield_control: Callable[[], None],
 ) -> VnValues:
-    """Return what a list of VNs with values says; VLANs and ports are given by id or name.
+    """Return the values in a list of VNs; VLANs and ports are given by id or name.
 
-    ``check`` is given field, VN and values of each, and raises InvalidValueError for those that must not be.
-    Raises HttpRefusedError (422) with all that is wrong, twenty errors at most.
+    ``check`` gets field, VN and values of each, and raises InvalidValueError for invalid ones. Raises HttpRefusedError
+    (422) with all problems, at most twenty.
     """
     values: VnValues = {}
     errors: list[InvalidValueError] = []
@@ -68,9 +68,9 @@ def read_vns(
 def read_vlans(
     key: str, items: object, ids: IdLookup, complete: Callable[[int, dict[str, Any]], dict[str, Any]]
 ) -> dict[int, dict[str, Any]]:
-    """Return what a list of ``{vlan_vid, values}`` says. Raises HttpRefusedError (422).
+    """Return the contents of a list of ``{vlan_vid, values}``. Raises HttpRefusedError (422).
 
-    ``complete`` returns the values of a VLAN with those that follow from them; it raises InvalidValueError.
+    ``complete`` returns the values of a VLAN with their consequences; it raises InvalidValueError.
     """
     found: dict[int, dict[str, Any]] = {}
     for at, item in enumerate(_list(key, items, MAX_VLAN_VID)):
@@ -123,7 +123,7 @@ def _vlan_vid(key: str, item: dict[str, Any], ids: IdLookup) -> int:
 
 
 def _is_name(value: object) -> bool:
-    """Whether it may be a name. Digits never are: they would be taken for an id, and an id is a number."""
+    """Return whether a value may be a name. Digits never are: they would be read as an id, and an id is a number."""
     return isinstance(value, str) and not value.isdecimal()
 
 

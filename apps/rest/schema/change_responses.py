@@ -1,4 +1,4 @@
-"""What answers hold of changes: what one did, overrides, the history, and the document of all overrides."""
+"""Responses about changes: the result of one, overrides, the history, and the document of all overrides."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from apps.rest.schema.rest_model import RestModel
 
 
 class ChangeResult(RestModel):
-    """What a change did, or with ``dry_run`` would do."""
+    """The result of a change, or of its dry run."""
 
     revision: int = Field(description="its number; with dry_run that of the last change")
     changed: int = Field(description="how many values in force are others than before")
 
 
 class ConfigChangeView(RestModel):
-    """One value of the configuration that differs; null where there is none."""
+    """One changed value of the configuration; null where it is absent."""
 
     path: str = Field(description="where it stands; rates in bit/s")
     before: bool | int | float | str | None
@@ -26,7 +26,7 @@ class ConfigChangeView(RestModel):
 
 
 class ReloadResult(RestModel):
-    """What a reload did, or with ``dry_run`` would do."""
+    """The result of a reload, or of its dry run."""
 
     revision: int = Field(description="the last change to anything")
     summary: list[str] = Field(description="what differs, in sentences; what follows from something else is left out")
@@ -34,7 +34,7 @@ class ReloadResult(RestModel):
 
 
 class OverrideView(RestModel):
-    """What was set at run time of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
+    """The override of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
 
     vlan_vid: int
     switch: str | None
@@ -47,13 +47,13 @@ class OverrideView(RestModel):
 
 
 class ReplaceResult(ChangeResult):
-    """What replacing all overrides did, or with ``dry_run`` would do."""
+    """The result of replacing all overrides, or of its dry run."""
 
     inactive: list[OverrideView] = Field(description="those that do not fit the configuration, a thousand at most")
 
 
 class OverrideList(Page):
-    """Overrides: of VLANs first, by id, then of VNs in the order of the configuration."""
+    """Overrides: first of VLANs, by id, then of VNs in the order of the configuration."""
 
     overrides: list[OverrideView]
     revision: int = Field(description="of the last change to anything")
@@ -73,7 +73,7 @@ class ChangeView(RestModel):
 
 
 class ItemView(RestModel):
-    """A value that was changed: of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
+    """A changed value: of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
 
     vlan_vid: int
     switch: str | None
@@ -84,26 +84,26 @@ class ItemView(RestModel):
 
 
 class ChangeDetail(ChangeView):
-    """A change with all that it changed."""
+    """A change with all its values."""
 
     items: list[ItemView]
 
 
 class History(Page):
-    """Changes, newest first; the last ten thousand are kept."""
+    """Changes, newest first; the last ten thousand are stored."""
 
     changes: list[ChangeView]
 
 
 class VlanValues(RestModel):
-    """What was set of a VLAN."""
+    """The override of a VLAN."""
 
     vlan_vid: int
     values: dict[str, Any]
 
 
 class VnValues(RestModel):
-    """What was set of a VN; values that were not set are absent."""
+    """The override of a VN; values without an override are absent."""
 
     model_config = ConfigDict(extra="allow")
     vlan_vid: int

@@ -1,4 +1,4 @@
-"""What answers about switches, links, guarantees, series and the session hold; descriptions state units."""
+"""Responses about switches, links, guarantees, series and the session; descriptions have the units."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LinkDirection(RestModel):
 
 
 class LinkEndView(RestModel):
-    """Where a link ends."""
+    """One end of a link."""
 
     switch: str
     dpid: str
@@ -72,13 +72,13 @@ class LinkView(RestModel):
 
 
 class Links(Page):
-    """Links of the configuration in its order, then others that were found."""
+    """Links of the configuration in its order, then other discovered links."""
 
     links: list[LinkView]
 
 
 class ViolatedBy(RestModel):
-    """For how long a guarantee was missed, by reason; seconds since the controller started."""
+    """For how long a guarantee was violated, by reason; seconds since the controller started."""
 
     switch: float = Field(description="its switch, or one of its senders', was not connected")
     controller: float = Field(description="the controller was late in the last seconds")
@@ -87,7 +87,7 @@ class ViolatedBy(RestModel):
 
 
 class GuaranteeView(RestModel):
-    """How a VN's receive limit is kept as a promise: what its senders offer within it should reach it."""
+    """The guarantee of a VN's receive limit: whether the traffic offered within the limit reaches the VN."""
 
     entitled_bps: int = Field(description="what is offered within the limit, mean over 3 s, bit/s")
     received_bps: int = Field(description="what it gets, mean over 3 s, bit/s")
@@ -101,7 +101,7 @@ class GuaranteeView(RestModel):
 
 
 class SeriesColumns(RestModel):
-    """Rates in bit/s, a number a second; a VLAN's are the sums over its VNs."""
+    """Rates in bit/s, one number per second; a VLAN's are the sums over its VNs."""
 
     offered: list[int] = Field(description="sent to it, before any meter")
     received: list[int] = Field(description="of that, what passed its senders' meters")
@@ -114,7 +114,7 @@ class SeriesColumns(RestModel):
 
 
 class SeriesView(RestModel):
-    """The last five minutes, a row a second, oldest first."""
+    """The last five minutes, one row per second, oldest first."""
 
     at: list[float] = Field(description="seconds since 1970, UTC")
     receive_limit_bps: list[int] = Field(description="the limit then; of a VLAN the sum")
@@ -123,7 +123,7 @@ class SeriesView(RestModel):
 
 
 class SessionView(RestModel):
-    """Who asks, and what they may do."""
+    """The client's identity and scope."""
 
     who: str = Field(description="the name of the token or certificate; anonymous: neither was needed")
     address: str

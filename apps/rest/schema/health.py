@@ -1,4 +1,4 @@
-"""What answers hold of the controller itself: its health, its loop, what is in force, recordings."""
+"""Responses about the controller itself: its health, its loop, the progress of changes, recordings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BackgroundLoop(RestModel):
 
 
 class ClusterHealth(RestModel):
-    """What this node of a cluster knows of itself and of who is active."""
+    """The state of this node of a cluster, and of the active node as far as it knows."""
 
     node: str
     role: Literal["active", "standby", "sharing", "cut off from etcd"]
@@ -53,13 +53,13 @@ class Health(RestModel):
 
 
 class Probe(RestModel):
-    """What a load balancer or an orchestrator asks for."""
+    """The result of a liveness or readiness probe."""
 
     status: Literal["live", "ready"]
 
 
 class LastRound(RestModel):
-    """One round of the control loop; times in milliseconds, but for ``started_s``."""
+    """One round of the control loop; times in milliseconds, except ``started_s``."""
 
     number: int
     started_s: float = Field(description="the controller's clock, seconds")
@@ -74,7 +74,7 @@ class LastRound(RestModel):
 
 
 class Percentiles(RestModel):
-    """Milliseconds of the rounds looked at."""
+    """Milliseconds of the sampled rounds."""
 
     p50: float
     p99: float
@@ -82,7 +82,7 @@ class Percentiles(RestModel):
 
 
 class Loop(RestModel):
-    """The control loop: every interval one round of polling the counters, deciding, and pushing what follows."""
+    """The control loop: one round per interval, which polls the counters, decides, and pushes messages."""
 
     interval_ms: float
     rounds: int = Field(description="rounds so far")
@@ -112,7 +112,7 @@ class Records(Recording):
 
 
 class Revision(RestModel):
-    """How far the switches are with what was changed."""
+    """The progress of changes at the switches."""
 
     revision: int = Field(description="of the last change to anything")
     installed_revision: int = Field(description="the last change that all connected switches have confirmed")

@@ -1,7 +1,7 @@
-"""The description of the interface as tools read it: wide integers, and OpenAPI 3.0 for those that cannot read 3.1.
+"""Adapts the description of the interface to tools: wide integers, and OpenAPI 3.0 for tools that cannot read 3.1.
 
-OpenAPI 3.0 has schemas of its own, of an older JSON Schema: ``null`` is no type there but a property of one, an
-exclusive bound is a flag beside the bound, and a constant is an enumeration of one value.
+OpenAPI 3.0 uses an older JSON Schema: ``null`` is no type there but a property of one, an exclusive bound is a flag
+beside the bound, and a constant is an enumeration of one value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MAX_INT32 = 2**31 - 1
 
 
 def mark_wide_integers(value: Any) -> None:
-    """Give integers that may be above 2**31 - 1 their format: many tools take an integer without one for int32."""
+    """Add a format to integers that may exceed 2**31 - 1: many tools read an integer without one as int32."""
     for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         mark_wide_integers(one)
     if isinstance(value, dict) and value.get("type") == "integer" and value.get("maximum", 2**63) > _MAX_INT32:
@@ -22,7 +22,7 @@ def mark_wide_integers(value: Any) -> None:
 
 
 def in_openapi_3_0(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document of OpenAPI 3.1 as one of 3.0; it says the same of every request and answer."""
+    """Return a document of OpenAPI 3.1 as an equivalent one of 3.0."""
     return {**_converted(document), "openapi": VERSION}
 
 

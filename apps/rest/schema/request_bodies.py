@@ -1,4 +1,4 @@
-"""The bodies that requests may have. The models are also what ``/v1/openapi.json`` says."""
+"""The bodies of requests. The models are also in ``/v1/openapi.json``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Patch(RestModel):
 
 
 class VnPatch(_Patch):
-    """New limits, ceilings and weight of a VN; what is not given stays as it is. All are set, or none."""
+    """New limits, ceilings and weight of a VN; absent values stay. All are set, or none."""
 
     model_config = _with_example(receive_limit_bps=20_000_000)
     send_limit_bps: value_types.RateBps = 0
@@ -83,7 +83,7 @@ _AN_ITEM: JsonValue = {"vlan_vid": 10, "switch": "s1", "port_no": 1, "receive_li
 
 
 def _vn_item() -> dict[str, Any]:
-    """Return the schema of one VN's values in a list of many: the place and at least one of the values."""
+    """Return the schema of one VN's values in a list: the location and at least one of the values."""
     ceiling = {"anyOf": [{"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}, {"type": "null"}]}
     limit = {"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}
     return {
@@ -106,7 +106,7 @@ def _vn_item() -> dict[str, Any]:
 
 
 class ManyLimits(RestModel):
-    """New limits, ceilings and weights of many VNs: all are set, or none. What is not given of a VN stays as it is."""
+    """New limits, ceilings and weights of many VNs: all are set, or none. Absent values of a VN stay."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"limits": [_AN_ITEM]}})
     # Read by apps.rest.schema.bulk_values: a model for each of thousands would take too long at once.
@@ -116,7 +116,7 @@ class ManyLimits(RestModel):
 
 
 class Import(RestModel):
-    """What ``/v1/export`` has answered: from now on all the overrides there are."""
+    """A document of ``/v1/export``, which replaces all overrides."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"format": "dets-overrides-1", "vlans": [], "vns": [_AN_ITEM]}}
@@ -144,7 +144,7 @@ class Import(RestModel):
 
 
 class RecordingAction(RestModel):
-    """What to do about the recording of the control intervals."""
+    """An action on the recording of the control intervals."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"action": "start"}})
     action: Literal["start", "take", "stop"] = Field(

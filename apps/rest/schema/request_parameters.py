@@ -1,6 +1,6 @@
-"""The queries, headers and paths that requests may have. The models are also what ``/v1/openapi.json`` says.
+"""The queries, headers and paths of requests. The models are also in ``/v1/openapi.json``.
 
-Field descriptions end up in the reference, so they state units.
+Field descriptions are part of the reference, so they have units.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ MAX_REVISION = 2**62
 
 
 def absent_not_null(schema: dict[str, Any]) -> None:
-    """A field that may be left out has no default and may not be null."""
+    """Describe an optional field, which has no default and must not be null."""
     for field in schema["properties"].values():
         field.pop("default", None)
 
 
 class _Parameters(RestModel):
-    """Has its JSON schema at hand: the library asks for it again with every request that has parameters."""
+    """Caches its JSON schema, which the library needs again for every request with parameters."""
 
     @classmethod
     def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
@@ -40,22 +40,22 @@ class _Query(_Parameters):
     model_config = ConfigDict(extra="forbid", json_schema_extra=absent_not_null)
 
     def given(self, name: str) -> str | None:
-        """Return a part of the query, None if it is absent; empty text is a name, of nothing."""
+        """Return a part of the query, None if it is absent; an empty text is present."""
         return getattr(self, name) if name in self.model_fields_set else None
 
 
 class NoQuery(_Query):
-    """The query of resources that have none."""
+    """The query of resources without parameters."""
 
 
 class OpenapiQuery(_Query):
-    """In which version of OpenAPI."""
+    """The version of OpenAPI."""
 
     version: Literal["3.0", "3.1"] = Field(default="3.1", description="of OpenAPI; 3.1 unless given")
 
 
 class MetricsQuery(_Parameters):
-    """Of which metrics; what proxies add is ignored."""
+    """The names of metrics; parameters that proxies add are ignored."""
 
     model_config = ConfigDict(extra="ignore", json_schema_extra=absent_not_null)
 
@@ -73,7 +73,7 @@ class ChangeQuery(_Query):
 
 
 class IfMatch(_Parameters):
-    """What a change is meant for."""
+    """The revision that a change is meant for."""
 
     model_config = ConfigDict(json_schema_extra=absent_not_null)
     if_match: Annotated[str, WithJsonSchema({"type": "string", "example": "*"})] = Field(
@@ -87,13 +87,13 @@ def _always_given(schema: dict[str, Any]) -> None:
 
 
 class NeededIfMatch(IfMatch):
-    """What a change of everything is meant for; without it the answer is 428."""
+    """The revision that a change of everything is meant for; without it the response is 428."""
 
     model_config = ConfigDict(json_schema_extra=_always_given)
 
 
 class PageQuery(_Query):
-    """Which page of a list."""
+    """The page of a list."""
 
     limit: value_types.PageSize = Field(
         default=value_types.MAX_PAGE, description="how many at most; the most unless given"
@@ -104,20 +104,20 @@ class PageQuery(_Query):
 
 
 class VnQuery(PageQuery):
-    """Which VNs, or whose entries, to list: all, or those of a VLAN, of a switch, or of both."""
+    """The VNs, or the senders of pairs, to list: all, or those of a VLAN, of a switch, or of both."""
 
     vlan: value_types.VlanText = Field(default="", description="only those of this VLAN, by its id or name")
     switch: value_types.SwitchText = Field(default="", description="only those on this switch, by its name")
 
 
 class VnListQuery(VnQuery):
-    """Which VNs to list."""
+    """The VNs to list."""
 
     violated: value_types.Flag = Field(default=False, description="only those whose guarantee is missing now")
 
 
 class HistoryQuery(PageQuery):
-    """Which changes to list: all, or those that changed something of a VLAN or a VN."""
+    """The changes to list: all, or those that concern a VLAN or a VN."""
 
     vlan: value_types.VlanText = Field(
         default="", description="only changes of this VLAN, by its id or name, and its VNs; needed for the others"
@@ -129,14 +129,14 @@ class HistoryQuery(PageQuery):
 
 
 class PortQuery(PageQuery):
-    """Which edge ports to list."""
+    """The edge ports to list."""
 
     switch: value_types.SwitchText = Field(default="", description="only those of this switch, by its name")
     name: value_types.PortName = Field(default="", description="only those of this name")
 
 
 class HostQuery(VnQuery):
-    """Which hosts to list: all, or those of a VLAN, of an edge port, and of an address."""
+    """The hosts to list: all, or those of a VLAN, of an edge port, and of an address."""
 
     port: value_types.PastPort = Field(
         default="", description="only those at this port, by number or name; needs switch"
@@ -145,7 +145,7 @@ class HostQuery(VnQuery):
 
 
 class OverrideQuery(PageQuery):
-    """Which overrides to list."""
+    """The overrides to list."""
 
     active: value_types.Flag | None = Field(
         default=None, description="only those that are in force, or only those that are not"
@@ -153,7 +153,7 @@ class OverrideQuery(PageQuery):
 
 
 class StreamQuery(_Query):
-    """Of what the stream tells, and how often."""
+    """The contents and the interval of a stream."""
 
     vlan: value_types.VlanText = Field(default="", description="the state of the VNs of this VLAN, by its id or name")
     switch: value_types.SwitchText = Field(default="", description="the state of the VNs on this switch, by its name")
@@ -169,7 +169,7 @@ class StreamQuery(_Query):
 
 
 class SeriesQuery(_Query):
-    """Of what to show the last five minutes: of a VLAN or of a VN."""
+    """The VLAN or VN whose last five minutes are shown."""
 
     vlan: value_types.VlanText = Field(default="", description="of this VLAN, by its id or name: sums over its VNs")
     vn: Annotated[
@@ -178,7 +178,7 @@ class SeriesQuery(_Query):
 
 
 class EventQuery(_Query):
-    """From where on to list events, and of which kind and place."""
+    """The first event to list, and its kind and location."""
 
     kind: Annotated[EventKind | None, WithJsonSchema({"type": "string", "enum": [str(kind) for kind in EventKind]})] = (
         Field(default=None, description="only events of this kind")
@@ -194,7 +194,7 @@ class EventQuery(_Query):
 
 
 class LoopQuery(_Query):
-    """From where on to look at rounds."""
+    """The first round to show."""
 
     after: value_types.EventNumber = Field(
         default=0, description="only rounds with a higher number", ge=0, le=value_types.MAX_EVENT_NUMBER
@@ -202,20 +202,20 @@ class LoopQuery(_Query):
 
 
 class PortPath(RestModel):
-    """Names an edge port."""
+    """An edge port."""
 
     switch: value_types.SwitchName
     port_no: value_types.PortText
 
 
 class HostPath(_Parameters):
-    """Names a host address, in whichever VLANs it is."""
+    """A host address, in any VLAN."""
 
     mac: value_types.MacText
 
 
 class ChangePath(RestModel):
-    """Names a change of the history."""
+    """A change of the history."""
 
     revision: Annotated[
         str,
@@ -232,13 +232,13 @@ class ChangePath(RestModel):
 
 
 class VlanPath(RestModel):
-    """Names a VLAN."""
+    """A VLAN."""
 
     vlan_vid: value_types.VlanText
 
 
 class VnPath(RestModel):
-    """Names a VN: its VLAN, and the edge port behind which it lives."""
+    """A VN: its VLAN, and its edge port."""
 
     vlan_vid: value_types.VlanText
     switch: value_types.SwitchName
@@ -246,7 +246,7 @@ class VnPath(RestModel):
 
 
 class EntryPath(RestModel):
-    """Names an entry: its VLAN, and the edge ports of its sender and its receiver."""
+    """A pair: its VLAN, and the edge ports of its sender and its receiver."""
 
     vlan_vid: value_types.VlanText
     sender_switch: value_types.SwitchName

@@ -1,6 +1,6 @@
-"""What answers hold of the fabric and its tenants: VLANs, VNs, ports, entries, explanations and events.
+"""Responses about the fabric and its tenants: VLANs, VNs, ports, pairs, explanations and events.
 
-The models of answers are also what ``/v1/openapi.json`` says; descriptions state units.
+The models are also in ``/v1/openapi.json``; descriptions have the units.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controller.events import EventKind
 
 
 class VlanView(RestModel):
-    """A VLAN (tenant) and how its receivers' limits are shared out."""
+    """A VLAN (tenant) and its sharing of receive limits."""
 
     vlan_vid: int
     name: str
@@ -100,7 +100,7 @@ class AgentView(RestModel):
 
 
 class PortView(RestModel):
-    """An edge port: what it carries, and what is promised of it."""
+    """An edge port: its load, and its commitments."""
 
     switch: str
     dpid: str = Field(description="datapath id of the switch, 16 hex digits")
@@ -130,7 +130,7 @@ class PortView(RestModel):
 
 
 class PortLocation(RestModel):
-    """Where a VN lives."""
+    """The location of a VN."""
 
     switch: str
     dpid: str
@@ -138,7 +138,7 @@ class PortLocation(RestModel):
 
 
 class PairView(RestModel):
-    """A pair of VNs that talk, in one direction, and the meter that limits it at the sender's edge switch."""
+    """An active pair of VNs, in one direction, and the meter that limits it at the sender's edge switch."""
 
     vlan_vid: int
     sender: PortLocation
@@ -171,7 +171,7 @@ class PairView(RestModel):
 
 
 class UnmeteredPairView(RestModel):
-    """A pair of VNs that talk, in one direction."""
+    """An active pair of VNs without a meter, in one direction."""
 
     vlan_vid: int
     sender: PortLocation
@@ -180,7 +180,7 @@ class UnmeteredPairView(RestModel):
 
 
 class ExplanationView(RestModel):
-    """Why an entry has the limit it has."""
+    """Why a pair has its limit."""
 
     vlan_vid: int
     sender: PortLocation
@@ -197,7 +197,7 @@ class ExplanationView(RestModel):
 
 
 class EventView(RestModel):
-    """Something that happened."""
+    """An event."""
 
     number: int = Field(description="grows by one with each event")
     at_s: float = Field(description="the controller's clock, seconds")
@@ -211,7 +211,7 @@ class EventView(RestModel):
 
 
 class HostView(RestModel):
-    """Where a host address is, in one VLAN."""
+    """The location of a host address, in one VLAN."""
 
     mac: str
     vlan_vid: int
@@ -235,7 +235,7 @@ class Vlans(Page):
 
 
 class Vns(Page):
-    """The VNs that were asked for, in the order of the configuration."""
+    """The requested VNs, in the order of the configuration."""
 
     vns: list[VnView]
     revision: int = Field(description="of the last change to anything")
@@ -248,7 +248,7 @@ class Ports(Page):
 
 
 class Entries(Page):
-    """The pairs that were asked for; pairs that are silent age and vanish."""
+    """The requested pairs; idle pairs age and are removed."""
 
     pairs: list[PairView]
     unmetered_pairs: list[UnmeteredPairView] = Field(
@@ -257,20 +257,20 @@ class Entries(Page):
 
 
 class Hosts(Page):
-    """Known hosts, by VLAN and address. A cursor leads on behind a host whether that is still there or not."""
+    """Known hosts, by VLAN and address. A cursor continues after a host, even if that is gone."""
 
     hosts: list[HostView]
 
 
 class HostPlaces(RestModel):
-    """Where an address is: a host for each VLAN in which it is known."""
+    """The location of an address: a host for each VLAN in which it is known."""
 
     hosts: list[HostView]
     unreachable_nodes: Partial = None
 
 
 class Explanations(RestModel):
-    """Explanations of the entries of a VN."""
+    """Explanations of the pairs of a VN."""
 
     explanations: list[ExplanationView]
     pair_count: int = Field(description="how many entries the VN has; only the first hundred are explained")

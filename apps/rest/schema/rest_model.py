@@ -1,4 +1,4 @@
-"""The base of what requests and answers hold."""
+"""The base of requests' and responses' models."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class RestModel(BaseModel):
-    """A model that pydantic builds when it is first used: most are used by ``/v1/openapi.json`` alone."""
+    """A model that pydantic builds at its first use: most are used by ``/v1/openapi.json`` only."""
 
     model_config = ConfigDict(defer_build=True)

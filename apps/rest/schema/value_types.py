@@ -1,7 +1,7 @@
-"""The values that requests hold: what is accepted, and what ``/v1/openapi.json`` says of it.
+"""The values in requests: what is accepted, and their description in ``/v1/openapi.json``.
 
-Values are checked by the core's own rules; the types only add their JSON schemas, so that no value is ever converted
-into an acceptable one. Each check raises InvalidValueError.
+The core's own rules check values; the types only add their JSON schemas, so that no value is ever converted into a
+valid one. Each check raises InvalidValueError.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _parameters_schema() -> dict[str, Any]:
 
 
 def _number_schema(found: Sequence[Parameter]) -> dict[str, Any]:
-    """Return what values a parameter may have; where several policies have one of that name, in any of them."""
+    """Return the schema of a parameter's values; if several policies have one of that name, of any of them."""
     low, exclusive = min((one.least, False) if one.above is None else (one.above, True) for one in found)
     meanings = dict.fromkeys(f"{one.about}; {one.bounds}, {one.default:g} unless given" for one in found)
     return {
@@ -112,7 +112,7 @@ def _whole(minimum: int, maximum: int, **more: object) -> WithJsonSchema:
 
 
 def named(meaning: str, example: str | None = None) -> WithJsonSchema:
-    """Return what the reference says of a part of a path that names something."""
+    """Return the reference's description of a path part that is a name."""
     schema: dict[str, Any] = {"type": "string", "minLength": 1, "description": meaning}
     return WithJsonSchema(schema if example is None else schema | {"example": example})
 

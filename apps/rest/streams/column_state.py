@@ -1,7 +1,7 @@
-"""The live state as columns: short enough for a page that shows a thousand VLANs.
+"""The live state as columns: short enough for a page with a thousand VLANs.
 
-``keys`` says what the rows are, once for each configuration; ``state`` then has arrays in that order. Rates are means
-over the last second, in kb/s, null while unknown; of VNs there is also where they are held back.
+``keys`` are the keys of the rows, sent once for each configuration; ``state`` has arrays in that order. Rates are means
+over the last second, in kb/s, null while unknown; for VNs it also has their bottlenecks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _OF_POLICIES = frozenset({"marked", "lost"})
 
 
 class Columns(NamedTuple):
-    """What a stream of columns shows: the VLANs, or the VNs of a VLAN or a switch; and the pairs of a receiving VN."""
+    """The contents of a stream of columns: the VLANs, or the VNs of a VLAN or a switch.
+
+    And the pairs of a receiving VN.
+    """
 
     vlan: str | None
     switch: str | None
@@ -37,12 +40,12 @@ class Columns(NamedTuple):
 
     @property
     def is_fabric(self) -> bool:
-        """Whether it shows all VLANs, with links and ports."""
+        """Return whether it contains all VLANs, with links and ports."""
         return self.vlan is None and self.switch is None
 
 
 def keys_of(service: Service, picked: Columns) -> Json:
-    """Return what the rows of the states are until another configuration comes."""
+    """Return the keys of the states' rows, valid until the configuration changes."""
     central, config = service.central, service.central.config
     keys: Json = {"columns": list(SHOWN)}
     if not picked.is_fabric:
@@ -98,7 +101,7 @@ def state_of(service: Service, picked: Columns) -> Json:
 
 
 def _sums(column: FloatArray, of_vn: IntArray, vlans: int, may_be_unknown: bool) -> FloatArray:
-    """Return the sums by VLAN of what is known; NaN, if that may be, where nothing is."""
+    """Return the sums of known values by VLAN; NaN, if ``may_be_unknown``, where none is known."""
     sums: FloatArray = np.bincount(of_vn, np.nan_to_num(column), vlans).astype(np.float64)
     if may_be_unknown:
         sums[np.bincount(of_vn, ~np.isnan(column), vlans) == 0] = np.nan
@@ -106,12 +109,12 @@ def _sums(column: FloatArray, of_vn: IntArray, vlans: int, may_be_unknown: bool)
 
 
 def pairs_of(service: Service, receiver: int) -> IntArray:
-    """Return the rows of the entries of a receiver."""
+    """Return the rows of the pairs of a receiver."""
     return np.flatnonzero(service.central.state.entries.receiver == receiver)
 
 
 def _loads(service: Service) -> Json:
-    """Return what ports and links carry: of ports what came in and went out, of links each way."""
+    """Return the loads of ports and links: received and sent rates of ports, both directions of links."""
     ports, traffic = _ports(service), service.observer.ports
     received, sent = np.full(len(ports), np.nan), np.full(len(ports), np.nan)
     dpids = np.array([switch.dpid for switch, _ in ports], dtype=np.uint64)

@@ -1,7 +1,7 @@
 """Live state and events as Server-Sent Events.
 
-However many clients watch, a state is made and written as text once for all that watch the same. A client that reads
-slowly gets the state of the time when it is ready for the next, and nothing piles up.
+However many clients follow, a state is built and serialized once for all that follow the same. A slow client gets the
+state of the time when it is ready for the next, and nothing accumulates.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _STREAM = {
 def follow_stream(query: request_parameters.StreamQuery) -> Response:
     """Follow the live state and the events, as Server-Sent Events.
 
-    Without a filter the state has a row per VLAN with sums over its VNs, else one per VN. ``Last-Event-ID`` resumes the
-    events behind that number.
+    Without a filter the state has a row per VLAN with sums over its VNs, otherwise one per VN. ``Last-Event-ID``
+    resumes the events after that number.
     """
     here = service()
     vlan, switch = query.given("vlan"), query.given("switch")
@@ -75,7 +75,7 @@ def follow_stream(query: request_parameters.StreamQuery) -> Response:
 
 
 class Streams:
-    """What all streams share: how many are open, and what is written once for all clients that watch the same."""
+    """Shared state of all streams: the number of open ones, and text that is serialized once for equal streams."""
 
     def __init__(self, service: Service, max_streams: int) -> None:
         self.here, self.most, self.open = service, max_streams, 0
@@ -85,7 +85,7 @@ class Streams:
         self._named: tuple[object, ...] = ()
 
     def event(self, event: Event) -> bytes:
-        """Return an event of the controller as one of the stream."""
+        """Return an event of the controller as an event of the stream."""
         frame = self._events.get(event.number)
         if frame is None:
             if len(self._events) >= _MAX_EVENT_FRAMES:
@@ -95,9 +95,9 @@ class Streams:
         return frame
 
     def state(self, picked: Columns, asked: Mapping[str, str] | None) -> bytes:
-        """Return the state as an event, from a moment ago if another client has just asked for it.
+        """Return the state as an event, cached for a moment for other clients.
 
-        ``asked`` are the headers with which other nodes are asked for their part, None: this node's part is meant.
+        ``asked`` are the headers of requests to other nodes, None: this node's state only.
         """
         here, now_s = self.here, self.here.clock()
         if not _same(self._named, named := self.named()):
@@ -120,11 +120,11 @@ class Streams:
         return frame
 
     def named(self) -> tuple[object, ...]:
-        """Return what there is to be named: the configuration in force, and the links."""
+        """Return the effective configuration and the links, on which keys depend."""
         return self.here.central.fabric, self.here.observer.links.up
 
     def keys(self, picked: Columns) -> bytes:
-        """Return what the rows of a stream of columns are, as an event."""
+        """Return the keys of a stream of columns, as an event."""
         return b"event: keys\ndata: " + _compact(keys_of(self.here, picked)) + b"\n\n"
 
 
@@ -133,7 +133,7 @@ def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
 
 
 def _target(picked: Columns) -> str:
-    """Return what other nodes are asked for one state."""
+    """Return the target of requests to other nodes for one state."""
     query = {key: one for key, one in picked._asdict().items() if one is not None}
     return "/v1/stream?" + urlencode({"count": 1, **query})
 
@@ -143,7 +143,7 @@ def _compact(state: Json) -> bytes:
 
 
 class _StreamClient:
-    """What one client gets. It counts as open until it is closed, which the server does in any case."""
+    """The stream of one client. It counts as open until it is closed, which the server does in any case."""
 
     def __init__(
         self,
@@ -180,13 +180,13 @@ class _StreamClient:
             raise StopIteration from None
 
     def close(self) -> None:
-        """The client has gone."""
+        """Close the stream."""
         if self._open:
             self._open = False
             self._streams.open -= 1
 
     def _new_keys(self) -> bytes:
-        """Return what the rows are, when the configuration or the links are others than before."""
+        """Return new keys if the configuration or the links have changed."""
         if _same(self._keys, now := self._streams.named()):
             return b""
         self._keys = now

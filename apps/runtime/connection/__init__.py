@@ -1,4 +1,4 @@
-"""One switch's connection: what it may send and cost, what waits to be sent, and the same as Ryu's applications see it.
+"""One switch's connection: its limits and costs, its send queue, and its form for Ryu's applications.
 
-Start with switch_connection.py (the controller's own requests and replies); ryu_datapath.py is Ryu's end of it.
+Start with switch_connection.py (the controller's own requests and replies); ryu_datapath.py is Ryu's side of it.
 """

@@ -1,7 +1,7 @@
-"""Bytes to and from the sockets of peers: a bounded queue for each (docs/adr/0077), one reader for all switches.
+"""Bytes to and from the sockets of switches: a bounded queue for each (docs/adr/0077), one reader for all of them.
 
-The queue never makes the sender wait. The reader is one turn of one greenlet for whichever switches have answered: with
-a greenlet for each socket, each answer costs two changes of greenlets and two registrations with the hub
+The queue never makes the sender wait. The reader is one greenlet, which serves all switches that have replied in one
+turn: with a greenlet for each socket, each reply costs two greenlet switches and two registrations with the hub
 (docs/adr/0150).
 """
 
@@ -29,9 +29,9 @@ BATCH_DELAY_S = 0.0005
 
 
 class SendQueue:
-    """What waits to be sent to one peer. ``octets`` counts what the peer's socket has not taken yet.
+    """Queued bytes for one peer. ``octets`` counts bytes that the peer's socket has not accepted yet.
 
-    ``plain`` is the non-blocking socket below ``sock``, if bytes go over it as they are: while nothing waits, it takes
+    ``plain`` is the non-blocking socket below ``sock``, if bytes pass unchanged: while the queue is empty, it accepts
     them at once, without a turn of the greenlet that sends the rest.
     """
 
@@ -46,11 +46,11 @@ class SendQueue:
         self.closing = False
 
     def raise_limit(self) -> None:
-        """Let as much wait as a switch under control may leave unread."""
+        """Raise the limit of unread bytes to that of a switch under control."""
         self._most_octets = MAX_UNREAD_BYTES
 
     def put(self, data: Buffer, last: bool = False) -> bool:
-        """Add bytes, after which nothing follows if ``last``; return False if more wait than the peer may leave."""
+        """Add bytes, which are the last if ``last``; return False if more are queued than the peer may leave unread."""
         if self._plain is not None and not self.octets:
             data = data[self._send_now(data) :]
             if not data and not last:
@@ -64,7 +64,7 @@ class SendQueue:
         return True
 
     def _send_now(self, data: Buffer) -> int:
-        """Return how many bytes the socket has taken."""
+        """Return the number of bytes that the socket accepted."""
         try:
             taken: int = self._plain.send(data)
         except OSError:  # full, or gone: then the greenlet finds that out
@@ -72,13 +72,13 @@ class SendQueue:
         return taken
 
     def end(self) -> None:
-        """Discard what waits; ``send_all`` returns."""
+        """Discard the queue; ``send_all`` returns."""
         self._ended = True
         self._unsent.clear()
         self._changed.set()
 
     def send_all(self) -> None:
-        """Send what is put until the queue ends or the last bytes are sent; raise OSError as the socket does."""
+        """Send queued bytes until the queue ends or the last bytes are sent; raise OSError as the socket does."""
         while not self._ended:
             if not self._unsent:
                 if self.closing:
@@ -91,7 +91,7 @@ class SendQueue:
             self.octets -= len(data)
 
     def _next_bytes(self) -> Buffer:
-        """Return what to send next: many short messages in one go."""
+        """Return the next bytes to send: many short messages together."""
         first = self._unsent.popleft()
         if not self._unsent or len(first) >= _SEND_BYTES:
             return first
@@ -103,9 +103,9 @@ class SendQueue:
 
 
 class SharedReader:
-    """Calls whom a socket belongs to with what has come. Nobody who is called may wait.
+    """Reads all sockets, and calls each one's callback with the received bytes. Callbacks must not wait.
 
-    The sockets stay registered with an epoll instance of their own, and the hub waits for that.
+    The sockets stay registered with a separate epoll instance, for which the hub waits.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -116,7 +116,7 @@ class SharedReader:
         self._running = False
 
     def watch(self, fileno: int, on_arrival: Callable[[ReceivedBytes], bool]) -> None:
-        """Call ``on_arrival`` whenever something has come, until it returns False."""
+        """Call ``on_arrival`` whenever bytes arrive, until it returns False."""
         if not self._running:
             self._running = True
             hub.spawn(self._run)
@@ -124,7 +124,7 @@ class SharedReader:
         self._epoll.register(fileno, _select.EPOLLIN)
 
     def forget(self, fileno: int) -> None:
-        """Leave a socket alone, which may be left alone already; before it is closed."""
+        """Stop watching a socket, before it is closed; it may be unwatched already."""
         if self._on_arrival.pop(fileno, None) is not None:
             self._epoll.unregister(fileno)
 
@@ -137,7 +137,7 @@ class SharedReader:
                 hub.sleep(BATCH_DELAY_S)
 
     def _poll(self) -> bool:
-        """Read what is there; return whether more is to be expected soon."""
+        """Read available bytes; return whether more are expected soon."""
         ready = self._epoll.poll(0)
         if not ready:
             return False
@@ -153,5 +153,5 @@ class SharedReader:
         return goes_on or self._awaited() > 0
 
     def _awaited(self) -> int:
-        """Return how many answers to bulk requests are awaited."""
+        """Return the number of pending replies to bulk requests."""
         return int(self.meters.pending_count[0] + self.barriers.pending_count[0])

@@ -1,7 +1,7 @@
-"""What a peer of the OpenFlow port may take of the process, and what peers have done: pure, and without the framework.
+"""Limits of the OpenFlow port's connections, and their counts: pure, and without the framework.
 
-Nobody who reaches the port has shown yet that it is a switch: connections without a handshake are few, and bring few
-messages. A switch under control may bring many more, but not so many that the control loop waits for its turn.
+A client of the port has not proven to be a switch: connections without a handshake are few, with few messages. A switch
+under control may send many more, but not so many that the control loop is delayed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ Visitor = TypeVar("Visitor", bound=Hashable)
 
 
 class Allowance(NamedTuple):
-    """What a peer may bring in BUDGET_INTERVAL_S: messages, bytes, and messages that are more than a reply.
+    """What a connection may send in BUDGET_INTERVAL_S: messages, bytes, and messages other than replies.
 
-    A reply is put aside in microseconds; a report (packet-in, port-status, flow-removed, error, echo) is acted upon.
+    A reply is stored in microseconds; an asynchronous message (packet-in, port-status, flow-removed, error, echo) is
+    processed.
     """
 
     messages: int
@@ -37,10 +38,10 @@ SWITCH_ALLOWANCE = Allowance(messages=1000, octets=8 << 20, reports=200)
 
 
 class MessageBudget:
-    """What is left of a peer's allowance. ``clock`` is monotonic.
+    """The remaining allowance of a connection. ``clock`` is monotonic.
 
-    ``peers`` is how many peers share the process's time: of more than SHARING each waits for longer, so that all of
-    them together bring no more than SHARING do.
+    ``peers`` is the number of connections that share the process's time: if they are more than SHARING, each waits
+    longer, so that together they send no more than SHARING connections.
     """
 
     def __init__(self, allowance: Allowance, clock: Callable[[], float], peers: Callable[[], int] = lambda: 1) -> None:
@@ -51,7 +52,7 @@ class MessageBudget:
         self._messages = self._octets = self._reports = 0
 
     def spend(self, octets: int, *, report: bool, messages: int = 1) -> float:
-        """Count messages of so many bytes in all; return for how many seconds no further ones may be taken."""
+        """Count messages with this many bytes in all; return the seconds until further ones may be read."""
         now_s = self._clock()
         if now_s >= self._ends_s:
             self._ends_s = now_s + BUDGET_INTERVAL_S * max(self._peers() / SHARING, 1.0)
@@ -82,7 +83,7 @@ class EvictionReason(StrEnum):
 
 @dataclass
 class MessageCounts:
-    """What went to and came from one switch, over all its connections, but for the echoes."""
+    """The messages to and from one switch, over all its connections, without echoes."""
 
     sent: int = 0
     received: int = 0
@@ -91,17 +92,17 @@ class MessageCounts:
 
 @dataclass
 class ConnectionCounts:
-    """What peers have done: connections cut off by reason, and messages dropped unread by what is wrong with them."""
+    """Counts of connections: closed ones by reason, and messages dropped unread by cause."""
 
     cut_off: Counter[EvictionReason] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
 
 
 class ConnectionLimits(Generic[Visitor]):
-    """Who may stay: ``most`` connections in all, of which few without a handshake, and fewer of one host.
+    """Limits of connections: ``most`` in all, few of them without a handshake, and fewer from one host.
 
-    A newcomer is let in and the oldest one that may not stay goes: a switch needs milliseconds for its handshake, and
-    whoever fills all places cannot keep them. Connections under control never go.
+    A new connection is accepted, and the oldest removable one is closed: a switch needs milliseconds for its handshake,
+    so an attacker cannot keep all slots. Connections under control are never closed.
     """
 
     def __init__(self, max_connections: int, most_waiting: int, most_waiting_of_host: int) -> None:
@@ -111,16 +112,19 @@ class ConnectionLimits(Generic[Visitor]):
         self._kept: set[Visitor] = set()
 
     def __len__(self) -> int:
-        """Return how many connections there are."""
+        """Return the number of connections."""
         return len(self._waiting) + len(self._strangers) + len(self._kept)
 
     @property
     def waiting(self) -> int:
-        """How many have not done their handshake."""
+        """Return the number of connections without a handshake."""
         return len(self._waiting)
 
     def admit(self, visitor: Visitor, host: str) -> Iterator[Visitor]:
-        """Count a newcomer; yield whom to cut off for it, which may be itself. Each has left already."""
+        """Count a new connection; yield the connections to close for it, maybe itself.
+
+        Each has already been removed.
+        """
         self._waiting[visitor] = host
         of_host = [one for one, its_host in self._waiting.items() if its_host == host]
         if len(of_host) > self._most_of_host:
@@ -132,18 +136,18 @@ class ConnectionLimits(Generic[Visitor]):
             yield self._gone(waiting if waiting != visitor else next(iter(self._strangers), visitor))
 
     def on_handshake_done(self, visitor: Visitor) -> None:
-        """Note that a visitor has done its handshake."""
+        """Record that a connection completed its handshake."""
         if self._waiting.pop(visitor, None) is not None:
             self._strangers[visitor] = None
 
     def mark_controlled(self, visitor: Visitor) -> None:
-        """Note that a visitor is a switch under control."""
+        """Record that a connection is a switch under control."""
         if visitor in self._strangers:
             del self._strangers[visitor]
             self._kept.add(visitor)
 
     def leave(self, visitor: Visitor) -> None:
-        """Note that a visitor has gone, for the first time or again."""
+        """Record that a connection has ended; repeated calls have no effect."""
         self._waiting.pop(visitor, None)
         self._strangers.pop(visitor, None)
         self._kept.discard(visitor)
@@ -154,14 +158,14 @@ class ConnectionLimits(Generic[Visitor]):
 
 
 class LogRateLimiter:
-    """Says the same no more than once in REPEAT_S, however often there is reason to."""
+    """Rate limiter for log messages: each key at most once per REPEAT_S."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._said_s: dict[Hashable, float] = {}
 
     def due(self, key: Hashable) -> bool:
-        """Whether it is time to say it (again); then it counts as said."""
+        """Return whether a message with this key may be logged now, and record it."""
         now_s = self._clock()
         if now_s - self._said_s.get(key, -REPEAT_S) < REPEAT_S:
             return False

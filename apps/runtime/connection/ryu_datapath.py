@@ -1,8 +1,8 @@
-"""One OpenFlow connection under Ryu: its socket, and what Ryu's applications see of it.
+"""One OpenFlow connection under Ryu: its socket, and its form for Ryu's applications.
 
-``PeerDatapath`` replaces Ryu's receive and send loops, which a peer can block, keep busy or fill (docs/adr/0077).
-Ryu's handlers, events and parser stay. They get only what an application listens to, and replies that somebody awaits.
-The controller's own requests and replies are in switch_connection.py, bytes that wait to be sent in connection_io.py.
+``PeerDatapath`` replaces Ryu's receive and send loops, which a peer could block, keep busy or fill (docs/adr/0077).
+Ryu's handlers, events and parser stay. They get only messages that an application handles, and replies to its requests.
+The controller's own requests and replies are in switch_connection.py, the send queue in connection_io.py.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ _ALWAYS = frozenset({*_REPORTS, MessageType.ECHO_REQUEST, MessageType.EXPERIMENT
 
 
 class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no types
-    """One connection, with loops that neither wait for the peer nor let it take more than its allowance.
+    """One connection, with loops that never wait for the peer and enforce its allowance.
 
-    ``send`` never blocks: what a peer does not read is a reason to cut it off. ``on_introduced`` and ``on_keep`` are
-    called when the handshake is done, and when the peer is a switch under control.
+    ``send`` never blocks: a peer that does not read is disconnected. ``on_introduced`` and ``on_keep`` are called when
+    the handshake is done, and when the peer becomes a switch under control.
     """
 
     counts: ClassVar[ConnectionCounts] = ConnectionCounts()
@@ -125,14 +125,14 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self.set_state(DEAD_DISPATCHER)
 
     def set_state(self, state: Any) -> None:
-        """Note the connection's state, and announce a switch when its handshake is done."""
+        """Store the connection's state, and announce a switch when its handshake is done."""
         if state == MAIN_DISPATCHER and self.connection is None and not self._ended:
             self.connection = SwitchConnection(self, PeerDatapath.clock)
             self.on_introduced()
         super().set_state(state)
 
     def keep(self) -> None:
-        """This is a switch under control."""
+        """Mark the peer as a switch under control."""
         PeerDatapath.strangers.discard(self)
         self._budget = MessageBudget(SWITCH_ALLOWANCE, PeerDatapath.clock)
         self._queue.raise_limit()
@@ -140,13 +140,13 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self.on_keep()
 
     def close(self) -> None:
-        """Close the connection. What has been sent already still arrives. Waits for nothing."""
+        """Close the connection. Bytes that were sent still arrive. Never waits."""
         self._end()
         with suppress(OSError, ValueError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def evict(self, reason: EvictionReason) -> None:
-        """Evict: close the connection of a switch that misbehaves, and drop what is not sent yet. Waits for nothing."""
+        """Evict: close the connection of a switch that misbehaves, and drop unsent bytes. Never waits."""
         if self._ended:
             return
         self.cut = reason
@@ -170,7 +170,10 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     # -- sending
 
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
-        """Send messages of Ryu and its applications; what they ask is remembered, so that answers are let in."""
+        """Send messages of Ryu and its applications.
+
+        Their requests are recorded, so that replies are passed to them.
+        """
         offset = 0
         while offset + HEADER.size <= len(buf):
             _version, kind, length, xid = HEADER.unpack_from(buf, offset)
@@ -182,9 +185,9 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         return self.enqueue(bytes(buf), close_socket)
 
     def enqueue(self, data: Buffer, close_socket: bool = False) -> bool:
-        """Send messages; return whether the connection stands. Waits for nothing.
+        """Send messages; return whether the connection is open. Never waits.
 
-        All that goes to a switch passes here. What the gate does not let out is dropped.
+        All messages to a switch pass here. Messages that the gate does not allow are dropped.
         """
         if self._ended or self._queue.closing:
             return False
@@ -196,15 +199,15 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         return True
 
     def direct_socket(self) -> int | None:
-        """Return the socket for a bulk request (bulk_request.py); None where it is not read so now."""
+        """Return the socket for a bulk request (bulk_request.py); None if it cannot be read that way now."""
         return self.fileno if self._shared and not self._buffer and native_sockets.library is not None else None
 
     def direct_send_socket(self) -> int | None:
-        """Return the same where what is written to that socket is what ``enqueue`` would send there."""
+        """Return the socket for direct writes, if they are equivalent to ``enqueue``."""
         return None if self.gate is not None or self._queue.octets or self._queue.closing else self.direct_socket()
 
     def push_back(self, octets: bytes) -> None:
-        """Take the beginning of a message that a bulk request has read: the rest comes as any other."""
+        """Return the beginning of a message that a bulk request has read: the rest is read normally."""
         self._buffer[:0] = octets
 
     def _send_loop(self) -> None:
@@ -242,9 +245,9 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._hung_up = not data
 
     def _read_replies(self, arrival: ReceivedBytes) -> bool:
-        """Take the controller's replies off what has come, for the shared reader: nothing here waits.
+        """Process the controller's replies in received bytes, for the shared reader: nothing here waits.
 
-        Return whether to go on so. Whatever else comes, and a peer that has used up its allowance, is left to this
+        Return whether to continue that way. All other messages, and a peer above its allowance, are left to this
         connection's own loop.
         """
         octets, replies, only_replies = arrival[1:]
@@ -263,9 +266,9 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         return goes_on
 
     def _drain_replies(self, octets: memoryview, replies: Sequence[Sequence[int]], only_replies: bool) -> bool:
-        """Take the replies at the beginning of what has come, and put the rest into the buffer.
+        """Process the replies at the beginning of received bytes, and buffer the rest.
 
-        Return whether there was nothing else, and not too much.
+        Return whether there was nothing else, within the allowance.
         """
         connection, taken, end = self.connection, 0, 0
         assert connection is not None
@@ -285,7 +288,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         return self._budget.spend(end, report=False, messages=max(taken, 1)) <= 0.0 and only_replies
 
     def _drain_messages(self) -> None:
-        """Handle the whole messages at the start of the buffer and take them off."""
+        """Process and remove the complete messages at the start of the buffer."""
         buffer = self._buffer
         offset = since = handled = 0
         while (head := self._head(offset)) is not None and not self._ended:
@@ -305,7 +308,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         del buffer[:offset]
 
     def _head(self, offset: int) -> tuple[int, int, int, int] | None:
-        """Return version, type, length and xid of the message that begins there; None if it has not come whole."""
+        """Return version, type, length and xid of the message at an offset; None if it is incomplete."""
         left = len(self._buffer) - offset
         if left < HEADER.size:
             return None
@@ -313,10 +316,10 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         return head if left >= head[2] else None
 
     def _handle(self, version: int, kind: int, xid: int, message: bytes) -> bool:
-        """Handle one message, nothing is parsed that nobody wants; return whether it took more than a reply does.
+        """Process one message, without parsing unused ones; return whether it cost more than a reply.
 
-        A frame that the controller refuses to look at does not: those of a port that floods would use up the time of
-        all other reports.
+        A packet-in that the controller ignores does not: otherwise the packet-ins of a flooding port would use up the
+        time of all other asynchronous messages.
         """
         if kind == MessageType.HELLO and self.state == HANDSHAKE_DISPATCHER:
             self._on_hello(message)
@@ -341,7 +344,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     def _on_hello(self, message: bytes) -> None:
         """Agree on a version (OpenFlow 1.3.5, section 6.3.1): 1.3, or none.
 
-        Ryu gets the header alone: its parser never comes to the end of a hello whose elements have no length.
+        Ryu gets the header only: its parser loops for ever on a hello with an element of length 0.
         """
         if not supports_version(ofp.VERSION, message):
             refusal = struct.pack("!HH", ofp.ErrorType.HELLO_FAILED, 0) + b"OpenFlow 1.3 only"
@@ -367,7 +370,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._to_ryu(kind, xid, message)
 
     def _to_ryu(self, kind: int, xid: int, message: bytes) -> None:
-        """Let Ryu parse a message, and hand it to its applications."""
+        """Let Ryu parse a message and pass it to its applications."""
         try:
             parsed = ofproto_v1_3_parser.msg_parser(self, ofp.VERSION, kind, len(message), xid, message)
         except Exception:  # Ryu's parser raises whatever its reading of the bytes ends in
@@ -388,7 +391,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
 
 def _cut(octets: bytearray, offset: int, length: int) -> bytes:
-    """Return one message, which keeps nothing else alive; copied once."""
+    """Return one message as a copy that keeps no other bytes alive."""
     with memoryview(octets) as view:
         return bytes(view[offset : offset + length])
 

@@ -1,7 +1,6 @@
-"""The controller's own side of a switch's connection: bytes out, replies to its requests and reports in, as bytes.
+"""The controller's side of a switch's connection: bytes out, replies and asynchronous messages in, as bytes.
 
-Ryu's applications see the same connection as ``PeerDatapath`` (ryu_datapath.py), which offers every reply and report
-here first.
+Ryu's applications see the same connection as ``PeerDatapath`` (ryu_datapath.py), which offers every message here first.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ class Gate(Protocol):
     """Decides whether messages may go to a switch."""
 
     def allows(self, data: Buffer) -> bool:
-        """Return whether these messages may go out now."""
+        """Return whether these messages may be sent now."""
 
 
 class Transport(Protocol):
-    """What the connection needs of its socket's side; ``xid`` is the last transaction id in use."""
+    """The part of the socket's side that the connection needs; ``xid`` is the last transaction id used."""
 
     id: int
     address: Any
@@ -57,23 +56,23 @@ class Transport(Protocol):
         """Close the connection of a switch that misbehaves."""
 
     def enqueue(self, data: Buffer) -> bool:
-        """Send messages without waiting; return whether the connection stands."""
+        """Send messages without waiting; return whether the connection is open."""
 
     def direct_socket(self) -> int | None:
-        """Return the socket at which a bulk request may be answered now."""
+        """Return the socket for a bulk request, if it can be used now."""
 
     def direct_send_socket(self) -> int | None:
-        """Return it if what is written there is what ``enqueue`` would send: nobody looks at it, nothing waits."""
+        """Return the socket for direct writes, if they are equivalent to ``enqueue``: no gate, an empty queue."""
 
     def push_back(self, octets: bytes) -> None:
-        """Take the beginning of a message that a bulk request has read: the rest comes as any other."""
+        """Return the beginning of a message that a bulk request has read: the rest is read normally."""
 
 
 @dataclass(slots=True)
 class Reply:
-    """The answer to one request, as it comes in; ``wait`` for it. ``heard_s`` is when its last part so far came.
+    """The reply to one request, as it arrives; ``wait`` for it. ``heard_s`` is when its last part so far arrived.
 
-    ``parts`` are the bodies of its messages, and ``begun`` the METER_STATS of those that a bulk request took before.
+    ``parts`` are the bodies of its messages, and ``begun`` the METER_STATS that a bulk request has read before.
     """
 
     xid: int = 0
@@ -87,14 +86,14 @@ class Reply:
     _event: Any = None  # most answers are there before anybody waits for them
 
     def wait(self, timeout_s: float) -> bytes | None:
-        """Return the bodies of all parts, joined, or None if they have not all come in time.
+        """Return the bodies of all parts, joined, or None if they are incomplete in time.
 
-        Raises ProtocolError when the answer was malformed or the switch refused the request.
+        Raises ProtocolError for a malformed reply or an error reply.
         """
         return b"".join(self.parts) if self.wait_complete(timeout_s) else None
 
     def wait_complete(self, timeout_s: float) -> bool:
-        """Return whether all ``parts`` have come in time. Errors as ``wait``."""
+        """Return whether all ``parts`` have arrived in time. Errors as ``wait``."""
         if not self.done:
             if timeout_s <= 0.0:
                 return False
@@ -107,25 +106,25 @@ class Reply:
         return True
 
     def add(self, body: Buffer) -> int:
-        """Add a part, which keeps no more than its own message alive; return how many bytes it counts for."""
+        """Add a part, which keeps only its own message alive; return the bytes that it counts for."""
         self.parts.append(body)
         self.octets += len(body) + _PART_BYTES
         return len(body) + _PART_BYTES
 
     def begin(self, meters: NDArray[np.void]) -> int:
-        """Add meters that a bulk request took; return how many bytes they count for."""
+        """Add meters that a bulk request has read; return the bytes that they count for."""
         self.begun, self.octets = meters, meters.nbytes
         return meters.nbytes
 
     def fail(self, error: ProtocolError) -> None:
-        """Fail with ``error``; the parts that have come are freed at once."""
+        """Fail with ``error``; received parts are freed at once."""
         self.error = error
         self.parts.clear()
         self.begun = None
         self.finish()
 
     def finish(self) -> None:
-        """Mark it complete and wake whoever waits."""
+        """Mark the reply complete and wake the waiting greenlet."""
         self.done = True
         if self._event is not None:
             self._event.set()
@@ -134,8 +133,8 @@ class Reply:
 class SwitchConnection:
     """The controller's side of one switch's connection, from the end of the handshake on.
 
-    Nothing here waits for the switch. ``on_report`` gets (message type, message) of what the switch reports, and tells
-    whether it was acted upon; ``on_close`` is called once, in a greenlet of its own, when the connection has ended.
+    Nothing here waits for the switch. ``on_report`` gets (message type, message) of asynchronous messages, and returns
+    whether it processed the message; ``on_close`` is called once, in its own greenlet, when the connection has ended.
     """
 
     def __init__(self, datapath: Transport, clock: Callable[[], float]) -> None:
@@ -155,15 +154,15 @@ class SwitchConnection:
 
     @property
     def cut_off(self) -> EvictionReason | None:
-        """Why the controller cut the connection off, None if it did not."""
+        """Why the controller closed the connection, None if it did not."""
         return self._datapath.cut
 
     def keep(self) -> None:
-        """This is a switch under control: it may send and be sent much more than a stranger."""
+        """Mark the switch as under control: its limits are much higher than a stranger's."""
         self._datapath.keep()
 
     def close(self) -> None:
-        """End: nothing more is sent; awaited replies fail."""
+        """End: nothing more is sent; pending replies fail."""
         if self.closed:
             return
         self.closed = True
@@ -173,19 +172,19 @@ class SwitchConnection:
         hub.spawn(self.on_close)
 
     def disconnect(self, reason: EvictionReason | None = None) -> None:
-        """Close the connection; the switch may connect again. With a reason, unsent bytes are discarded."""
+        """Close the connection; the switch may reconnect. With a reason, unsent bytes are discarded."""
         if reason is None:
             self._datapath.close()
         else:
             self._datapath.evict(reason)
 
     def send(self, encode: Callable[[int], bytes], messages: int) -> None:
-        """Send messages; ``encode`` is given the first of as many xids."""
+        """Send messages; ``encode`` gets the first of ``messages`` xids."""
         self.count.sent += messages
         self._datapath.enqueue(encode(self.reserve(messages)))
 
     def ask(self, encode: Callable[[int], bytes]) -> Reply:
-        """Send a multipart request and return its reply to wait for."""
+        """Send a multipart request and return its pending reply."""
         xid = self.reserve(1)
         return self.request(encode(xid), xid, 1)
 
@@ -196,7 +195,7 @@ class SwitchConnection:
         return self._send_awaiting(data, xids, len(xids))
 
     def request(self, data: Buffer, xid: int, messages: int) -> Reply:
-        """Send messages, the last of which is a request with a reserved xid; return its reply to wait for."""
+        """Send messages, the last of which is a request with a reserved xid; return its pending reply."""
         return self._send_awaiting(data, (xid,), messages)[0]
 
     def _send_awaiting(self, data: Buffer, xids: Sequence[int], messages: int) -> tuple[Reply, ...]:
@@ -211,9 +210,9 @@ class SwitchConnection:
         return replies
 
     def call(self, roll: BulkBarrier, data: Buffer, xid: int, messages: int) -> int | None:
-        """Send messages, the last of which is a bulk request; return the socket at which its answer comes.
+        """Send messages, the last of which is a bulk request; return the socket of its reply.
 
-        None where nothing was sent: then it is to be asked as usual, by ``request``.
+        None if nothing was sent: then use ``request``.
         """
         fileno = self._datapath.direct_socket()
         if fileno is None or self.closed:
@@ -226,7 +225,7 @@ class SwitchConnection:
     def bulk_socket(self, roll: BulkBarrier) -> tuple[int, int] | None:
         """Return the socket at which a bulk request may be sent and answered now, and the xid reserved for it.
 
-        None where it is to be sent by ``call`` or ``request``. Else it must be sent there (``send_bulk_request``).
+        None if it must be sent by ``call`` or ``request``. Otherwise it must be sent there (``send_bulk_request``).
         """
         fileno = None if self.closed else self._datapath.direct_send_socket()
         if fileno is None:
@@ -236,11 +235,11 @@ class SwitchConnection:
         return fileno, xid
 
     def send_rest(self, octets: bytes) -> None:
-        """Send what a socket did not take of a request."""
+        """Send the rest of a request that a socket did not accept completely."""
         self._datapath.enqueue(octets)
 
     def fall_back(self, roll: BulkBarrier) -> Reply:
-        """Await what a bulk request still awaits here as any other reply; return that, which may be over by now."""
+        """Turn the pending part of a bulk request into a normal reply; return it, which may be complete by now."""
         called = self._called[roll]
         if isinstance(called, int):
             called = self._called[roll] = Reply(called)
@@ -254,12 +253,12 @@ class SwitchConnection:
         return called
 
     def fall_back_all(self) -> None:
-        """Do so for all bulk requests."""
+        """Do the same for all bulk requests."""
         for roll in self._called:
             self.fall_back(roll)
 
     def _awaits(self, xid: int) -> Reply | None:
-        """Return the awaited reply to a request; one of a bulk request is awaited as any other from then on."""
+        """Return the pending reply of a request; a bulk request's is turned into a normal one."""
         reply = self._awaited.get(xid)
         if reply is None and xid in self._called.values():
             self.fall_back_all()
@@ -267,11 +266,11 @@ class SwitchConnection:
         return reply
 
     def barrier(self) -> Reply:
-        """Send a barrier request; its reply says that all before it is done."""
+        """Send a barrier request; its reply confirms all messages before it."""
         return self.ask(encode_barrier_request)
 
     def forget(self, reply: Reply) -> None:
-        """Stop waiting for a reply. If it still comes, it is dropped."""
+        """Stop waiting for a reply; if it still arrives, it is dropped."""
         if self._awaited.pop(reply.xid, None) is not None:
             self._held_octets -= reply.octets
             self._unwanted[reply.xid] = None
@@ -279,7 +278,7 @@ class SwitchConnection:
                 del self._unwanted[next(iter(self._unwanted))]
 
     def fail(self, xid: int, error: ProtocolError) -> bool:
-        """Note that the request of that xid failed, and why; return whether it was the controller's."""
+        """Fail the request with that xid; return whether it was the controller's."""
         reply = self._awaits(xid)
         if reply is None:
             return self._unwanted.pop(xid, False) is None
@@ -289,13 +288,13 @@ class SwitchConnection:
         return True
 
     def reserve(self, messages: int) -> int:
-        """Return the first of as many xids, which nothing else is sent with."""
+        """Return the first of ``messages`` reserved xids."""
         first = (self._datapath.xid + 1) & MAX_XID
         self._datapath.xid = (self._datapath.xid + messages) & MAX_XID
         return first
 
     def accept_reply(self, kind: int, xid: int, message: bytes) -> bool:
-        """Take one message if it answers a request of the controller."""
+        """Process one message if it is a reply to a request of the controller."""
         reply = self._awaits(xid)
         if reply is None:
             return xid in self._unwanted
@@ -322,7 +321,7 @@ class SwitchConnection:
         return True
 
     def report(self, kind: int, message: bytes) -> bool:
-        """Pass on a report of the switch; return whether it was acted upon."""
+        """Pass on an asynchronous message; return whether it was processed."""
         self.count.received += 1
         self.count.errors += kind == MessageType.ERROR
         return not self.closed and self.on_report(kind, message)
@@ -333,8 +332,8 @@ def send_bulk_request(
 ) -> list[tuple[int, int] | None]:
     """Send the bulk request that ``encode`` makes of an xid; nothing here waits.
 
-    Return for each connection the socket at which the answer comes and the xid; None where nothing was sent, and it is
-    to be asked as usual, by ``request``. What there is to send at once goes in one call.
+    Return for each connection the socket of the reply and the xid; None if nothing was sent: then use ``request``. All
+    requests that can be sent directly go in one call.
     """
     lanes: list[tuple[int, int] | None] = [connection.bulk_socket(roll) for connection in connections]
     message = encode(0)

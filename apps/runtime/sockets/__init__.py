@@ -1,4 +1,4 @@
-"""What comes at the sockets of many switches, read in one call.
+"""Reading of many switches' sockets in one call.
 
-Start with bulk_request.py (what goes to columns at once), then socket_reader.py (all else, and the two forms).
+Start with bulk_request.py (bytes that go to columns directly), then socket_reader.py (all others, and the two forms).
 """

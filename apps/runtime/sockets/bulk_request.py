@@ -1,11 +1,11 @@
-"""One question to many switches: what they answer goes into columns, without an object for an answer.
+"""Bulk requests: one request to many switches, replies decoded directly into arrays.
 
-What comes is read so only where it is the answer that is awaited, with nothing before it: meters, as many as the switch
-had the last time, in one message or in several parts, or a barrier's reply. That is once for each request, so that it
-takes nothing of a peer's allowance. All else is the connection's own business, as before (docs/adr/0150).
+Bytes are read this way only if they are the pending reply, with nothing before it: meters, as many as the switch had
+the last time, in one message or in several parts, or a barrier's reply. That happens once for each request, so it does
+not count toward a connection's allowance. All other bytes are left to the connection (docs/adr/0150).
 
-The compiled form of reading sockets fills the columns (``_sockets.c``). Without it nobody is called: everybody is asked
-as usual.
+The native form of reading sockets fills the columns (``_sockets.c``). Without it there are no bulk requests: all
+switches get normal requests.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _NOBODY = -1
 
 
 class BulkBarrier:
-    """Who was called last to confirm what was sent, by barriers, and who has; the next call ends it.
+    """The last bulk barrier request: the called switches, and those that have replied; the next request ends it.
 
-    By number, in the order of calling: ``xid`` of the request, and ``at_s``, when the answer came, NaN for whoever has
-    not answered so. ``index_of`` leads from a socket to the number, as long as an answer may come; ``left`` is how many
-    may (1,). ``columns`` are all of these.
+    By number, in the order of the call: ``xid`` of the request, and ``at_s``, when the reply arrived, NaN without one.
+    ``index_of`` maps a socket to the number, while a reply may arrive; ``left`` is the number of pending replies (1,).
+    ``columns`` are all of these.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class BulkBarrier:
         self.start([], [])
 
     def start(self, filenos: list[int], xids: Sequence[int]) -> None:
-        """Await answers at these sockets, to requests with these xids."""
+        """Await replies at these sockets, to requests with these xids."""
         if filenos != self._called:
             self.index_of[self._filenos] = _NOBODY
             highest = max(filenos, default=0)
@@ -61,16 +61,16 @@ class BulkBarrier:
         self.columns = self._columns()
 
     def _columns(self) -> tuple[NDArray[np.generic], ...]:
-        """Return who is called."""
+        """Return the columns of the called switches."""
         return self.index_of, self.xid, self.at_s, self.pending_count
 
     @property
     def is_over(self) -> bool:
-        """Whether no answer is awaited any more."""
+        """Return whether no reply is pending."""
         return not self.pending_count[0]
 
     def cancel(self, fileno: int) -> bool:
-        """Await no answer at a socket any more; return whether one was awaited."""
+        """Stop waiting for a socket's reply; return whether it was pending."""
         if self._number(fileno) == _NOBODY:
             return False
         self.index_of[fileno] = _NOBODY
@@ -79,16 +79,16 @@ class BulkBarrier:
         return True
 
     def partial_reply(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
-        """Return what has come of the answer that is awaited at a socket: METER_STATS, and a part that is not whole."""
+        """Return the received part of a socket's pending reply: METER_STATS, and an incomplete message."""
         return np.empty(0, METER_STATS), b""
 
     def notify_if_done(self) -> None:
-        """Wake whoever waits for the answers once none is awaited any more."""
+        """Wake the waiting greenlet once no reply is pending."""
         if not self.pending_count[0]:
             self._all_in.end()
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether, within so long, no answer is awaited any more."""
+        """Return whether all replies have arrived within ``timeout_s``."""
         if not self.is_over and timeout_s > 0.0:
             self._all_in.wait(timeout_s)
         return self.is_over
@@ -98,10 +98,10 @@ class BulkBarrier:
 
 
 class BulkMeterStats(BulkBarrier):
-    """Who was called last for the counters of its meters: in ``stats`` (METER_STATS), where each's end at ``ends``.
+    """The last bulk request for meter counters: ``stats`` (METER_STATS), in which each switch's meters end at ``ends``.
 
-    Their ids are in ``meter_id`` as well. Of each ``filled`` meters have come. Of those with more than fit into one
-    message, ``kept`` octets have come of the next part; they are in row ``slot`` of ``parts``.
+    Their ids are in ``meter_id`` as well. ``filled`` is the number of meters received from each switch. If a switch has
+    more than fit into one message, ``kept`` bytes of the next part are in row ``slot`` of ``parts``.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class BulkMeterStats(BulkBarrier):
         super().__init__()
 
     def expect(self, meters: list[int]) -> None:
-        """Say how many meters each of those who are called has."""
+        """Set the number of meters of each called switch."""
         if meters != self._meters:
             self._meters, self.ends = meters, np.cumsum(meters, dtype=np.int64)
             self.filled, self.kept = np.empty((2, len(meters)), np.int64)
@@ -133,7 +133,7 @@ class BulkMeterStats(BulkBarrier):
         return *super()._columns(), *of_answers
 
     def partial_reply(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
-        """Return what has come of the answer that is awaited at a socket: METER_STATS, and a part that is not whole."""
+        """Return the received part of a socket's pending reply: METER_STATS, and an incomplete message."""
         number = self._number(fileno)
         if number == _NOBODY:
             return super().partial_reply(fileno)

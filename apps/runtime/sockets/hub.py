@@ -1,7 +1,7 @@
-"""eventlet's hub, which does not wake up for what was cancelled.
+"""eventlet's hub, without wake-ups for cancelled timers.
 
-A time-out that did not happen stays in eventlet's queue until it would have, and the process is woken then to find that
-out: once in a round, for every wait that has a limit (docs/adr/0150).
+A cancelled timeout stays in eventlet's queue until its time, and the process is then woken for nothing: once in a
+round, for every wait with a timeout (docs/adr/0150).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Hub(epolls.Hub):  # type: ignore[misc]  # eventlet has no types
     """The hub of Linux; ``eventlet.hubs.use_hub`` takes it."""
 
     def sleep_until(self) -> float | None:
-        """Return when the first timer is due that still stands."""
+        """Return when the first uncancelled timer is due."""
         timers = self.timers
         while timers and timers[0][1].called:
             heapq.heappop(timers)

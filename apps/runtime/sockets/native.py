@@ -1,6 +1,6 @@
-"""The compiled form of reading many sockets (``_sockets.c``): one call for all.
+"""The native form of reading many sockets (``_sockets.c``): one call for all.
 
-``library`` is None when it was not built; callers look before they call.
+``library`` is None if it was not built; callers check that first.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ library = load_native("apps.runtime.sockets._sockets", "dets_receive", "dets_ask
 
 
 def ask(lanes: Sequence[tuple[int, int]], message: bytes) -> list[int]:
-    """Send a message to each of these sockets with its xid in the header; return how many octets each has taken.
+    """Send a message to each of these sockets, with its xid in the header.
 
-    No socket is waited for; of one that has ended, or has no room, nothing is taken.
+    Return the number of bytes that each accepted.
+
+    It waits for no socket; a closed socket, or one with a full buffer, accepts nothing.
     """
     taken = np.empty(len(lanes), np.int64)
     if lanes:
@@ -28,7 +30,7 @@ def ask(lanes: Sequence[tuple[int, int]], message: bytes) -> list[int]:
 
 
 class ReceiveBuffer:
-    """Where what comes is read to, for one call after the other: ``octets`` and replies of several sockets."""
+    """The buffer for received bytes, reused by each call: ``octets`` and replies of several sockets."""
 
     def __init__(self, octets: int, replies: int) -> None:
         self._room = np.empty(octets, np.uint8)
@@ -38,14 +40,13 @@ class ReceiveBuffer:
     def receive(
         self, filenos: Sequence[int], rolls: tuple[NDArray[np.generic], ...], now_s: float, *what: int
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Read the first of these sockets, as many as there is room for.
+        """Read the first of these sockets, as many as the buffer has space for.
 
-        ``rolls`` are who is called for its meters (``BulkMeterStats.columns``) and for barriers
-        (``BulkBarrier.columns``).
-        ``what`` is how many octets of each socket at most; OpenFlow's version; the types of replies, a bit for each;
-        and how many replies of each socket at most. Return for each socket how many octets came (-1: none but answers
-        to bulk requests, 0: it has ended), how many whole replies are at the beginning, and whether nothing else is;
-        and of each reply its type, its xid, and from where to where it goes within what came.
+        ``rolls`` are the called switches of bulk requests for meters (``BulkMeterStats.columns``) and for barriers
+        (``BulkBarrier.columns``). ``what`` is the maximum of bytes per socket; OpenFlow's version; the types of
+        replies, a bit for each; and the maximum of replies per socket. Return for each socket the number of bytes (-1:
+        only replies to bulk requests, 0: it was closed), the number of complete replies at the beginning, and whether
+        there is nothing else; and for each reply its type, its xid, and its range in the bytes.
         """
         arrivals = np.empty((len(filenos), 3), np.int64)
         columns = np.array(filenos, np.int64), self._room, arrivals, self._replies, *rolls

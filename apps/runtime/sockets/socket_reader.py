@@ -1,7 +1,7 @@
-"""What has come at sockets of switches: their bytes, with the whole replies at the beginning told apart.
+"""Received bytes of switches' sockets, with the complete replies at the beginning separated.
 
-A reply is cut out by its header alone; what it answers, and what it may take of the process, is the connection's
-business (docs/adr/0150).
+A reply is separated by its header only; matching it to a request, and its limits, are up to the connection
+(docs/adr/0150).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _KINDS = sum(1 << kind for kind in REPLIES)
 
 
 class ReceivedBytes(NamedTuple):
-    """What has come at a socket: nothing when it has ended; valid until the next ones are read.
+    """The received bytes of a socket, empty if it was closed; valid until the next read.
 
-    ``replies`` are whole messages at the beginning: type, xid, and from where to where. ``only_replies`` tells whether
-    nothing else is there, but for a message that has not come whole.
+    ``replies`` are complete messages at the beginning: type, xid, and range. ``only_replies`` tells whether nothing
+    else follows, except an incomplete message.
     """
 
     fileno: int
@@ -45,7 +45,7 @@ class ReceivedBytes(NamedTuple):
 
 
 class SocketReader:
-    """Reads many sockets, none of which it waits for; answers to bulk requests go to these."""
+    """Reads many sockets without waiting; replies to bulk requests go to these."""
 
     def __init__(self, meters: BulkMeterStats, barriers: BulkBarrier) -> None:
         self._calls = meters, barriers
@@ -55,7 +55,7 @@ class SocketReader:
         self._octets = memoryview(bytearray(READ_BYTES if self._room is None else 0))
 
     def receive(self, filenos: Sequence[int], now_s: float) -> Iterator[ReceivedBytes]:
-        """Yield what else has come at each of these sockets that is not empty; READ_BYTES at most, the rest stays."""
+        """Yield the other received bytes of each readable socket, at most READ_BYTES; the rest stays."""
         if self._room is not None:
             return self._receive_at_once(self._room, filenos, now_s)
         return self._receive(filenos)
@@ -89,7 +89,7 @@ class SocketReader:
 
 
 def replies_in(octets: memoryview) -> tuple[list[tuple[int, int, int, int]], bool]:
-    """Return the whole replies at the beginning, MESSAGE_BATCH at most, and whether there is nothing else."""
+    """Return the complete replies at the beginning, at most MESSAGE_BATCH, and whether there is nothing else."""
     found: list[tuple[int, int, int, int]] = []
     start, end = 0, len(octets)
     for _ in range(MESSAGE_BATCH):

@@ -1,4 +1,4 @@
-"""Meters that limit nothing and are there for their counters: what switches say of them."""
+"""Meters that limit nothing and are read for their counters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_METER = 0
 class CounterMeters(ABC):
     """The ids of meters of receivers' switches, and their counters as last read; columns of shape (meters,).
 
-    NO_METER stands for none.
+    NO_METER is no meter.
     """
 
     meter_id: IntArray
@@ -28,7 +28,7 @@ class CounterMeters(ABC):
 
     @abstractmethod
     def dpid(self, vns: VnTable) -> NDArray[np.uint64]:
-        """Return whose meters they are, shape (meters,)."""
+        """Return the dpid of each meter's switch, shape (meters,)."""
 
     def of_switch(self, dpid: int, vns: VnTable) -> IntArray:
         """Return the rows of a switch's meters."""
@@ -40,14 +40,14 @@ class CounterMeters(ABC):
         return ids
 
     def invalidated(self, dpid: int, vns: VnTable, meter_id: IntArray | None) -> Self:
-        """Return the state in which nothing is known of the counters of a switch, of all or of some meters."""
+        """Return the state in which all or some counters of a switch are unknown."""
         rows = self.of_switch(dpid, vns)
         if meter_id is not None:
             rows = rows[np.isin(self.meter_id[rows], meter_id)]
         return replace(self, counters=self.counters.invalidated(rows)) if len(rows) else self
 
     def remembering(self, before: Self, old_row: IntArray) -> Self:
-        """Return the state with what was known ``before`` of those whose meter is that of their ``old_row`` there."""
+        """Return the state with the counters of ``before`` for rows whose ``old_row`` there had the same meter."""
         same = reindex(before.meter_id, old_row, -1) == self.meter_id
         columns = zip(self.counters, before.counters.reindexed(old_row), strict=True)
         return replace(self, counters=MeterCounters(*(np.where(same, was, now) for now, was in columns)))

@@ -1,4 +1,4 @@
-"""Measuring meters: they limit nothing, and count what came to a receiver's switch with a congestion mark, by pair."""
+"""Counting meters: they limit nothing, and count the marked frames of a pair that arrive at the receiver's switch."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from controller.metering.counters import MeterCounters, MeterReadings, meter_rat
 from controller.switch.meters.counter_meters import CounterMeters
 from controller.switch.meters.meter_settings import MeterSetting, MeterSettingsTable
 
-# A meter needs a band to drop by (OpenFlow 1.3.5, section 7.3.4.4): one that never does has the greatest rate there is.
+# A meter needs a drop band (OpenFlow 1.3.5, section 7.3.4.4): one that never drops has the maximum rate.
 UNLIMITED = MeterSetting(2**32 - 1, 2**32 - 1)
 
 
 @dataclass(frozen=True)
 class CountingMeters(CounterMeters):
-    """The pairs that have one, by (receiver, sender), rows of the VN table; columns of shape (meters,)."""
+    """The pairs with a counting meter, by (receiver, sender), rows of the VN table; columns of shape (meters,)."""
 
     sender: IntArray
     receiver: IntArray
 
     @classmethod
     def empty(cls) -> CountingMeters:
-        """Return the state in which no pair has one."""
+        """Return the state without counting meters."""
         nothing = np.empty(0, dtype=np.int64)
         return cls(nothing, MeterCounters.initial(0), nothing, nothing)
 
@@ -35,11 +35,11 @@ class CountingMeters(CounterMeters):
         return len(self.meter_id)
 
     def kept(self, kept: BoolArray) -> CountingMeters:
-        """Return the state with some of the meters only."""
+        """Return the state with the ``kept`` meters only."""
         return self._rows(np.flatnonzero(kept))
 
     def added(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> CountingMeters:
-        """Return the state with more meters, of which nothing is known yet."""
+        """Return the state with more meters, whose counters are unknown yet."""
         senders, receivers = np.concatenate([self.sender, sender]), np.concatenate([self.receiver, receiver])
         more = np.concatenate([np.arange(len(self)), np.full(len(sender), -1)])
         counters = self.counters.reindexed(more)
@@ -48,12 +48,12 @@ class CountingMeters(CounterMeters):
         return CountingMeters(ids, counters, senders, receivers)._rows(order)
 
     def settings(self, dpid: int, vns: VnTable) -> MeterSettingsTable:
-        """Return what a switch's meters are set to."""
+        """Return the settings of a switch's meters."""
         ids = self.meter_id[self.of_switch(dpid, vns)]
         return MeterSettingsTable(ids, *(np.full(len(ids), value) for value in UNLIMITED))
 
     def rows_in(self, entries: PairTable) -> tuple[IntArray, BoolArray]:
-        """Return the row of each meter's pair in an pair table, and whether it is there."""
+        """Return the row of each meter's pair in a pair table, and whether it has one."""
         rows = find_pairs(entries, self.sender, self.receiver)
         return rows, rows != NEW_ROW
 
@@ -63,7 +63,7 @@ class CountingMeters(CounterMeters):
         entries: PairTable,
         now: MeterReadings,
     ) -> tuple[CountingMeters, FloatArray]:
-        """Return the state after one more interval, and what came with a mark, (entries,); NaN where unknown."""
+        """Return the state after one more interval, and the marked rates, (entries,); NaN where unknown."""
         rates, counters = meter_rates(self.counters, now, vns.capacity_bps[self.sender])
         marked_bps = np.full(len(entries), np.nan)
         at, there = self.rows_in(entries)
@@ -71,7 +71,7 @@ class CountingMeters(CounterMeters):
         return replace(self, counters=counters), marked_bps
 
     def dpid(self, vns: VnTable) -> NDArray[np.uint64]:
-        """Return whose meters they are."""
+        """Return the dpid of each meter's switch."""
         return vns.dpid[self.receiver]
 
     def _rows(self, rows: IntArray) -> CountingMeters:

@@ -1,4 +1,4 @@
-"""The controller's own range of meter ids on one switch: ids outside of it are never touched."""
+"""The controller's own range of meter ids on one switch: ids outside of it are never used."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _FREE, _USED, _RESERVED = 0, 1, 2
 
 
 class MeterIdPool:
-    """Gives out the lowest free id of ``first`` to ``last``.
+    """Allocates the lowest free id of ``first`` to ``last``.
 
-    What each id is, is kept as a byte, up to the greatest that was ever in use.
+    The state of each id is a byte, up to the greatest id that was ever in use.
     """
 
     def __init__(self, first: int, last: int) -> None:
         self.first, self.last = first, last
         self._most = last
         self.most_used: int | None = None
-        """How many ids may be in use at once; None: all."""
+        """Maximum number of ids in use; None: all."""
         self._next = first
         self._free: list[int] = []
         self._state = bytearray()
@@ -32,23 +32,23 @@ class MeterIdPool:
         return self.first <= meter_id <= self.last
 
     def limit_to(self, max_id: int) -> None:
-        """Allocate no id above ``max_id``, the largest of the switch; ids in use stay. Replaces an earlier limit."""
+        """Allocate no id above ``max_id``, the switch's largest; ids in use stay. Replaces an earlier limit."""
         self._most = min(self.last, max_id)
 
     @property
     def available(self) -> bool:
-        """Whether an id may be left; only ``take`` knows for sure."""
+        """Return whether an id may be free; only ``allocate`` knows for sure."""
         left = bool(self._free and self._free[0] <= self._most) or self._next <= self._most
         return left and not self._all_used
 
     @property
     def used(self) -> int:
-        """How many ids are in use."""
+        """The number of ids in use."""
         return self._state.count(_USED)
 
     @property
     def left(self) -> int:
-        """How many ids may still be taken."""
+        """The number of ids that can still be allocated."""
         known = self._state[: max(self._most - self.first + 1, 0)]
         free = self._most - self.first + 1 - (len(known) - known.count(_FREE))
         return max(free if self.most_used is None else min(free, self.most_used - self.used), 0)
@@ -58,7 +58,7 @@ class MeterIdPool:
         return self.most_used is not None and self.used >= self.most_used
 
     def allocate(self) -> int | None:
-        """Return a free id, now in use, or None when there is none left."""
+        """Return a free id, now in use, or None if there is none."""
         if self._all_used:
             return None
         while self._free and self._free[0] <= self._most:
@@ -74,9 +74,9 @@ class MeterIdPool:
         return None
 
     def reserve(self, standing: ArrayLike) -> None:
-        """Keep the ids of meters that stand on the switch from being taken, until they are claimed or released.
+        """Reserve the ids of installed meters, until they are claimed or released.
 
-        Replaces the reservations made before.
+        Replaces earlier reservations.
         """
         ids = self._owned(np.asarray(standing, dtype=np.int64))
         states = self._states(ids)
@@ -88,14 +88,17 @@ class MeterIdPool:
         self._free = (free[states[free] == _FREE] + self.first).tolist()  # ascending, which is a heap
 
     def claim(self, meter_id: int) -> bool:
-        """Mark an id that stands on the switch as in use; return whether it was free and in the range."""
+        """Mark an installed id as in use; return whether it was free and in the range."""
         if not self.owns(meter_id) or self._is(meter_id) == _USED:
             return False
         self._set(meter_id, _USED)
         return True
 
     def claim_all(self, meter_id: IntArray) -> BoolArray:
-        """Claim ids one after the other; return which were claimed, shape of ``meter_id``: of equal ones the first."""
+        """Claim ids one after the other.
+
+        Return the mask of the claimed ones, shape of ``meter_id``: of equal ids the first.
+        """
         ids, first = np.unique(meter_id, return_index=True)
         owned = (ids >= self.first) & (ids <= self.last)
         ids, first = ids[owned], first[owned]
@@ -116,7 +119,7 @@ class MeterIdPool:
         return meter_id[(meter_id >= self.first) & (meter_id <= self.last)]
 
     def _states(self, ids: IntArray) -> NDArray[np.uint8]:
-        """Return what each id is, by id less the first, to the greatest of ``ids`` at least. To write, and let go."""
+        """Return the writable states of ids, indexed by id less the first, up to at least the greatest of ``ids``."""
         self._state.extend(bytes(max(int(ids.max(initial=self.first - 1)) - self.first + 1 - len(self._state), 0)))
         return np.frombuffer(self._state, np.uint8)
 

@@ -13,11 +13,11 @@ from controller.openflow.constants import MeterModCommand
 from controller.openflow.meters import IntColumn, MeterMods
 
 Part = tuple[int, int, int]
-"""A switch (dpid), and where its rows begin and end."""
+"""A switch (dpid), and the range of its rows."""
 
 
 def modifications(meter_id: IntColumn, rate_kbps: IntColumn, burst_kbits: IntColumn) -> MeterMods:
-    """Return a MODIFY for each row, all of which a band carries. The values of a meter lie next to each other."""
+    """Return a MODIFY for each row; all values must fit a band. The values of a meter are adjacent in memory."""
     mods = np.empty((len(meter_id), 4), dtype=np.uint32).T
     mods[0] = int(MeterModCommand.MODIFY)
     mods[1], mods[2], mods[3] = meter_id, rate_kbps, burst_kbits
@@ -33,7 +33,7 @@ def _compiled_by_switch(vns: VnTable, entries: PairTable, changes: MeterChanges)
 
 
 def _plain_by_switch(vns: VnTable, entries: PairTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
-    """Return the same for changes, by the switches of the entries' senders, in the order of ``changes`` at each."""
+    """Return MODIFY rows for changes, by the switches of the pairs' senders, in the order of ``changes`` at each."""
     order, parts = vns.by_switch(entries.sender[changes.rows])
     rows = changes.rows[order]
     return modifications(entries.meter_id[rows], changes.rate_kbps[rows], changes.burst_kbits[rows]), parts

@@ -1,4 +1,4 @@
-"""Settings of a switch's meters as columns that read like a mapping, so that comparing thousands costs little."""
+"""Settings of a switch's meters as columns with a mapping interface, so that comparing thousands is fast."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.openflow.meters import IntColumn
 
 
 class MeterSetting(NamedTuple):
-    """Rate and burst of a meter, as a band carries them."""
+    """Rate and burst of a meter, in the units of a band."""
 
     rate_kbps: int
     burst_kbits: int
@@ -33,12 +33,12 @@ class MeterSettingsTable(Mapping[int, MeterSetting]):
 
     @classmethod
     def of_rates(cls, meter_id: IntArray, rate_bps: FloatArray, burst_bits: FloatArray) -> MeterSettingsTable:
-        """Return the settings for rates and bursts that are whole kb/s and kb already."""
+        """Return the settings for rates and bursts that are whole kb/s and kb."""
         return cls(meter_id, to_kilo(rate_bps), to_kilo(burst_bits))
 
     @classmethod
     def from_installed(cls, meters: NDArray[np.void]) -> MeterSettingsTable:
-        """Return what a switch says its meters are set to (METER_CONFIG)."""
+        """Return the settings that a switch reports (METER_CONFIG)."""
         return cls(meters["meter_id"], meters["rate_kbps"], meters["burst_kbits"])
 
     def __len__(self) -> int:
@@ -54,17 +54,17 @@ class MeterSettingsTable(Mapping[int, MeterSetting]):
         return MeterSetting(int(self.rate_kbps[row]), int(self.burst_kbits[row]))
 
     def select(self, meter_id: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the columns of the meters of these ids, all of which are there."""
+        """Return the columns of the meters of these ids, which must exist."""
         rows = np.searchsorted(self.meter_id, meter_id)
         return self.meter_id[rows], self.rate_kbps[rows], self.burst_kbits[rows]
 
     def settings(self) -> dict[int, MeterSetting]:
-        """Return all of them as a dict, for who looks up thousands."""
+        """Return all settings as a dict, for callers that look up thousands."""
         settings = map(MeterSetting, self.rate_kbps.tolist(), self.burst_kbits.tolist())
         return dict(zip(self.meter_id.tolist(), settings, strict=True))
 
     def merged(self, other: MeterSettingsTable) -> MeterSettingsTable:
-        """Return these meters and others, whose ids are different ones."""
+        """Return these meters merged with others, which have different ids."""
         columns = zip(self._columns, other._columns, strict=True)
         return MeterSettingsTable(*(np.concatenate(both) for both in columns))
 
@@ -73,7 +73,7 @@ class MeterSettingsTable(Mapping[int, MeterSetting]):
         return self.meter_id, self.rate_kbps, self.burst_kbits
 
     def within_bounds(self, bounds: MeterBounds) -> MeterSettingsTable:
-        """Return the same meters set to what a switch takes."""
+        """Return the meters with settings fitted to a switch's bounds."""
         if bounds == UNBOUNDED:
             return self
         return MeterSettingsTable(self.meter_id, *bounds.fitted(self.rate_kbps, self.burst_kbits))
@@ -84,7 +84,7 @@ class MeterSettingsTable(Mapping[int, MeterSetting]):
         return MeterSettingsTable(self.meter_id[rows], self.rate_kbps[rows], self.burst_kbits[rows])
 
     def differing(self, other: MeterSettingsTable) -> set[int]:
-        """Return the ids of the meters that only one of both has, or that are set otherwise."""
+        """Return the ids of the meters that only one of both has, or that have different settings."""
         if len(self) == len(other) and np.array_equal(self.meter_id, other.meter_id):
             unlike = (self.rate_kbps != other.rate_kbps) | (self.burst_kbits != other.burst_kbits)
             return set(self.meter_id[unlike].tolist())

@@ -1,7 +1,7 @@
-"""Phantom meters of receiving VNs: what they are set to, and what they say.
+"""Phantom meters of receiving VNs: their settings and counters.
 
-A *phantom meter* stands behind the output and limits nothing: what it drops has gone out already, and counts as too
-much for the receiver.
+A *phantom meter* is behind the output and limits nothing: frames that it drops have been sent already, and count as
+excess of the receiver.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PhantomMeters(CounterMeters):
 
     @classmethod
     def initial(cls, vns: int) -> PhantomMeters:
-        """Return the state in which nobody has one."""
+        """Return the state without phantom meters."""
         return cls(np.full(vns, NO_METER, dtype=np.int64), MeterCounters.initial(vns))
 
     def __bool__(self) -> bool:
@@ -37,7 +37,7 @@ class PhantomMeters(CounterMeters):
         return bool(self.meter_id.any())
 
     def added(self, rows: IntArray, meter_id: IntArray) -> PhantomMeters:
-        """Return the state in which VNs have these meters, of which nothing is known yet; NO_METER takes them away."""
+        """Return the state with these meters of VNs, whose counters are unknown yet; NO_METER removes them."""
         ids = self.meter_id.copy()
         ids[rows] = meter_id
         return PhantomMeters(ids, self.counters.invalidated(rows))
@@ -53,11 +53,11 @@ class PhantomMeters(CounterMeters):
         marked_bps: FloatArray,
         now: MeterReadings,
     ) -> tuple[PhantomMeters, MarkReadings]:
-        """Return the state after one more interval, and what the meters say.
+        """Return the state after one more interval, and the mark readings.
 
-        ``marked_bps`` (entries,) is what measuring meters say.
+        ``marked_bps`` (entries,) are the rates of counting meters.
         """
-        # What arrives is bounded by what all of a VLAN can send.
+        # Arrivals are bounded by what all VNs of a VLAN can send.
         most = int(vns.vlan_vid.max(initial=0)) + 1
         sums_bps = np.bincount(vns.vlan_vid, weights=vns.capacity_bps, minlength=most).astype(np.float64)
         rates, counters = meter_rates(self.counters, now, sums_bps[vns.vlan_vid])
@@ -65,7 +65,7 @@ class PhantomMeters(CounterMeters):
         return replace(self, counters=counters), readings
 
     def dpid(self, vns: VnTable) -> NDArray[np.uint64]:
-        """Return whose meters they are, shape (vns,)."""
+        """Return the dpid of each meter's switch, shape (vns,)."""
         return vns.dpid
 
 
