@@ -26,7 +26,7 @@ def _prepare() -> None:
     import eventlet
     import eventlet.green.socket
 
-    from apps.runtime.name_resolution import getaddrinfo
+    from apps.runtime.sockets.name_resolution import getaddrinfo
 
     eventlet.green.socket.getaddrinfo = getaddrinfo
     eventlet.monkey_patch()

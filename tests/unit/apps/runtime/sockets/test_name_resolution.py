@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.paths import ROOT
 
-from apps.runtime import name_resolution
+from apps.runtime.sockets import name_resolution
 
 
 def test_addresses_are_read_at_once_and_names_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ launcher._prepare()
 import socket, sys
 import eventlet
 from eventlet import patcher
-from apps.runtime import name_resolution
+from apps.runtime.sockets import name_resolution
 sleep = patcher.original("time").sleep
 
 class SlowResolver:
