@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from experiments.evaluation.claims import Measured
-from experiments.evaluation.measures import rates_at
 from experiments.evaluation.result import Result
 from experiments.experiment_options import ExperimentOptions
 from experiments.figures.result_digests import table_of
@@ -37,8 +34,6 @@ def report(name: str, options: ExperimentOptions, folder: Path, result: Result) 
     called = titles([*done])
     _write_json(folder / "summary.json", done)
     _write_json(folder / "manifest.json", manifest(options, experiment=name))
-    if result.scenario.isolation is not None:
-        _write_series(folder / "series.csv", result)
     picture = _draw(result, called, folder / f"{name}.png")
     if options.quiet:
         return
@@ -64,20 +59,6 @@ def report(name: str, options: ExperimentOptions, folder: Path, result: Result) 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, default=str) + "\n")
-
-
-def _write_series(path: Path, result: Result) -> None:
-    """One row per run and interval; time 0 is the start of the UDP sources."""
-    heads = ("control", "interval", "time_s", "duration_s")
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*heads, "victim_goodput_bps", "victim_wire_bps", "aggressor_wire_bps"])
-        for run in result.runs:
-            victim, aggressor = (rates_at(run, receiver) for receiver in run.receivers[:2])
-            times = np.stack([victim.start_s - run.scenario.judged[0], victim.end_s - victim.start_s], axis=1)
-            rates = np.stack([victim.tcp_goodput_bps, victim.wire_bps, aggressor.wire_bps], axis=1)
-            for row, (at, bps) in enumerate(zip(times, rates, strict=True)):
-                writer.writerow([run.control, row, *(f"{x:.6f}" for x in at), *(f"{x:.0f}" for x in bps)])
 
 
 def _draw(result: Result, called: Mapping[str, str], path: Path) -> Path | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from dataclasses import replace
@@ -125,19 +124,6 @@ def test_manifest_holds_settings_versions_and_what_the_switch_said(tmp_path, ran
     assert seen == {"switches": {"s1": {"dump-meters": "none"}}, "vns": None}
     assert made["packages"]["numpy"] == np.__version__
     assert made["machine"]["cpus"] >= 1
-
-
-def test_series_has_a_row_per_run_and_interval(tmp_path, ran) -> None:
-    experiment_runner.run("dets-fig5", replace(OPTIONS, output=tmp_path, quiet=True))
-    with (tmp_path / "series.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * 90
-    assert {row["control"] for row in rows} == {"none", "fp"}
-    first = rows[0]
-    assert (float(first["time_s"]), float(first["duration_s"])) == pytest.approx((-2.0, 0.055), abs=1e-6)
-    assert float(first["victim_wire_bps"]) == 40e6
-    assert float(first["victim_goodput_bps"]) == round(goodput_limit_bps(40e6))
-    assert (tmp_path / "dets-fig5.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_what_a_kill_did_to_tcp_is_in_the_summary_and_the_picture(tmp_path, monkeypatch) -> None:
