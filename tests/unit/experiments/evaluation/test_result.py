@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from support.paths import ROOT
 
 from controller.errors import InvalidValueError
 from experiments import run
@@ -98,6 +100,8 @@ def test_the_kept_files_name_their_columns(tmp_path: Path) -> None:
     folder = tmp_path / "two" / "fp" / "seed-1"
     table = pd.read_csv(folder / "series.csv")
     assert list(table.columns) == NAMES
+    page = (ROOT / "docs" / "experiments.md").read_text()
+    assert all(re.search(rf"series\.csv.*`{name.partition(':')[0]}\b", page) for name in NAMES)
     expected = pd.DataFrame(result.arrays())
     assert np.allclose(table, expected, rtol=0.0, atol=0.51)
     with np.load(folder / "run.npz") as arrays:

@@ -7,6 +7,7 @@ import csv
 import errno
 import json
 import os
+import re
 import signal
 import zipfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
+from support.paths import ROOT
 
 from apps import cli
 from apps.cli.support import recording_files
@@ -155,6 +157,14 @@ def test_every_intervals_decisions_are_printed_as_csv(file, capsys):
     assert len(other) == len(plain)
     assert cli.main(["replay", str(file), "--csv", "--json"]) == 2
     assert "--csv" in capsys.readouterr().err
+
+
+def test_the_page_names_the_columns(file, capsys):
+    assert cli.main(["replay", str(file), "--csv"]) == 0
+    heads = capsys.readouterr().out.splitlines()[0].split(",")
+    page = (ROOT / "docs" / "allocation.md").read_text().partition("## Record and replay")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert re.findall(r"`(\w+)`", "".join(rows)) == heads
 
 
 def test_a_file_that_is_there_is_not_overwritten(desk, file, monkeypatch):
