@@ -88,6 +88,8 @@ def test_tables_have_a_row_for_each_interval_run_and_phase() -> None:
     assert (series.index.name, [series.index.name, *series.columns]) == ("time_s", NAMES)
     assert series["granted_bps:v1_1:v1_3"].unique().tolist() == [20.0 * M]
     measures = result.measures()
+    page = (ROOT / "docs" / "experiments.md").read_text()
+    assert [name for name in measures.columns if f"`{name}`" not in page] == []
     assert measures.index.tolist() == [("none", 1), ("none", 2), ("fp", 1), ("fp", 2)]
     assert measures.loc[("fp", 1), "received_bps"] == pytest.approx(35 * M, rel=1e-3)
     phases = result.phases()
