@@ -9,6 +9,44 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+VN: dict[str, Any] = {
+    "vlan_vid": 10,
+    "switch": "sw1",
+    "dpid": "0000000000000001",
+    "port_no": 3,
+    "send_limit_bps": 400_000_000,
+    "receive_limit_bps": 1_500_000_000,
+    "send_ceiling_bps": None,
+    "receive_ceiling_bps": None,
+    "measured_receive_bps": 64_000,
+    "measured_send_bps": None,
+    "delivered_bps": None,
+    "granted_bps": None,
+    "flood_limit_bps": 2_000_000,
+    "flooded_bps": 64_000,
+    "flood_dropped_bps": None,
+    "flood_received_bps": 0,
+    "congested": True,
+    "hosts": ["02:00:00:00:00:01"],
+    "revision": 17,
+}
+VLAN: dict[str, Any] = {
+    "vlan_vid": 10,
+    "name": "tenant-a",
+    "algorithm": "fp",
+    "parameters": {"d": 2.0},
+    "weight": 1.0,
+    "send_limit_bps": None,
+    "receive_limit_bps": 40_000_000,
+    "vns": 3,
+    "shadow": None,
+    "revision": 3,
+}
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
 
 @dataclass(frozen=True)
 class Asked:

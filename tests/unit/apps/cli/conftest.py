@@ -1,0 +1,30 @@
+"""A stand-in for the controller, and the command that asks it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.rest_desk import RestDesk
+
+from apps import cli
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RestDesk]:
+    for name in ("DETS_TOKEN", "DETS_TOKEN_FILE", "DETS_CACERT", "DETS_CERT", "DETS_KEY", "DETS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    monkeypatch.setenv("COLUMNS", "300")
+    with RestDesk() as desk:
+        monkeypatch.setenv("DETS_URL", desk.url)
+        yield desk
+
+
+@pytest.fixture
+def dets(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run(*words: str) -> tuple[int, str, str]:
+        status = cli.main(list(words))
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
