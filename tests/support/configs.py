@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
 from controller.config.loader import parse_config
+from controller.config.yaml_document import ConfigError
 from controller.fabric.config_model import Config
 
 
@@ -63,3 +65,10 @@ def fabric(
         **sections,
     }
     return parse_config(yaml.safe_dump(document), "test.yaml")
+
+
+def refused(text: str) -> list[str]:
+    """Return the lines that a configuration, of a file called f, is refused with."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, "f")
+    return str(caught.value).splitlines()
