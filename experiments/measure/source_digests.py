@@ -78,11 +78,6 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-def tree_digest(parts: Mapping[str, str]) -> str:
-    """Return one digest of several parts."""
-    return _shortened(repr(sorted(parts.items())))
-
-
 def is_law(part: str) -> bool:
     """Whether a part decides rates."""
     return part in {f"controller/{name}" for name in LAWS}
