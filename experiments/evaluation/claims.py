@@ -150,30 +150,38 @@ class Paper:
         return found
 
     def deciding(self, summaries: Sequence[dict[str, Any]]) -> dict[str, str]:
-        """Return for each claim that does not hold what turns it, where a run shows that: a name and what it gave.
+        """Return for each claim that does not hold what turns it, as a run shows: a name and what it gave.
 
-        ``summaries`` are runs under any conditions; ours are the product's.
+        Where nothing turns it, what was tried. ``summaries`` are runs under any conditions; ours are the product's.
         """
         product = [one for one in summaries if one.get("conditions", "product") == "product"]
         found = {}
         for claim in self.claims:
-            turned = [self._turning(claim.judge, claim.decides, product)]
-            if isinstance(claim.published, Published):
-                published = claim.published
-                turns = self._turning(published.judge, published.decides, published.of(summaries))
-                turned.append(turns and f"as published, {turns}")
-            if any(turned):
-                found[claim.key] = "; ".join(filter(None, turned))
+            ours = self.verdict(claim.judge, product)
+            changes = [(name, self.verdict(judge, product)) for name, judge in claim.decides]
+            turns = []
+            if isinstance(published := claim.published, Published):
+                runs = published.of(summaries)
+                theirs = self.verdict(published.judge, runs)
+                other = [(name, self.verdict(judge, runs)) for name, judge in published.decides]
+                turns = [_turning(ours, [*changes, ("as published", theirs)])]
+                turns.append(_turning(theirs, [*other, ("ours", ours)], "as published, "))
+            else:
+                turns = [_turning(ours, changes)]
+            if any(turns):
+                found[claim.key] = "; ".join(filter(None, turns))
         return found
 
-    def _turning(self, judge: Judge, changes: Sequence[tuple[str, Judge]], summaries: Sequence[dict[str, Any]]) -> str:
-        """Return the first change that lets a statement hold that does not, and what it gave; "" for none."""
-        if changes and self.verdict(judge, summaries).holds in (False, UNDECIDED):
-            for name, other in changes:
-                verdict = self.verdict(other, summaries)
-                if verdict.holds is True:
-                    return f"{name}: {verdict.result}"
+
+def _turning(verdict: ClaimVerdict, changes: Sequence[tuple[str, ClaimVerdict]], which: str = "") -> str:
+    """Return the first change that lets a statement hold that does not, and what it gave; else what was tried."""
+    if verdict.holds not in (False, UNDECIDED):
         return ""
+    for name, other in changes:
+        if other.holds is True:
+            return f"{which}{name}: {other.result}"
+    tried = ", ".join(name for name, other in changes if other.holds is not None)
+    return f"{which}not turned by {tried}" if tried else ""
 
 
 class Measured:
@@ -196,6 +204,16 @@ class Measured:
         if found and control != self._beside:
             self.fewest_seeds = min(self.fewest_seeds, len({one["seed"] for one in found}))
         return found
+
+    def substituted(self, control: str, prefix: str, of: str) -> Measured:
+        """Return the same runs, but a control's are those of the experiments that begin with ``prefix`` for ``of``."""
+        kept = []
+        for one in self._summaries:
+            if (name := one["experiment"]).startswith(prefix):
+                kept.append({**one, "experiment": name.replace(prefix, of, 1)})
+            elif one["control"] != control:
+                kept.append(one)
+        return Measured(kept, self._beside)
 
     @property
     def scale(self) -> float:

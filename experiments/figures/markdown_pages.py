@@ -127,7 +127,8 @@ def paper_page(results: PaperResults) -> str:
         *([paper.note, ""] if paper.note else []),
         *(_claims(results) if paper.claims else _systems(results)),
         "",
-        '"-": not run, or the runs do not decide. On Open vSwitch rates are a twentieth, and runs are fewer.',
+        '"-": not run, or the runs do not decide. On Open vSwitch rates are a twentieth, and runs are fewer: what is '
+        "undecided there with fewer than three seeds needs more of them.",
         "",
         *(line for fabric, digest in results.digests.items() for line in _made_with(fabric, digest)),
     ]
@@ -155,8 +156,8 @@ def _claims(results: PaperResults) -> list[str]:
         ours = {fabric: results.ours(claim.key, fabric) for fabric in fabrics}
         verdicts = [HOLDS[one.holds] for one in (*published.values(), *ours.values())]
         found = [] if claim.published is None else _found(published, ", as published")
-        decides = [results.digests[f].get("decides", {}).get(claim.key) for f in fabrics]
-        known = "; ".join(dict.fromkeys(one for one in decides if one))
+        decides = {fabric: results.digests[fabric].get("decides", {}).get(claim.key) for fabric in fabrics}
+        known = "; ".join(f"{SHORT[fabric]}: {one}" for fabric, one in decides.items() if one)
         cells = [claim.section, claim.title, f"`{claim.key}`", *map(bold, verdicts)]
         lines.append(_row([*cells, "; ".join(found + _found(ours)), known]))
     if results.paper.aims:
