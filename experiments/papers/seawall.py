@@ -22,7 +22,7 @@ from experiments.evaluation.claims import (
     show,
     within,
 )
-from experiments.scenarios.seawall import PUBLISHED
+from experiments.scenarios.seawall import AT_HOSTS, CHANGES, HERE, PUBLISHED
 from experiments.scenarios.seawall.fig3 import MAPS
 
 LAWS = ("seawall", "seawall-exact")
@@ -211,11 +211,21 @@ def _lot(control: str) -> Judge:
 _NONE = ("seawall-fig11-700", "none")
 _ALONE = ("seawall-fig11-alone", "none")
 FORM = "Class 3 inside Class 2: on losses, feedback of paths, by meters"
+BY_HOSTS = "shaped by hosts (`--shaping agent`)"
+
+
+def _at_hosts(judge: Judge) -> Judge:
+    """The same of runs in which hosts shape, and no meters."""
+    return lambda measured: judge(measured.substituted(PUBLISHED, AT_HOSTS, HERE))
 
 
 def _claim(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
-    """Return a claim judged for the default and as published; what decides is whether all demands are known."""
-    published = Published(FORM, make(PUBLISHED))
+    """Return a claim judged for the default and as published.
+
+    What may decide ours is whether all demands are known; as published who shapes, and then the law.
+    """
+    changes = ((name, make(control)) for name, control in CHANGES.items())
+    published = Published(FORM, make(PUBLISHED), decides=((BY_HOSTS, _at_hosts(make(PUBLISHED))), *changes))
     return Claim(key, section, title, make("seawall"), published, (("all demands known", make(EXACT)),))
 
 

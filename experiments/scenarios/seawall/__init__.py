@@ -18,8 +18,16 @@ DURATION_S = 30.0
 SETTLED = {"settled": (10.0, DURATION_S)}
 PUBLISHED = "seawall-cubic path=1"
 """The paper's Class 3 inside its Class 2: on losses, with feedback of whole paths."""
-CONTROLS = ("none", "seawall", "seawall-exact", PUBLISHED)
-ALL_LAWS = (*CONTROLS, "seawall-cubic", "seawall-dctcp", "seawall-strawman")
+CHANGES = {
+    "feedback of each link (`path=0`)": "seawall-cubic",
+    "marks as well as losses (`seawall-dctcp path=1`)": "seawall-dctcp path=1",
+    "a rate in proportion to marks (`seawall path=1`)": "seawall path=1",
+}
+"""Controls by what each changes of PUBLISHED."""
+CONTROLS = ("none", "seawall", "seawall-exact", PUBLISHED, *CHANGES.values())
+ALL_LAWS = (*CONTROLS, "seawall-dctcp", "seawall-strawman")
+HERE, AT_HOSTS = "seawall-", "seawall-hosts-"
+"""What begins the names of experiments, and of the same where hosts shape."""
 
 
 def entity(weight: float | None = None) -> Limits:

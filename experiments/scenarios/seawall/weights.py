@@ -1,7 +1,7 @@
 """Shares by weight, whatever is sent (sections 1 and 4): the paper does not measure it."""
 
 from experiments.scenarios.scenario import LimitChange, Source
-from experiments.scenarios.seawall import LINK_BPS, PUBLISHED, shared
+from experiments.scenarios.seawall import CONTROLS, LINK_BPS, shared
 
 MORE_BPS = LINK_BPS * 11 // 10  # who is alone wants more than there is, too
 _WEIGHTS = {1: 1.0, 2: 2.0, 3: 4.0}
@@ -28,7 +28,7 @@ scenarios = (
         events=(LimitChange(18.0, 1, 1, weight=3.0),),
         duration_s=36.0,
         phases={"join": (8.0, 18.0), "reweigh": (18.0, 28.0), "leave": (28.0, 36.0)},
-        controls=("seawall", "seawall-exact", "seawall-cubic", "seawall-dctcp", PUBLISHED),
+        controls=(*CONTROLS[1:], "seawall-dctcp"),
         seeds=3,
     ),
 )

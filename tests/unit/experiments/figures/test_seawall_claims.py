@@ -7,6 +7,7 @@ from support.seeds import with_seeds
 
 from experiments.evaluation.claims import Measured
 from experiments.papers.seawall import paper
+from experiments.scenarios.seawall import CHANGES, PUBLISHED
 
 CLAIM = {one.key: one for one in (*paper.claims, *paper.aims)}
 
@@ -60,3 +61,18 @@ def test_without_control_the_share_falls_with_the_receivers():
     assert judged("receivers-none", *runs(0.50, 0.36, 0.22, 0.12)) is True
     assert judged("receivers-none", *runs(0.50, 0.50, 0.50, 0.50)) is False
     assert judged("receivers-none", *runs(0.50, 0.36, 0.22, 0.12)[:3]) is None
+
+
+def test_what_turns_a_claim_is_named_and_else_what_was_tried():
+    def udp(share, control, experiment="seawall-fig9-a"):
+        return run(experiment, control, [share, 1.0 - share])
+
+    bad = [udp(0.5, "seawall"), udp(0.2, PUBLISHED)]
+    assert paper.deciding(with_seeds(bad)) == {"udp": "as published, ours: 50.0 +- 0.0 %"}
+    by_hosts = udp(0.48, PUBLISHED, "seawall-hosts-fig9-a")
+    hosts = "as published, shaped by hosts (`--shaping agent`): 48.0 +- 0.0 %"
+    assert paper.deciding(with_seeds([*bad, by_hosts])) == {"udp": hosts}
+    name, change = next(iter(CHANGES.items()))
+    none = [udp(0.2, "seawall"), udp(0.2, PUBLISHED), udp(0.3, change)]
+    tried = f"not turned by as published; as published, not turned by {name}, ours"
+    assert paper.deciding(with_seeds(none)) == {"udp": tried}

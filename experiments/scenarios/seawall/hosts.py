@@ -1,0 +1,27 @@
+"""All that is run under the paper's published law, shaped by agents on hosts, where its shims are, instead of meters.
+
+A shim queues what a meter drops.
+"""
+
+import dataclasses
+
+from experiments.scenarios.scenario import Scenario
+from experiments.scenarios.seawall import AT_HOSTS, HERE, PUBLISHED, fig3, fig7, fig9, fig10, fig11, weights, work
+
+
+def _at_hosts(scenario: Scenario) -> Scenario:
+    return dataclasses.replace(
+        scenario,
+        name=scenario.name.replace(HERE, AT_HOSTS, 1),
+        title=f"{scenario.title}, shaped by hosts",
+        controls=(PUBLISHED,),
+        emulated_controls=(),
+        shaping="agent",
+        seeds=3,
+    )
+
+
+_MODULES = (fig3, fig9, fig10, fig11, weights, work)
+_ALL = (fig7.scenario, *(one for module in _MODULES for one in module.scenarios))
+
+scenarios = tuple(_at_hosts(one) for one in _ALL if PUBLISHED in one.controls)
