@@ -142,7 +142,13 @@ def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None 
         for name, scenario in scenarios().items()
         if scenario.paper_controls and name in experiments
         for other in conditions_on(fabric)
-        for cell in scenario_cells(name, scenario.with_conditions(other), fabric, seeds, scenario.paper_controls)
+        for cell in scenario_cells(
+            name,
+            scenario.with_conditions(other),
+            fabric,
+            seeds,
+            [one for one in scenario.paper_controls if one in scenario.controls_on(fabric)],
+        )
     ]
 
 

@@ -9,6 +9,7 @@ RECEIVER = 11
 HELD = (2, 5, 8)
 HELD_BPS = 20_000_000
 UDP_BPS = 150_000_000
+SWEEP = ("fp d=1.1", "fp d=1.5", "fp d=4", "fp d=10")
 
 
 def _source(number: int) -> Source:
@@ -25,7 +26,7 @@ scenario = Scenario(
     sources=tuple(_source(number) for number in range(1, RECEIVER)),
     duration_s=1500 * INTERVAL_S,
     emulated_s=545 * INTERVAL_S,
-    controls=(*CONTROLS, "fp d=1.1", "fp d=1.5", "fp d=4", "fp d=10", "fe k=0.07"),
+    controls=(*CONTROLS, *SWEEP, "fe k=0.07", "fe k=0.02"),
     emulated_controls=("static", "fs", "sp", "fp", "fe", "fe k=0.07", "max-min", "level"),
-    paper_controls=("fs", "sp", "fp", "fe", "fe k=0.07", "level"),
+    paper_controls=("fs", "sp", "fp", *SWEEP, "fe", "fe k=0.07", "fe k=0.02", "level"),
 )
