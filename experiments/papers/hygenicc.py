@@ -299,7 +299,7 @@ def _by_packets(judge: Judge, *decides: tuple[str, Judge]) -> Published:
 def _claim(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
     """Return a claim judged for the default, cut 0, and as published; what decides is one of the other cuts."""
     decides = tuple((name, make(cut)) for name, cut in KINDS.items() if cut != LAW)
-    return Claim(key, section, title, make(LAW), Published(FORM, make(PUBLISHED)), decides)
+    return Claim(key, section, title, make(LAW), Published(FORM, make(PUBLISHED), decides=decides), decides)
 
 
 def _figure(key: str, section: str, title: str, make: Callable[[str], Judge], printed: Callable[[str], Judge]) -> Claim:
