@@ -44,7 +44,7 @@ def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
     if "notifications" in run.notes:
         figures["notifications"] = sum(run.notes["notifications"].values())
         figures["notified_receivers"] = len(run.notes["notifications"])
-        figures["queue_drops_p99_bps"] = run.notes.get("queue_drops_p99_bps")
+        figures |= {f"queue_drops_{kind}_bps": run.notes.get(f"queue_drops_{kind}_bps") for kind in ("worst", "mean")}
         pairs = len(run.scenario.pairs)
         figures["meter_mods_per_s_and_pair"] = run.notes["meter_mods"] / run.scenario.duration_s / pairs
     return {**figures, **_completions(run), **_latencies(run, (0.0, run.scenario.duration_s))}
@@ -282,14 +282,15 @@ def _completions(run: ScenarioRun) -> Figures:
         return {}
     took_s = rows[:, 2] - rows[:, 1]
     done = ~np.isnan(took_s)
-    until = min(int(np.searchsorted(run.time_s, rows[:, 2].max())), len(run.received_bits)) if done.all() else 0
+    last_s = float(rows[:, 2].max()) + (0.0 if run.scenario.job is None else run.scenario.job.reduce_s)
+    until = min(int(np.searchsorted(run.time_s, last_s)), len(run.received_bits)) if done.all() else 0
     passed_s = float(run.time_s[until] - run.time_s[0])
     return {
         "transfers": len(took_s),
         "transfers_done": int(done.sum()),
         "completion_mean_s": float(took_s[done].mean()) if done.any() else None,
         "completion_worst_s": float(took_s.max()) if done.all() else None,
-        "transferred_after_s": float(rows[:, 2].max()) if done.all() else None,
+        "transferred_after_s": last_s if done.all() else None,
         "received_bps_by_receiver_until_transferred": (run.received_bits[:until].sum(axis=0) / passed_s).tolist()
         if until
         else None,

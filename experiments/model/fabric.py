@@ -37,13 +37,15 @@ FLOW_STATS_STALENESS_S = 0.5  # Open vSwitch's revalidator
 class ModelOptions:
     """``slot_s`` is the grain of time: nothing is distinguished within it, and no round trip is shorter.
 
-    ``queues`` are those of hosts and edge ports, ``core_queues`` those of links between switches; None: as all others.
+    ``queues`` are those of edge ports, ``core_queues`` those of links between switches, ``uplink_queues`` those of
+    hosts; None: as all others.
     """
 
     slot_s: float = 0.001
     seed: int = 1
     queues: QueueOptions = field(default_factory=QueueOptions)
     core_queues: QueueOptions | None = None
+    uplink_queues: QueueOptions | None = None
     flow_stats_staleness_s: float = FLOW_STATS_STALENESS_S
 
     def __post_init__(self) -> None:
@@ -245,7 +247,8 @@ class ModelFabric:
             at = PortId(self.fabric.switch(pn.switch).dpid, pn.port_no)
             self._add_port(at, pn.link_rate_bps, pn.edge_interface, self.options.queues)
             trunk = LinkPort(1, pn.trunk_interface, 0, pn.link_rate_bps)
-            self.uplinks[pn.number] = OutPort(trunk, self.slot_s, self.options.queues, self.rng)
+            queues = self.options.uplink_queues or self.options.queues
+            self.uplinks[pn.number] = OutPort(trunk, self.slot_s, queues, self.rng)
         for link in self.fabric.core_links:
             ends = [
                 PortId(self.fabric.switch(name).dpid, port_no)

@@ -42,12 +42,31 @@ def equal_shares(
     A VN's limits are divided equally among those it talks with; a pair gets the lower of its two parts.
     """
     senders, receivers = Counter(r for _, r in bursts_s), Counter(s for s, _ in bursts_s)
-    shares = []
-    for (sender, receiver), burst_s in bursts_s.items():
-        part_bps = min(send_limit_bps[sender] // receivers[sender], receive_limit_bps[receiver] // senders[receiver])
-        rate_kbps = max(part_bps // 1000, 1)
-        shares.append(Share(sender, receiver, rate_kbps, max(round(rate_kbps * burst_s), 1)))
-    return shares
+    return [
+        _share(
+            ends,
+            min(send_limit_bps[ends[0]] // receivers[ends[0]], receive_limit_bps[ends[1]] // senders[ends[1]]),
+            burst_s,
+        )
+        for ends, burst_s in bursts_s.items()
+    ]
+
+
+def whole_limits(
+    bursts_s: Mapping[Ends, float],
+    send_limit_bps: Mapping[VirtualNode, int],
+    receive_limit_bps: Mapping[VirtualNode, int],
+) -> list[Share]:
+    """Return a share for each pair that is the lower of its two limits, whoever else the two VNs talk with."""
+    return [
+        _share(ends, min(send_limit_bps[ends[0]], receive_limit_bps[ends[1]]), burst_s)
+        for ends, burst_s in bursts_s.items()
+    ]
+
+
+def _share(ends: Ends, rate_bps: int, burst_s: float) -> Share:
+    rate_kbps = max(rate_bps // 1000, 1)
+    return Share(*ends, rate_kbps, max(round(rate_kbps * burst_s), 1))
 
 
 def install_static_limits(fabric: Fabric, shares: Sequence[Share], queues: QueueRates) -> None:

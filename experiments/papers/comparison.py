@@ -196,8 +196,8 @@ NOTE = (
     "paper's law with its own constants, scaled to intervals of 55 ms. Gatekeeper promises nothing to the senders of "
     "one tenant. The receiver's queue helps every system in figure 5 of DETS, and wherever there is no borrowing. "
     "Figure 10 with borrowing depends on the rate: at 50 Mb/s, one seed, max-min gave TCP to one receiver 8.6 of its "
-    "25 Mb/s on Open vSwitch and 10.1 on the model, and Seawall 21.6 and 23.7. A few packets in an interval do not show "
-    "that TCP wants more, and max-min, unlike Seawall, leaves no room for them."
+    "25 Mb/s on Open vSwitch and 10.1 on the model, and Seawall 21.6 and 23.7. A few packets in an interval do not "
+    "show that TCP wants more, and max-min, unlike Seawall, leaves no room for them."
 )
 
 

@@ -12,7 +12,9 @@ import yaml
 
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config
+from controller.fabric.topology import PortId
 from controller.loop.control_step import effective_limits_bps
+from experiments.measure.frame_sizes import TCP_WIRE_BYTES
 from experiments.model.control.agents import ModelAgents
 from experiments.model.control.control_plane import ControlPlane
 from experiments.model.control.delayed_grants import DelayedGrants
@@ -22,6 +24,7 @@ from experiments.model.queues import QueueOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
 from experiments.model.web_client import RequestClient
+from experiments.runs.map_reduce import MapReduceJob
 from experiments.runs.run_configuration import (
     agents_at,
     controller_configuration,
@@ -39,11 +42,10 @@ from experiments.runs.scenario_run import (
 )
 from experiments.scenarios.limits import AlgorithmChange, Event
 from experiments.scenarios.scenario import BASELINES, CONDITIONS, INTERVAL_S, Scenario, parse_control
-from experiments.scenarios.traffic import Session, Source, Span
+from experiments.scenarios.traffic import Job, Session, Source, Span
 from topologies.fabric import VirtualNode
 
 SETTLE_S = 0.5
-DROPS_FROM = 18  # intervals: a second
 START_SPREAD_S = 0.030  # the processes of one span do not start in the same instant
 _OPENFLOW_PORT, _REST_PORT = 6653, 8080  # a configuration names them; nothing listens
 
@@ -61,7 +63,8 @@ def run_on_model(
 ) -> ScenarioRun:
     """Run a scenario under a control; ``folder`` gets the controller's configuration."""
     queues = QueueOptions(scenario.queue_packets)
-    model = ModelFabric(scenario.fabric(), ModelOptions(slot_s=settings.slot_s, seed=seed, queues=queues))
+    options = ModelOptions(slot_s=settings.slot_s, seed=seed, queues=queues, uplink_queues=QueueOptions())
+    model = ModelFabric(scenario.fabric(), options)
     for number, classes in uplink_classes(scenario, model.fabric, control).items():
         model.set_uplink_queues(number, classes)
     plane = _install(model, scenario, control, folder, settings)
@@ -75,11 +78,10 @@ def run_on_model(
     traffic = ModelTraffic(model, scenario, seed, settings.congestion_control, SETTLE_S, grants)
     seen: dict[str, Any] = {}
     model.at(SETTLE_S + scenario.judged[1], lambda: seen.update(_seen(model, plane)))
-    dropped_bps: list[FloatArray] = []
+    dropped: list[list[float]] = []
     for interval in range(intervals_of(scenario) + 1):
         model.run(SETTLE_S + interval * INTERVAL_S + settings.slot_s)
-        if plane is not None:
-            dropped_bps.append(plane.central.fabric.queue_dropped_bps)
+        dropped.append(_dropped_packets(model))
         progress(INTERVAL_S)
     model.run(SETTLE_S + scenario.duration_s + settings.slot_s)
     notes: dict[str, Any] = {"warnings": []}
@@ -89,7 +91,7 @@ def run_on_model(
         notes["meters"] = sum(len(one.meters.ids()) for one in model.switches.values())
         central = plane.central
         sent = central.fabric.notifications.astype(int).tolist()
-        notes["queue_drops_p99_bps"] = _worst_drops_bps(dropped_bps)
+        notes["queue_drops_worst_bps"], notes["queue_drops_mean_bps"] = _drops_bps(dropped)
         notes["notifications"] = {central.fabric.vn_name(row): count for row, count in enumerate(sent) if count}
     return traffic.run(control, "model", notes, seen)
 
@@ -108,15 +110,17 @@ def _seen(model: ModelFabric, plane: ControlPlane | None) -> dict[str, Any]:
     return {"switches": described(model), "vns": None if plane is None else _vns(plane.central)}
 
 
-def _worst_drops_bps(dropped_bps: list[FloatArray]) -> float | None:
-    """Return what the worst queue drops on average over two intervals, but for 1 % of them; None: nobody read queues.
+def _dropped_packets(model: ModelFabric) -> list[float]:
+    """Return what the queues of each edge port have dropped so far, (PNs,)."""
+    ports = [model.ports[PortId(model.fabric.switch(pn.switch).dpid, pn.port_no)] for pn in model.fabric.pns]
+    return [one.port.counters["tx_dropped"] + sum(queue.dropped for queue in one.queues.values()) for one in ports]
 
-    The first second is left out: that is how TCP flows start.
-    """
-    rows = np.array(dropped_bps[DROPS_FROM:])
-    pairs = (rows[1:] + rows[:-1]) / 2
-    known = pairs[:, ~np.isnan(pairs).all(axis=0)]
-    return float(np.nanquantile(known, 0.99, axis=0).max()) if known.size else None
+
+def _drops_bps(dropped: list[list[float]]) -> tuple[float, float]:
+    """Return what the queues of one edge port drop at most: in the worst two intervals, and on average."""
+    bits = np.array(dropped) * TCP_WIRE_BYTES * 8.0
+    two = (bits[2:] - bits[:-2]) / (2 * INTERVAL_S)
+    return float(two.max(initial=0.0)), float((bits[-1] - bits[0]).max() / (INTERVAL_S * max(len(bits) - 1, 1)))
 
 
 def _vns(central: CentralController) -> list[dict[str, Any]]:
@@ -238,10 +242,13 @@ class ModelTraffic:
         self._flows = [self._connect(source, source.congestion_control or law) for source in scenario.sources]
         self._receivers = [model.fabric.vn(vid, pn) for vid, pn in receivers_of(scenario)]
         self._clients: dict[int, RequestClient] = {}
+        self._job = None if scenario.job is None else self._start_job(scenario.job)
         timeline, sessions = scenario.timeline(seed), scenario.sessions(seed)
         for number, source in enumerate(scenario.sources):
             if source.requests is not None:
                 self._clients[number] = self._client(self._flows[number], sessions[number])
+                continue
+            if scenario.job is not None and source.vlan_vid == scenario.job.vlan_vid:
                 continue
             for flow in self._flows[number]:
                 self._schedule(flow, source, timeline[number])
@@ -292,6 +299,16 @@ class ModelTraffic:
         self._model.generate(client)
         return client
 
+    def _start_job(self, job: Job) -> MapReduceJob:
+        """Set the job going on the connections between its PNs."""
+        connections = {}
+        for source, flows in zip(self._scenario.sources, self._flows, strict=True):
+            if source.vlan_vid == job.vlan_vid and isinstance(flows[0].source, TcpSource):
+                connections[source.sender, source.receiver] = flows[0].source
+        running = MapReduceJob(job, connections, self._begin_s, self._seed, self._model.slot_s)
+        self._model.generate(running)
+        return running
+
     def _schedule(self, flow: ModelFlow, source: Source, spans: tuple[Span, ...]) -> None:
         model = self._model
         late_s = model.rng.uniform(0.0, START_SPREAD_S)
@@ -316,8 +333,8 @@ class ModelTraffic:
         self._granted.append(self._grants())
 
     def _transfers(self) -> list[tuple[int, float, float | None]]:
-        """Return (source, begun, ended) of every file and of every answer to a web request."""
-        rows: list[tuple[int, float, float | None]] = []
+        """Return (source, begun, ended) of every file, fetch of a job and answer to a web request."""
+        rows = self._fetches()
         timeline = self._scenario.timeline(self._seed)
         for number, (flows, spans) in enumerate(zip(self._flows, timeline, strict=True)):
             if number in self._clients:
@@ -332,3 +349,13 @@ class ModelTraffic:
                 ends: list[float | None] = [*ended, *[None] * (len(spans) - len(ended))]
                 rows += [(number, span[0], end_s) for span, end_s in zip(spans, ends, strict=True)]
         return rows
+
+    def _fetches(self) -> list[tuple[int, float, float | None]]:
+        job, begin_s = self._scenario.job, self._begin_s
+        if job is None or self._job is None:
+            return []
+        number_of = {source.pair: number for number, source in enumerate(self._scenario.sources)}
+        return [
+            (number_of[job.vlan_vid, *ends], at_s - begin_s, None if to_s is None else to_s - begin_s)
+            for ends, at_s, to_s in self._job.rows()
+        ]

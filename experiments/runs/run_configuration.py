@@ -10,7 +10,7 @@ from typing import Any
 from controller.policy.registry import policies
 from experiments.machine.cluster_process import ShardedNodes
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
-from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
+from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares, whole_limits
 from experiments.runs.scenario_run import DEFAULT_SETTINGS, RunSettings
 from experiments.scenarios.scenario import CONDITIONS, LimitChange, Limits, Scenario, parse_control
 from topologies.fabric import Fabric, PhysicalNode, VirtualNode
@@ -100,13 +100,16 @@ def agents_at(fabric: Fabric, shaping: str) -> dict[PhysicalNode, str]:
 
 
 def uplink_classes(scenario: Scenario, fabric: Fabric, control: str) -> dict[int, dict[int, tuple[int, int]]]:
-    """Return what the senders' own schedulers serve each VLAN at least and at most, by PN; {}: they have none."""
+    """Return what the senders' own schedulers serve each VLAN at least and at most, by PN; {}: they have none.
+
+    Static ones serve a VLAN its send limit at most.
+    """
     if not scenario.uplink_queues or control == "none":
         return {}
     classes: dict[int, dict[int, tuple[int, int]]] = {}
     for vn in fabric.vns():
         limits, link_bps = scenario.limits_of(vn), vn.pn.link_rate_bps
-        most_bps = limits.send_ceiling_bps or limits.send_bps
+        most_bps = limits.send_bps if control == "static" else limits.send_ceiling_bps or limits.send_bps
         of_pn = classes.setdefault(vn.pn.number, {})
         of_pn[vn.vlan_vid] = min(limits.send_bps, link_bps), min(max(most_bps, limits.send_bps), link_bps)
     senders = {source.sender for source in scenario.sources}
@@ -116,7 +119,8 @@ def uplink_classes(scenario: Scenario, fabric: Fabric, control: str) -> dict[int
 def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], QueueRates]:
     """Return the equal shares of all pairs, and the queues of the receiving PNs where the scenario has queues.
 
-    A pair that TCP uses has the burst TCP needs.
+    Where the senders' own schedulers hold send limits, a pair has all of its sender's and receiver's. A pair that TCP
+    uses has the burst TCP needs.
     """
     bursts_s: dict[tuple[VirtualNode, VirtualNode], float] = {}
     for source in scenario.sources:
@@ -128,7 +132,7 @@ def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], Queu
     receive = {vn: limit.receive_bps for vn, limit in limits.items()}
     receiving = dict.fromkeys(receiver.pn for _, receiver in bursts_s) if scenario.queues else {}
     queues = {pn: {vid: receive[fabric.vn(vid, pn.number)] for vid in pn.vlans} for pn in receiving}
-    return equal_shares(bursts_s, send, receive), queues
+    return (whole_limits if scenario.uplink_queues else equal_shares)(bursts_s, send, receive), queues
 
 
 def _as_keys(limits: Limits, algorithm: str) -> dict[str, float]:

@@ -15,6 +15,7 @@ from controller.errors import InvalidValueError
 from experiments.scenarios.limits import RATES as LIMIT_RATES
 from experiments.scenarios.limits import AlgorithmChange, Event, LimitChange, Limits
 from experiments.scenarios.traffic import (
+    Job,
     Session,
     Source,
     Span,
@@ -79,12 +80,12 @@ class Scenario:
     ``controls`` says what it runs under: ``none``, ``static`` (equal limits set once), or an algorithm with parameters,
     such as ``fp d=4``. Fabrics in real time run ``emulated_controls`` alone, if given, for ``emulated_s``, with
     ``emulated_seeds``, which may be given by control. ``conditions`` are those of CONDITIONS, which are compared under
-    ``paper_controls``, each of them a control of every fabric. Without ``queues`` a receiving port has one plain queue,
+    ``paper_controls``, those that are controls of the fabric. Without ``queues`` a receiving port has one plain queue,
     and meters alone hold the limits. ``promise`` is one of PROMISES; ``topology_options`` go to the topology's builder,
     those that end with ``_bps`` scaled. With ``uplink_queues`` the senders' own schedulers serve VLANs by their send
-    limits, and up to their send ceilings, under every control but ``none``. ``queue_packets`` is how deep the model's
-    queues are; None: as deep as elsewhere. ``shaping`` is one of SHAPINGS. Pictures show what the ``tagged`` PN sends.
-    ``interval_ms`` is the control interval.
+    limits, and up to their send ceilings, under every control but ``none``. ``queue_packets`` is how deep the queues of
+    the model's switches are; None: as deep as elsewhere. ``shaping`` is one of SHAPINGS. Pictures show what the
+    ``tagged`` PN sends. ``interval_ms`` is the control interval. ``job`` drives the sources of its VLAN, on the model.
     Raises InvalidValueError naming the field.
     """
 
@@ -115,6 +116,7 @@ class Scenario:
     shaping: str = field(default="meter", repr=False)  # not in the digests of runs that are done: names tell them apart
     tagged: int | None = field(default=None, repr=False)  # nor this: it is for pictures alone
     interval_ms: int = field(default=55, repr=False)  # names tell these apart, too
+    job: Job | None = None
 
     def __post_init__(self) -> None:
         require(self.conditions in CONDITIONS, "conditions", self.conditions, f"is not one of {', '.join(CONDITIONS)}")
@@ -134,6 +136,8 @@ class Scenario:
         self._check_limits()
         for number, source in enumerate(self.sources):
             source.check(f"sources[{number}]", tuple(self.limits), self.pns, self.duration_s)
+        if self.job is not None:
+            self.job.check(self.sources)
         for name, span in self.phases.items():
             self._check_span(f"phases.{name}", span)
         for name in self.isolation or ():
@@ -186,6 +190,7 @@ class Scenario:
         Raises InvalidValueError for a source, or for conditions, that the fabric cannot have.
         """
         packets = CONDITIONS[self.conditions].packets
+        require(fabric == "model" or self.job is None, "job", self.name, f"is not run on {fabric}, but on the model")
         require(fabric == "model" or not packets, "conditions", self.conditions, f"are not those of {fabric}")
         for number, source in enumerate(self.sources):
             source.check_on(f"sources[{number}]", fabric)
@@ -226,6 +231,7 @@ class Scenario:
             vn_limits={key: limits.scaled(factor) for key, limits in self.vn_limits.items()},
             sources=tuple(source.scaled(factor) for source in self.sources),
             events=tuple(scaled_fields(event, LIMIT_RATES, factor) for event in self.events),
+            job=None if self.job is None else scaled_fields(self.job, ("fetch_bytes",), factor),
         )
 
     def lasting(self, duration_s: float) -> Scenario:

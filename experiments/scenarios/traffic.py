@@ -1,4 +1,4 @@
-"""What VNs send in a scenario: datagrams, TCP flows, files, and web requests with their answers.
+"""What VNs send in a scenario: datagrams, TCP flows, files, web requests with their answers, and a job's shuffle.
 
 What is random comes from a seed and the number of the source, so that it is the same on every fabric, under every
 control. Standard library only.
@@ -6,6 +6,7 @@ control. Standard library only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -166,6 +167,43 @@ class Source:
         if self.requests is None:
             return ()
         return self.requests.sessions(Random(f"{seed}/{number}/requests"), self.spans or ((0.0, duration_s),))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of map and reduce tasks on the PNs of a VLAN, whose TCP sources carry it: one for each pair of the PNs.
+
+    Each PN runs ``maps`` map tasks one after another, each of which ends at a random time within ``map_s`` of the one
+    before. There are ``reduces`` reduce tasks for each PN; one of them at a time is on a PN, and the next goes to the
+    first PN that is free. It fetches ``fetch_bytes`` from each map task once that has ended, at most ``fetches`` at
+    once and one from a PN, and then computes for ``reduce_s``. What its own PN has costs nothing.
+    """
+
+    vlan_vid: int
+    maps: int
+    map_s: float
+    reduces: int
+    reduce_s: float
+    fetch_bytes: int
+    fetches: int = 5
+
+    def check(self, sources: tuple[Source, ...]) -> None:
+        """Raise InvalidValueError naming what makes no sense in a scenario with these sources."""
+        for name in ("maps", "map_s", "reduces", "reduce_s", "fetch_bytes", "fetches"):
+            value = getattr(self, name)
+            require(value > 0, f"job.{name}", value, "is not above 0")
+        carried = [one for one in sources if one.vlan_vid == self.vlan_vid]
+        plain = all(one == Source(self.vlan_vid, one.sender, one.receiver, "tcp") for one in carried)
+        require(plain, "job.vlan_vid", self.vlan_vid, "has sources of its own: a job needs plain TCP of one flow")
+        pns = {one.sender for one in carried} | {one.receiver for one in carried}
+        whole = len(pns) > 1 and len(carried) == len({one.pair for one in carried}) == len(pns) * (len(pns) - 1)
+        require(whole, "job.vlan_vid", self.vlan_vid, "has not one source for each pair of its PNs")
+
+    def map_ends(self, seed: int, pns: Sequence[int]) -> list[tuple[float, int]]:
+        """Return when each map task ends, and on which of the PNs, in order."""
+        rng = Random(f"{seed}/maps")
+        ends = [(self.map_s * (wave + rng.random()), pn) for pn in pns for wave in range(self.maps)]
+        return sorted(ends)
 
 
 def require(condition: bool, key: str, value: object, reason: str) -> None:

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from experiments.evaluation.claims import ClaimVerdict, Judge, Measured, above, all_of, show, within
 from experiments.papers.gatekeeper.tenant_claims import NAME, UNKNOWN
-from experiments.scenarios.gatekeeper.fig5 import SILENT
 from experiments.scenarios.gatekeeper.hadoop import ALONE, PNS, SHARES, name_of
 
 PAIRS = PNS // 2
@@ -23,7 +22,8 @@ def job_times_s(measured: Measured, experiment: str, control: str) -> dict[int, 
 
 def background_bps(measured: Measured, kind: str, share: int, control: str) -> dict[int, float]:
     """Return what a pair got on average until the job was done, by seed."""
-    rates = measured.values(name_of(kind, share), control, "received_bps_by_receiver_until_transferred")
+    name = name_of(kind, share, control)
+    rates = measured.values(name, control, "received_bps_by_receiver_until_transferred")
     return {seed: sum(one[-PAIRS:]) / PAIRS / measured.scale for seed, one in rates.items()}
 
 
@@ -34,8 +34,8 @@ def _ratios(times: dict[int, float], of: dict[int, float]) -> list[float]:
 
 def _slower(measured: Measured, kind: str, share: int, control: str, other: str) -> list[float]:
     """Return the job's time under a control over that under another, seed by seed."""
-    name = name_of(kind, share)
-    return _ratios(job_times_s(measured, name, control), job_times_s(measured, name, other))
+    times = [job_times_s(measured, name_of(kind, share, one), one) for one in (control, other)]
+    return _ratios(*times)
 
 
 def job_takes(
@@ -65,7 +65,7 @@ def best_effort(measured: Measured) -> ClaimVerdict:
 
 def time_falls(measured: Measured, control: str = NAME) -> ClaimVerdict:
     """Judge whether more guaranteed to the job is less time."""
-    times = [job_times_s(measured, name_of("tcp", share), control) for share in SHARES]
+    times = [job_times_s(measured, name_of("tcp", share, control), control) for share in SHARES]
     if not all(times):
         return UNKNOWN
     falls = [[one[seed] - other[seed] for seed in one if seed in other] for one, other in pairwise(times)]
@@ -94,15 +94,21 @@ def background(kind: str, minimum: float, own: str = NAME) -> Judge:
     return judge
 
 
-def messages_not_needed(measured: Measured) -> ClaimVerdict:
-    """Judge whether messages matter next to TCP: times without them, and who sends any."""
-    ratios = [_slower(measured, "tcp", share, SILENT, NAME) for share in SHARES]
-    told = [
-        [one / (PNS + PAIRS) for one in measured.values(name_of("tcp", share), NAME, "notified_receivers").values()]
-        for share in SHARES
-    ]
-    if not (all(ratios) and all(told)):
-        return UNKNOWN
-    holds = all_of(*(within(one, 0.97, 1.03) for one in ratios), *(within(one, high=0.01) for one in told))
-    found = ", ".join(show(one, "plain") for one in ratios)
-    return ClaimVerdict(f"times without messages: {found}; {max(map(max, told)):.1%} of the receivers notify", holds)
+def messages_not_needed(silent: str, control: str) -> Judge:
+    """Whether messages matter next to TCP: times without them, and who sends any."""
+
+    def judge(measured: Measured) -> ClaimVerdict:
+        ratios = [_slower(measured, "tcp", share, silent, control) for share in SHARES]
+        counts = [
+            measured.values(name_of("tcp", share, control), control, "notified_receivers").values() for share in SHARES
+        ]
+        notified = [[one / (PNS + PAIRS) for one in of] for of in counts]
+        if not (all(ratios) and all(notified)):
+            return UNKNOWN
+        holds = all_of(*(within(one, 0.97, 1.03) for one in ratios), *(within(one, high=0.01) for one in notified))
+        found = ", ".join(show(one, "plain") for one in ratios)
+        return ClaimVerdict(
+            f"times without messages: {found}; {max(map(max, notified)):.1%} of the receivers notify", holds
+        )
+
+    return judge

@@ -5,7 +5,7 @@ from __future__ import annotations
 from experiments.evaluation.claims import Measured, ResultTable, show
 from experiments.papers.gatekeeper.job_claims import background_bps, job_times_s
 from experiments.papers.gatekeeper.tenant_claims import NAME, RX, TX, rates_in
-from experiments.scenarios.gatekeeper.fig5 import CELLS, LITERAL, SILENT
+from experiments.scenarios.gatekeeper.fig5 import CELLS, DEVIATIONS, LITERAL, PUBLISHED, PUBLISHED_SILENT, SILENT
 from experiments.scenarios.gatekeeper.hadoop import KINDS, SHARES, name_of
 
 
@@ -20,18 +20,20 @@ def _cells_of(experiment: str, controls: tuple[str, ...]) -> ResultTable:
         return table if there else []
 
     titles = {RX: "receiving", f"{RX}-160": "receiving, queues of 160 packets"}
+    titles |= {f"{RX}-10ms": "receiving, samples of 10 ms, queues of 160 packets"}
+    titles |= {f"{RX}-10ms-deep": "receiving, samples of 10 ms"}
     titles |= {TX: "sending, scheduled on the host", f"{TX}-meters": "sending, with meters alone"}
     return ResultTable(f"Figure 5, {titles[experiment]}: A + B, Mb/s of 645 + 215", rows)
 
 
 def _jobs(measured: Measured) -> list[list[str]]:
-    controls = ("none", "static", NAME, SILENT, "max-min")
+    controls = ("none", "static", NAME, SILENT, PUBLISHED, PUBLISHED_SILENT, "max-min")
     table = [["next to", "share", *(f"`{control}`" for control in controls)]]
     for kind in KINDS:
         for share in SHARES:
             cells = []
             for control in controls:
-                times_s = list(job_times_s(measured, name_of(kind, share), control).values())
+                times_s = list(job_times_s(measured, name_of(kind, share, control), control).values())
                 rates = [one / 1e6 for one in background_bps(measured, kind, share, control).values()]
                 shown = f"{show(times_s, 'count')} s, {sum(rates) / len(rates):.0f} Mb/s" if rates else "not done"
                 cells.append(shown if times_s else "-")
@@ -42,6 +44,8 @@ def _jobs(measured: Measured) -> list[list[str]]:
 TABLES = (
     _cells_of(RX, ("none", "static", NAME, LITERAL, SILENT, "max-min")),
     _cells_of(f"{RX}-160", (NAME, LITERAL, "max-min")),
+    _cells_of(f"{RX}-10ms", (PUBLISHED, PUBLISHED_SILENT, *DEVIATIONS.values())),
+    _cells_of(f"{RX}-10ms-deep", (PUBLISHED, *DEVIATIONS.values())),
     _cells_of(TX, ("none", NAME, LITERAL, "max-min")),
     _cells_of(f"{TX}-meters", (NAME, "max-min")),
     ResultTable("Figures 6 and 7: the job's time, and what a pair gets until then", _jobs),

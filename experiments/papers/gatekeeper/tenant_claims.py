@@ -12,7 +12,7 @@ from experiments.evaluation.claims import (
     show,
     within,
 )
-from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, CELLS, LITERAL, SCHEDULED_BPS, SILENT, cell_name
+from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, CELLS, LITERAL, SCHEDULED_BPS, cell_name
 
 UNKNOWN = ClaimVerdict("-", None)
 NAME = "gatekeeper"
@@ -103,14 +103,18 @@ def starved_sending(measured: Measured) -> ClaimVerdict:
     return ClaimVerdict(f"A's TCP has {found}, of 645 Mb/s", holds)
 
 
-def needs_messages(measured: Measured) -> ClaimVerdict:
-    """Judge whether the queue alone protects TCP from UDP before the scheduler."""
-    cell = ("1 TCP", "UDP")
-    without, with_them = (_of_a(measured, RX, control, cell) for control in (SILENT, NAME))
-    if not (without and with_them):
-        return UNKNOWN
-    found = f"A's TCP has {show(without)} without messages, {show(with_them)} with, of 645 Mb/s"
-    return ClaimVerdict(found, all_of(within(without, high=0.8), within(with_them, 0.8)))
+def needs_messages(experiment: str, silent: str, control: str) -> Judge:
+    """Whether the queue alone protects TCP from UDP before the scheduler."""
+
+    def judge(measured: Measured) -> ClaimVerdict:
+        cell = ("1 TCP", "UDP")
+        without, with_them = (_of_a(measured, experiment, one, cell) for one in (silent, control))
+        if not (without and with_them):
+            return UNKNOWN
+        found = f"A's TCP has {show(without)} without messages, {show(with_them)} with, of 645 Mb/s"
+        return ClaimVerdict(found, all_of(within(without, high=0.8), within(with_them, 0.8)))
+
+    return judge
 
 
 def guarantees(experiment: str) -> Judge:

@@ -22,8 +22,17 @@ CELL_S, GAP_S, MEASURED = 6.0, 1.0, 0.6
 LITERAL = "gatekeeper floor=0 served=0 targets=0 pair=0"
 SILENT = "gatekeeper feedback=0"
 SAMPLE_MS = 10
-PUBLISHED = f"{LITERAL} window=10 hold=10"
+SAMPLES = "window=10 hold=10"
+PUBLISHED = f"{LITERAL} {SAMPLES}"
 """The paper's law on drops of the last 100 ms, for samples of 10 ms (section 3.1)."""
+PUBLISHED_SILENT = f"{PUBLISHED} feedback=0"
+DEVIATIONS = {
+    "limits not below the share of the guarantee (`floor=1`)": f"gatekeeper served=0 targets=0 pair=0 {SAMPLES}",
+    "messages to all senders above their share (`targets=1`)": f"gatekeeper floor=0 served=0 pair=0 {SAMPLES}",
+    "a limit for each pair (`pair=1`)": f"gatekeeper floor=0 served=0 targets=0 {SAMPLES}",
+    "the default's parameters": f"gatekeeper {SAMPLES}",
+}
+"""Controls by what each changes of PUBLISHED."""
 
 
 def cell_name(a: str, b: str) -> str:
@@ -97,9 +106,30 @@ scenarios = (
         "two tenants send to one PN, samples of 10 ms, queues of 160 packets",
         TO_ONE,
         3,
-        controls=(PUBLISHED,),
+        controls=(PUBLISHED, PUBLISHED_SILENT, *DEVIATIONS.values()),
         emulated_controls=(),
         queue_packets=160,
+        interval_ms=SAMPLE_MS,
+        seeds=3,
+    ),
+    cells(
+        "gatekeeper-fig5-rx-10ms-deep",
+        "two tenants send to one PN, samples of 10 ms, queues of 30 ms",
+        TO_ONE,
+        3,
+        controls=(PUBLISHED, *DEVIATIONS.values()),
+        emulated_controls=(),
+        interval_ms=SAMPLE_MS,
+        seeds=3,
+    ),
+    cells(
+        "gatekeeper-fig5-tx-10ms",
+        "one PN sends for two tenants, and schedules them, samples of 10 ms",
+        FROM_ONE,
+        1,
+        controls=(PUBLISHED,),
+        emulated_controls=(),
+        uplink_queues=True,
         interval_ms=SAMPLE_MS,
         seeds=3,
     ),
@@ -130,15 +160,17 @@ scenarios = (
     ),
     *(
         cells(
-            f"gatekeeper-fig5-tcp-{way}",
-            f"two tenants with nothing but TCP, {way}",
+            f"gatekeeper-fig5-tcp-{way}{more}",
+            f"two tenants with nothing but TCP, {way}{', samples of 10 ms' if more else ''}",
             ends,
             pn,
             TCP_CELLS,
-            controls=("gatekeeper", LITERAL),
+            controls=controls,
             emulated_controls=(),
             uplink_queues=way == "tx",
+            interval_ms=interval_ms,
         )
         for way, ends, pn in (("rx", TO_ONE, 3), ("tx", FROM_ONE, 1))
+        for more, interval_ms, controls in (("", 55, ("gatekeeper", LITERAL)), ("-10ms", SAMPLE_MS, (PUBLISHED,)))
     ),
 )

@@ -1,55 +1,74 @@
 """Section 3.1: 256 TCP connections to one VN, dealt to 1 to 16 PNs, queues of 160 packets: how much they drop.
 
-Deviation: 20 s, for the paper's 60; from the second on all is as it stays.
+The receiver's scheduler gives 956 Mb/s, as the paper's 900 of 941 Mb/s of goodput. Deviation: 20 s, for the paper's
+60; from the second on all is as it stays.
 
 And 64 of one tenant against ten of another, which all start at once: drops that must not be taken for a flood.
 """
 
-from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, LINK_BPS, LITERAL, SCHEDULED_BPS
+from experiments.scenarios.gatekeeper.fig5 import (
+    A_BPS,
+    B_BPS,
+    LINK_BPS,
+    LITERAL,
+    PUBLISHED,
+    SAMPLE_MS,
+    SCHEDULED_BPS,
+)
 from experiments.scenarios.limits import Limits
 from experiments.scenarios.scenario import Scenario
 from experiments.scenarios.traffic import Source
 
 CONNECTIONS, SENDERS = 256, (1, 2, 4, 8, 16)
+RECEIVER_BPS = 956_000_000
 DURATION_S = 20.0
 TOGETHER_S = 10.0
+SAMPLED = "-10ms"
+INTERVALS = {"": (55, ("gatekeeper", LITERAL)), SAMPLED: (SAMPLE_MS, (PUBLISHED,))}
+"""The control interval, and the controls of it, by what ends the name."""
 
 
-def _dealt(senders: int) -> Scenario:
+def _dealt(senders: int, more: str) -> Scenario:
     pns = senders + 1
+    interval_ms, controls = INTERVALS[more]
     return Scenario(
-        f"gatekeeper-queue-{senders}",
+        f"gatekeeper-queue-{senders}{more}",
         f"{CONNECTIONS} TCP connections from {senders} PNs to one",
         topology="gatekeeper-hosts",
         pns=pns,
         link_rate_bps=LINK_BPS,
-        topology_options={"access_rates_bps": {pns: SCHEDULED_BPS}},
-        limits={1: Limits(A_BPS, A_BPS, SCHEDULED_BPS, SCHEDULED_BPS)},
+        topology_options={"access_rates_bps": {pns: RECEIVER_BPS}},
+        limits={1: Limits(A_BPS, A_BPS, RECEIVER_BPS, RECEIVER_BPS)},
         sources=tuple(Source(1, number, pns, "tcp", flows=CONNECTIONS // senders) for number in range(1, senders + 1)),
         duration_s=DURATION_S,
         phases={"after the start": (1.0, DURATION_S)},
         promise="ceilings",
-        controls=("gatekeeper", LITERAL),
+        controls=controls,
         emulated_controls=(),
         queue_packets=160,
         seeds=3,
+        interval_ms=interval_ms,
     )
 
 
-many = Scenario(
-    "gatekeeper-queue-64",
-    "64 TCP connections of one tenant against ten of another",
-    topology="gatekeeper-hosts",
-    pns=3,
-    link_rate_bps=LINK_BPS,
-    topology_options={"access_rates_bps": {3: SCHEDULED_BPS}},
-    limits={vid: Limits(bps, bps, SCHEDULED_BPS, SCHEDULED_BPS) for vid, bps in ((1, A_BPS), (2, B_BPS))},
-    sources=(Source(1, 1, 3, "tcp", flows=10), Source(2, 2, 3, "tcp", flows=64)),
-    duration_s=TOGETHER_S,
-    promise="ceilings",
-    controls=("gatekeeper", LITERAL),
-    emulated_controls=(),
-    seeds=3,
-)
+def _many(more: str) -> Scenario:
+    interval_ms, controls = INTERVALS[more]
+    return Scenario(
+        f"gatekeeper-queue-64{more}",
+        "64 TCP connections of one tenant against ten of another",
+        topology="gatekeeper-hosts",
+        pns=3,
+        link_rate_bps=LINK_BPS,
+        topology_options={"access_rates_bps": {3: SCHEDULED_BPS}},
+        limits={vid: Limits(bps, bps, SCHEDULED_BPS, SCHEDULED_BPS) for vid, bps in ((1, A_BPS), (2, B_BPS))},
+        sources=(Source(1, 1, 3, "tcp", flows=10), Source(2, 2, 3, "tcp", flows=64)),
+        duration_s=TOGETHER_S,
+        promise="ceilings",
+        controls=controls,
+        emulated_controls=(),
+        seeds=3,
+        interval_ms=interval_ms,
+    )
 
-scenarios = (*map(_dealt, SENDERS), many)
+
+scenarios = tuple(one for more in INTERVALS for one in (*(_dealt(senders, more) for senders in SENDERS), _many(more)))

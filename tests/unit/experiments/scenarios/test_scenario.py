@@ -24,9 +24,12 @@ from experiments.scenarios.scenario import (
     WebRequests,
     parse_control,
 )
+from experiments.scenarios.traffic import Job
 
 LIMITS = {1: Limits(400_000_000, 300_000_000)}
 SOURCE = Source(1, 1, 3, "udp", 100_000_000)
+TWO_WAYS = (Source(1, 1, 2, "tcp"), Source(1, 2, 1, "tcp"))
+JOB = Job(1, maps=1, map_s=1.0, reduces=1, reduce_s=0.1, fetch_bytes=1000)
 
 
 def make(**changes):
@@ -51,6 +54,12 @@ def make(**changes):
         ({"sources": (Source(1, 1, 3, "tcp", spans=((5.0, 11.0),)),)}, "sources[0].spans"),
         ({"sources": (Source(1, 1, 3, "tcp", spans=((0.0, 1.0),), max_burst_s=1.0),)}, "sources[0].spans"),
         ({"sources": (replace(SOURCE, flows=2),)}, "sources[0].flows"),
+        ({"sources": TWO_WAYS, "job": replace(JOB, fetches=0)}, "job.fetches"),
+        ({"sources": TWO_WAYS, "job": replace(JOB, map_s=0.0)}, "job.map_s"),
+        ({"sources": TWO_WAYS[:1], "job": JOB}, "job.vlan_vid"),
+        ({"sources": (*TWO_WAYS, TWO_WAYS[0]), "job": JOB}, "job.vlan_vid"),
+        ({"sources": (*TWO_WAYS, SOURCE), "job": JOB}, "job.vlan_vid"),
+        ({"sources": TWO_WAYS, "job": replace(JOB, vlan_vid=2)}, "job.vlan_vid"),
         ({"sources": (Source(1, 1, 3, "tcp", octets=5, flows=2),)}, "sources[0].flows"),
         ({"sources": (Source(1, 1, 3, "tcp", flows=0),)}, "sources[0].flows"),
         ({"sources": (replace(SOURCE, congestion_control="reno"),)}, "sources[0].congestion_control"),

@@ -1,0 +1,101 @@
+"""A job of map and reduce tasks on the model: reduce tasks fetch what map tasks left, on connections between PNs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from experiments.model.tcp import TcpSource
+from experiments.scenarios.traffic import Job
+
+Ends = tuple[int, int]
+"""(sending PN, receiving PN)"""
+
+
+@dataclass(slots=True)
+class _ReduceTask:
+    """``waiting`` are the PNs that have output for it, one for each map task; ``fetching`` since when, by PN."""
+
+    waiting: list[int]
+    missing: int
+    fetching: dict[int, float] = field(default_factory=dict)
+
+
+class MapReduceJob:
+    """Assigns reduce tasks to PNs as they come free, and lets each fetch from the map tasks that have ended.
+
+    Choice: in a random order, as Hadoop does, so that not all fetch from one PN. ``connections`` are the sources by
+    their ends. Times are the model's; the job begins at ``begin_s``.
+    """
+
+    def __init__(
+        self, job: Job, connections: Mapping[Ends, TcpSource], begin_s: float, seed: int, slot_s: float
+    ) -> None:
+        self._job, self._connections, self._slot_s = job, connections, slot_s
+        self._rng = Random(f"{seed}/fetches")
+        pns = sorted({sender for sender, _ in connections})
+        self._maps = deque((begin_s + end_s, pn) for end_s, pn in job.map_ends(seed, pns))
+        self._outputs = len(self._maps)
+        self._ended: list[int] = []
+        self._unassigned = job.reduces * len(pns)
+        self._tasks: dict[int, _ReduceTask | None] = dict.fromkeys(pns)
+        self._free_s = dict.fromkeys(pns, begin_s)
+        self._expected = self._unassigned * job.maps * (len(pns) - 1)
+        self._done: list[tuple[Ends, float, float]] = []
+
+    def step(self, slot: int) -> None:
+        """Assign tasks, take what has been fetched, and fetch; called once in every slot."""
+        now_s = slot * self._slot_s
+        ended: list[int] = []
+        while self._maps and self._maps[0][0] <= now_s:
+            ended.append(self._maps.popleft()[1])
+        self._ended += ended
+        for pn, task in self._tasks.items():
+            if task is None:
+                if not self._unassigned or now_s < self._free_s[pn]:
+                    continue
+                self._unassigned -= 1
+                task = _ReduceTask(self._rng.sample(self._ended, len(self._ended)), self._outputs)
+            else:
+                task.waiting += ended
+                if not self._collect(pn, task) and not ended:
+                    continue
+            self._fetch(pn, task, now_s, slot)
+            if not (task.missing or task.fetching):
+                self._free_s[pn] = now_s + self._job.reduce_s
+                task = None
+            self._tasks[pn] = task
+
+    def rows(self) -> list[tuple[Ends, float, float | None]]:
+        """Return (ends, begun, ended) of every fetch over the network; None: not ended, or not begun either."""
+        found: list[tuple[Ends, float, float | None]] = list(self._done)
+        for pn, task in self._tasks.items():
+            if task is not None:
+                found += [((sender, pn), began_s, None) for sender, began_s in task.fetching.items()]
+        some = next(iter(self._connections))
+        return found + [(some, self._free_s[some[1]], None)] * (self._expected - len(found))
+
+    def _collect(self, pn: int, task: _ReduceTask) -> bool:
+        """Take the fetches of a task that have ended; return whether there are any."""
+        ended = [sender for sender in task.fetching if not self._connections[sender, pn].transferring]
+        for sender in ended:
+            ended_s = self._connections[sender, pn].transfers[-1].ended_s
+            assert ended_s is not None
+            self._done.append(((sender, pn), task.fetching.pop(sender), ended_s))
+        return bool(ended)
+
+    def _fetch(self, pn: int, task: _ReduceTask, now_s: float, slot: int) -> None:
+        """Begin as many fetches of a task as it may have at once."""
+        left = []
+        for sender in task.waiting:
+            if sender == pn:
+                task.missing -= 1
+            elif len(task.fetching) < self._job.fetches and sender not in task.fetching:
+                task.missing -= 1
+                task.fetching[sender] = now_s
+                self._connections[sender, pn].transfer(self._job.fetch_bytes, slot)
+            else:
+                left.append(sender)
+        task.waiting = left
