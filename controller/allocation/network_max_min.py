@@ -27,12 +27,12 @@ class ByDemands:
     """The parameters of a policy that estimates demands (see ``estimate_demands``)."""
 
     probe: float = parameter(
-        2.0, "a sender that fills its grant is taken to want this many times as much", above=1.0, maximum=1000.0
+        2.0, "a sender that fills its grant is assumed to demand this multiple of it", above=1.0, maximum=1000.0
     )
     headroom: float = parameter(
         0.10,
-        "a sender that does not fill its grant is taken to want this part more than it sends; above 0.053, what "
-        "leaves it below full use, so that it is not probed again and again",
+        "a sender that does not fill its grant is assumed to demand this part more than its rate; above "
+        "0.053 it does not fully use its grant, so it is not probed again",
         minimum=0.06,
         maximum=10.0,
     )
