@@ -37,6 +37,7 @@ REQUIRES = [
     "structlog>=25",
 ]
 CLUSTER = ["pyzmq>=27"]
+OS_KEN = ["os-ken>=4.2,<5"]
 TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7", "jsonschema>=4"]
 TEST += ["playwright>=1.55", "schemathesis>=4.30", "pytest-rerunfailures>=15", "pytest-xdist>=3.6"]
 TEST += ["setuptools>=67.6.1", "wheel>=0.43"]
@@ -84,7 +85,7 @@ setup(
     packages=find_packages(include=["controller", "controller.*", "apps", "apps.*"]),
     package_dir={"": "."},
     install_requires=REQUIRES,
-    extras_require={"cluster": CLUSTER, "test": TEST, "dev": DEV, "site": SITE},
+    extras_require={"cluster": CLUSTER, "os-ken": OS_KEN, "test": TEST, "dev": DEV, "site": SITE},
     package_data={"apps.ui": ["*.html", "*.css", "*.js", "*.svg", "views/*", "vendor/*/*"]},
     ext_modules=[
         Extension(

@@ -13,6 +13,8 @@ import sys
 import warnings
 
 from apps.runtime.memory_tuning import disable_heap_trimming, keep_made, making_much
+from apps.runtime.os_ken_manager import use_chosen_framework
+from controller.errors import InvalidValueError
 
 
 def _prepare() -> None:
@@ -41,6 +43,7 @@ def _prepare() -> None:
 
     if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
         eventlet.wsgi.ALREADY_HANDLED = []  # Ryu's wsgi returns it, so it must be iterable
+    use_chosen_framework()
 
 
 def _stop_cleanly() -> None:
@@ -110,7 +113,11 @@ def _missing_application(arguments: list[str], missing: str) -> str | None:
 def ryu_manager() -> int:
     """Entry point ``ryu-manager``: Ryu's own manager, its arguments and ``--dets-config FILE``."""
     gc.disable()  # it would take a fifth of the start: nearly all of what is imported and made stays
-    _prepare()
+    try:
+        _prepare()
+    except InvalidValueError as error:
+        print(error, file=sys.stderr)
+        return 2
     return manager(sys.argv[1:])
 
 

@@ -1,8 +1,8 @@
 """The adapter to the framework, Ryu 4.34 (docs/adr/0001): its applications, hub, listener and options.
 
 All other modules use a base class for the application, a hub to spawn and sleep with, and ``SwitchConnection``, which
-sends bytes and collects replies. The other modules that use Ryu are those of one connection (``connection``) and
-sockets/bulk_request.py.
+sends bytes and collects replies. The other modules that use Ryu are launcher.py and those of one connection
+(``connection``).
 """
 
 from __future__ import annotations

@@ -59,6 +59,7 @@ class Application(ControllerProcess):
     ) -> None:
         super().__init__(config, folder)
         self._beside, self._files = beside, files
+        self._command = [*self._command, *(word for one in beside or () for word in ("--app", str(one)))]
 
     def __enter__(self) -> Application:
         self.start()
@@ -69,7 +70,7 @@ class Application(ControllerProcess):
         return dict(yaml.safe_load(self.config_path.read_text()))
 
     def _spawn(self, nothing: BinaryIO, log: BinaryIO) -> Process:
-        if self.by_command and self._beside is None and self._files is None:
+        if self.by_command and self._files is None:
             return _by_command(self, nothing, log)
         return fork(self, nothing, log, *(self._beside or ()), files=self._files)
 

@@ -17,6 +17,7 @@ BY_STRING = {
     "controller/plugins/__init__.py",  # the metadata of packages
     "controller/rooms.py",
     "controller/native_loader.py",
+    "apps/runtime/os_ken_manager.py",  # Ryu's modules under another name
 }
 STARTED = """
 import json, sys

@@ -13,7 +13,7 @@ CEILINGS = {
     "apps/cluster": 2170,
     "apps/ovsdb": 540,
     "apps/rest": 3670,
-    "apps/runtime": 1860,
+    "apps/runtime": 1920,
     "apps/settings": 850,
     "apps/southbound": 1490,
     "apps/ui": 60,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.application import Application
+from support.paths import ROOT
 from support.talking import of_pair
 from support.wire import EVERYBODY, WireRun, frame
 
@@ -86,6 +87,26 @@ def test_the_receivers_limit_holds_and_is_shared(blast: Blast) -> None:
     assert grants(app) == pytest.approx([LIMIT_BPS / 3] * 3, rel=0.02)
     view = app.wait_for(lambda: (e := app.entry(1, RECEIVER, 10)) and e["unresponsive"] and e, "seen not to respond")
     assert blast.run.meters(1)[view["meter_id"]][0] * 1000 <= LIMIT_BPS / 3
+
+
+def test_os_ken_controls_and_runs_what_is_written_for_ryu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ryu itself cannot be imported in that process."""
+    ryu = tmp_path / "path" / "ryu" / "__init__.py"
+    ryu.parent.mkdir(parents=True)
+    ryu.write_text("raise SystemExit('Ryu itself')\n")
+    monkeypatch.setenv("PYTHONPATH", str(ryu.parents[1]))
+    monkeypatch.setenv("DETS_FRAMEWORK", "os-ken")
+    run = WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}, beside=(ROOT / "tests" / "support" / "plain_app.py",))
+    run.app.by_command = True
+    with run:
+        blast = Blast(run)
+        blast.start()
+        blast.wait_delivered(LIMIT_BPS)
+        log = run.app.log()
+        assert "plain app: ports [1, 2, 3, 4]" in log
+        assert "plain app: a frame at port 1" in log
+        assert "os_ken.base.app_manager" in log
+        assert run.app.stop() == 0
 
 
 def test_a_limit_that_is_changed_while_traffic_flows_holds(blast: Blast) -> None:

@@ -18,6 +18,13 @@ switches: {{s1: {{dpid: 1, ports: {{1: {{capacity: 1G, access: 10}}}}}}}}
 """
 
 
+def test_a_framework_that_is_unknown_is_refused() -> None:
+    command = [sys.executable, "-m", "apps.runtime.launcher", "apps.dets"]
+    environment = {**os.environ, "DETS_FRAMEWORK": "os_ken"}
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert (ended.returncode, ended.stderr) == (2, "DETS_FRAMEWORK: 'os_ken' must be ryu or os-ken\n")
+
+
 @pytest.mark.parametrize(
     ("app", "said"),
     [
