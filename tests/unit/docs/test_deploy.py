@@ -175,6 +175,14 @@ def test_the_unit_is_one_that_systemd_understands(tmp_path):
     assert "dets.service" not in done.stderr
 
 
+def test_units_need_no_other_programs_than_the_shell():
+    """A small Debian has no /bin/kill, which is procps's: then a reload failed."""
+    for unit in DEPLOY.glob("*.service"):
+        programs = re.findall(r"^Exec\w+=(\S+)", unit.read_text(), re.MULTILINE)
+        assert programs
+        assert set(programs) <= {"/opt/dets/bin/dets", "/bin/sh"}
+
+
 CONTAINER = DEPLOY / "container"
 
 
