@@ -173,7 +173,7 @@ def figures(
     ] = False,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Run nothing; list pages of an older tree; exit status 1 if any."),
+        typer.Option("--check", help="Run nothing; list pages that an older version made; exit status 1 if any."),
     ] = False,
     repeat: Annotated[
         bool, typer.Option("--repeat", help="Repeat one seed of each control on the model: is it what it was?")

@@ -322,7 +322,7 @@ def test_a_fabric_keeps_its_results_when_another_is_run(only_four, tmp_path):
     assert stale_because(made) == "changed since: controller/dets"
     assert repeat_runs(options) == []
     assert stale_because(json.loads(path.read_text())) == ""
-    assert "on this one 1 of them, repeated, gave the same" in (folder / "dets.md").read_text()
+    assert "1 runs, repeated by this version, gave the same" in (folder / "dets.md").read_text()
     made["outcomes"][0][-1] = "something else"
     path.write_text(json.dumps(made))
     assert repeat_runs(options) == ["dets-fig2 none seed 1"]
