@@ -161,18 +161,20 @@ def test_panels_have_numbers_of_their_own_and_do_not_overlap():
     assert max(x for x, _ in cells) < 24
 
 
-def test_the_unit_is_one_that_systemd_understands(tmp_path):
+@pytest.mark.parametrize("name", ["dets.service", "dets-agent.service"])
+def test_the_unit_is_one_that_systemd_understands_and_enables(name, tmp_path):
+    text = (DEPLOY / name).read_text()
+    assert text.endswith("\n[Install]\nWantedBy=multi-user.target\n")
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("SYSTEMD-ANALYZE IS NOT THERE: deploy/dets.service is not checked by it")
-    text = (DEPLOY / "dets.service").read_text()
-    unit = tmp_path / "dets.service"
+        pytest.skip("SYSTEMD-ANALYZE IS NOT THERE: the units are not checked by it")
+    unit = tmp_path / name
     # The program and the user exist only where it is installed.
     unit.write_text(text.replace("/opt/dets/bin/dets", "/bin/true").replace("=dets\n", "=root\n"))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "dets.service" not in done.stderr
+    assert name not in done.stderr
 
 
 def test_units_need_no_other_programs_than_the_shell():
