@@ -38,7 +38,7 @@ def test_the_configuration_says_defaults_and_bounds() -> None:
     text = configuration.reference()
     for row in (
         "| `interval_ms` | `55` | 10 to 10000 | The control interval, milliseconds. |",
-        "| `on_stop` | `keep` | `keep`, `remove` | What a stop does with meters, flows and queues. |",
+        "| `on_stop` | `keep` | `keep`, `remove` | What a stop does with meters, flow entries and queues. |",
         "| `trunk` | none | a list, each a VLAN, or those of the file in a range such as `10-200` "
         "| Several VLANs, frames with a tag; either this or `access`. |",
         "| `capacity` | required | a rate | Capacity of the link; never guessed. |",
