@@ -139,7 +139,9 @@ def _static(experiments: Sequence[str]) -> Judge:
             ),
         )
         best = _range(_uses(measured, FIG2, BEST, ALONE) + _uses(measured, FIG2, BEST, AFTER))
-        return ClaimVerdict(f"{_range(shares)} of its share; {_range(idle)} of the link used by one alone", holds, best)
+        return ClaimVerdict(
+            f"{_range(shares)} of its share; {_range(idle)} of the link used by a single sender", holds, best
+        )
 
     return judge
 
@@ -281,7 +283,7 @@ def _pairs(measured: Measured) -> ClaimVerdict:
         return [found[seed][1] / (_link_bps(measured) - (sent[seed][0] - found[seed][1])) for seed in found]
 
     values = free(BEST)
-    text = f"the free destination gets {_each(free)} of what is free; one rate for the VN: {show(free(RATE_PER_VN))}"
+    text = f"the free destination gets {_each(free)} of the free rate; one rate for the VN: {show(free(RATE_PER_VN))}"
     return ClaimVerdict(text, within(values, 0.95), show(values))
 
 
@@ -342,14 +344,14 @@ CLAIMS = (
     Claim(
         "static",
         "V, fig. 2c",
-        "Figure 2, static limits: exact shares (+-5 %), and one alone uses half",
+        "Figure 2, static limits: exact shares (+-5 %), and a single sender uses half",
         _static(FIG2),
         _by_packets(_static(TWO[False])),
     ),
     Claim(
         "static-ecn",
         "V, fig. 2d",
-        "Figure 2, static limits, TCP with ECN: exact shares (+-5 %), and one alone uses half",
+        "Figure 2, static limits, TCP with ECN: exact shares (+-5 %), and a single sender uses half",
         _static(TWO[True]),
         _by_packets(_static(TWO[True])),
     ),

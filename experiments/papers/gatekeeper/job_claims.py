@@ -108,7 +108,8 @@ def messages_not_needed(silent: str, control: str) -> Judge:
         holds = all_of(*(within(one, 0.97, 1.03) for one in ratios), *(within(one, high=0.01) for one in notified))
         found = ", ".join(show(one, "plain") for one in ratios)
         return ClaimVerdict(
-            f"times without messages: {found}; {max(map(max, notified)):.1%} of the receivers notify", holds
+            f"job time without notifications / with them: {found}; {max(map(max, notified)):.1%} of receivers notify",
+            holds,
         )
 
     return judge

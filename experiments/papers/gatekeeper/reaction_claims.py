@@ -26,7 +26,7 @@ def quiet(control: str) -> Judge:
         counts = [list(measured.values(name, control, "notifications").values()) for name in names]
         if not all(counts):
             return UNKNOWN
-        found = f"{sum(map(sum, counts))} messages in {len(TCP_CELLS)} cells, {len(counts[0])} seeds"
+        found = f"{sum(map(sum, counts))} notifications in {len(TCP_CELLS)} cells, {len(counts[0])} seeds"
         return ClaimVerdict(found, all_of(*(within(one, high=0.0) for one in counts)))
 
     return judge
@@ -37,7 +37,7 @@ def quiet_start(control: str) -> Judge:
 
     def judge(measured: Measured) -> ClaimVerdict:
         counts = list(measured.values(f"gatekeeper-queue-64{_ending(control)}", control, "notifications").values())
-        return ClaimVerdict(f"{show(counts, 'count')} messages in 10 s, 74 connections", within(counts, high=2))
+        return ClaimVerdict(f"{show(counts, 'count')} notifications in 10 s, 74 connections", within(counts, high=2))
 
     return judge
 

@@ -111,7 +111,7 @@ def needs_messages(experiment: str, silent: str, control: str) -> Judge:
         without, with_them = (_of_a(measured, experiment, one, cell) for one in (silent, control))
         if not (without and with_them):
             return UNKNOWN
-        found = f"A's TCP has {show(without)} without messages, {show(with_them)} with, of 645 Mb/s"
+        found = f"A's TCP has {show(without)} without notifications, {show(with_them)} with, of 645 Mb/s"
         return ClaimVerdict(found, all_of(within(without, high=0.8), within(with_them, 0.8)))
 
     return judge
