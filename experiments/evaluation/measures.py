@@ -44,7 +44,8 @@ def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
     if "notifications" in run.notes:
         figures["notifications"] = sum(run.notes["notifications"].values())
         figures["notified_receivers"] = len(run.notes["notifications"])
-        figures |= {f"queue_drops_{kind}_bps": run.notes.get(f"queue_drops_{kind}_bps") for kind in ("worst", "mean")}
+        drops = (f"queue_drops_{kind}_bps" for kind in ("worst", "settled", "mean"))
+        figures |= {name: run.notes.get(name) for name in drops}
         pairs = len(run.scenario.pairs)
         figures["meter_mods_per_s_and_pair"] = run.notes["meter_mods"] / run.scenario.duration_s / pairs
     return {**figures, **_completions(run), **_latencies(run, (0.0, run.scenario.duration_s))}

@@ -42,8 +42,11 @@ def quiet_start(control: str) -> Judge:
     return judge
 
 
-def queue(control: str) -> Judge:
-    """What the receiver's queue drops of many connections, by how many PNs they come from."""
+def queue(control: str, span: str = "worst") -> Judge:
+    """What the receiver's queue drops of many connections, by how many PNs they come from.
+
+    ``span`` "settled" leaves out how they start.
+    """
 
     def judge(measured: Measured) -> ClaimVerdict:
         names = [f"gatekeeper-queue-{senders}{_ending(control)}" for senders in SENDERS]
@@ -52,7 +55,7 @@ def queue(control: str) -> Judge:
             drops = (measured.values(name, control, f"queue_drops_{kind}_bps").values() for name in names)
             return [[bps / 1e6 for bps in of] for of in drops]
 
-        worst, mean = mbps("worst"), mbps("mean")
+        worst, mean = mbps(span), mbps("mean")
         if not (all(worst) and all(mean)):
             return UNKNOWN
         found = "; ".join(
