@@ -45,7 +45,8 @@ def tour() -> list[tuple[list[str], str]]:
         else:
             assert steps[-1][1] == "", "two answers to one block"
             steps[-1] = (steps[-1][0], block)
-    return steps
+    ends = re.findall(r"`(kill [^`]+)` stops all", section)
+    return [*steps, ([*ends, "wait"], "")]
 
 
 def played(steps: list[tuple[list[str], str]], folder: Path) -> list[str]:
@@ -56,7 +57,8 @@ def played(steps: list[tuple[list[str], str]], folder: Path) -> list[str]:
     for lines, _ in steps:
         script += [f"{line}\n[ $? -eq 0 ] || exit 1\n" for line in lines]
         script.append(f"echo '{marker}'\n")
-    text = "".join(script).replace(":8080", f":{rest_port}").replace(":6653", f":{openflow_port}")
+    ports = f"openflow: {{listen: 127.0.0.1:{openflow_port}}}\nrest: {{listen: 127.0.0.1:{rest_port}}}\n"
+    text = "".join(script).replace("<<'END'\n", f"<<'END'\n{ports}").replace(":8080", f":{rest_port}")
     (folder / ".venv" / "bin").mkdir(parents=True)
     dets = folder / ".venv" / "bin" / "dets"
     dets.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m apps.cli "$@"\n')
