@@ -55,7 +55,7 @@ class ChangeTracker:
         slow = {
             dpid
             for dpid, peer in self._shell.peers.items()
-            if any(asked_s <= sent_s and not reply.done for asked_s, reply in peer.unfinished)
+            if any(asked_s <= sent_s for asked_s, _ in peer.unconfirmed())
         }
         slow |= self._shell.central.network.desired.pending & self._shell.peers.keys()
         if self._queues.reconciled_s < at_s:

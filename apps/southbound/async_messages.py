@@ -130,9 +130,12 @@ class AsyncMessageHandler:
     def _error(self, peer: ConnectedSwitch, error: ErrorMessage) -> None:
         """Process an error reply: record an event, and schedule an audit of the switch's tables.
 
-        Each at most once in REPEAT_S for the same reason.
+        Each at most once in REPEAT_S for the same reason. Who sent a refused request reports it, except a barrier
+        request, for which nobody may wait.
         """
-        if peer.connection.fail(error.xid, SwitchReplyError(error.text)):
+        kind = error.data[1] if len(error.data) > 1 else None
+        was_asked = peer.connection.fail(error.xid, SwitchReplyError(error.text))
+        if was_asked and kind != MessageType.BARRIER_REQUEST:
             return
         if peer.probe is not None and peer.probe.on_error(error):
             return
@@ -140,12 +143,17 @@ class AsyncMessageHandler:
             self._on_slave(peer)
             if not self._peers.is_current(peer):  # another node of the cluster has it: nothing is wrong with the switch
                 return
-        kind = error.data[1] if len(error.data) > 1 else None
-        refused = MessageType(kind).name if kind in set(MessageType) else "a message"
-        text = f"refused {refused}: {error.text}"
-        now_s = self._peers.clock()
         if kind == MessageType.METER_MOD:
-            peer.meters_refused_s = now_s
+            peer.meters_refused_s = self._peers.clock()
+        self._complain(peer, kind, error.text)
+        central, dpid, code = self._peers.central, peer.connection.dpid, error.text.rpartition(" / ")[2]
+        seen_to = was_asked or (kind in (None, MessageType.METER_MOD) and central.meter_refused(dpid, error.data, code))
+        peer.audit_wanted = peer.audit_wanted or not seen_to
+
+    def _complain(self, peer: ConnectedSwitch, kind: int | None, reason: str) -> None:
+        refused = MessageType(kind).name if kind in set(MessageType) else "a message"
+        text = f"refused {refused}: {reason}"
+        now_s = self._peers.clock()
         if now_s - peer.complaints.get(text, -math.inf) >= REPEAT_S:
             peer.complaints.pop(text, None)
             if len(peer.complaints) < MAX_COMPLAINTS or now_s - next(iter(peer.complaints.values())) >= REPEAT_S:
@@ -153,6 +161,3 @@ class AsyncMessageHandler:
                     del peer.complaints[next(iter(peer.complaints))]
                 peer.complaints[text] = now_s
                 self._peers.report_fault(peer.connection.dpid, text)
-        central, dpid, code = self._peers.central, peer.connection.dpid, error.text.rpartition(" / ")[2]
-        seen_to = kind in (None, MessageType.METER_MOD) and central.meter_refused(dpid, error.data, code)
-        peer.audit_wanted = peer.audit_wanted or not seen_to

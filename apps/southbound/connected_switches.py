@@ -86,6 +86,7 @@ class ConnectedSwitch:
     early: dict[int, PortStatus] = field(default_factory=dict)
     complaints: dict[str, float] = field(default_factory=dict)
     asked_s: float = -math.inf  # when it was last asked for a barrier
+    confirmed_until_s: float = -math.inf  # what was sent until then is confirmed
     looked_s: float = -math.inf  # when it was last asked for the counters of its ports and queues
     # The barrier behind the meters that an interval modified last, unless a bulk request awaits it.
     meters_set: Reply | None = None
@@ -126,12 +127,33 @@ class ConnectedSwitch:
         """Record that a barrier was requested just now."""
         self.asked_s = now_s
         self.unfinished.append((now_s, reply))
+        if self.lacks_confirmation:
+            self.meters_set = reply
+
+    def unconfirmed(self) -> list[tuple[float, Reply]]:
+        """Return the barriers that confirm nothing yet, with the times when they were sent; forget the others.
+
+        One that was refused says nothing of what was sent before it; a later one that is answered does.
+        """
+        answered_s = [sent_s for sent_s, reply in self.unfinished if reply.done and reply.error is None]
+        self.confirmed_until_s = max(self.confirmed_until_s, *answered_s, -math.inf)
+        self.unfinished = [
+            (sent_s, reply)
+            for sent_s, reply in self.unfinished
+            if not reply.done or (reply.error is not None and sent_s > self.confirmed_until_s)
+        ]
+        return self.unfinished
+
+    @property
+    def lacks_confirmation(self) -> bool:
+        """Whether the barrier behind the meters that an interval modified last was refused."""
+        return self.meters_set is not None and self.meters_set.error is not None
 
     def meters_set_s(self) -> float | None:
         """Return when the switch confirmed the meters that an interval modified last; None before that."""
         if self.meters_set is None:
             return self.confirmed_s
-        return self.meters_set.received_s if self.meters_set.done else None
+        return self.meters_set.received_s if self.meters_set.done and not self.lacks_confirmation else None
 
     def count_by_flows(self, wanted: bool) -> None:
         """Read rates from flow-stats, or from meter-stats."""
@@ -170,7 +192,8 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
             return
         self.collect_confirmations()
         filenos, xids = [], []
-        for peer, data, messages, xid, restarts_counts in batches:
+        for peer, data, messages, xid, is_of_pairs in batches:
+            restarts_counts = is_of_pairs or peer.lacks_confirmation
             fileno, done = peer.connection.call(BULK_BARRIER, data, xid, messages), None
             if fileno is None:
                 done = peer.connection.request(data, xid, messages)
@@ -197,6 +220,7 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
                     peer.meters_set = done
             else:
                 peer.connection.count.received += 1
+                peer.confirmed_until_s = max(peer.confirmed_until_s, sent_s)
                 if restarts_counts:
                     peer.meters_set, peer.confirmed_s = None, at_s
 

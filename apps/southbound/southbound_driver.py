@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -358,9 +358,8 @@ class SouthboundDriver:
 
     def _check_barriers(self, now_s: float) -> None:
         for dpid, peer in list(self.peers.items()):
-            if peer.unfinished:
-                peer.unfinished = [(at_s, reply) for at_s, reply in peer.unfinished if not reply.done]
-            if peer.unfinished and now_s - peer.unfinished[0][0] > BARRIER_TIMEOUT_S:
+            unconfirmed = peer.unfinished and peer.unconfirmed()
+            if unconfirmed and now_s - unconfirmed[0][0] > BARRIER_TIMEOUT_S:
                 self.peers.report_fault(
                     dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting again"
                 )
@@ -408,4 +407,5 @@ class SouthboundDriver:
     def _await_all(self, replies: Iterable[Reply]) -> None:
         deadline_s = self._clock() + BARRIER_TIMEOUT_S
         for reply in replies:
-            reply.wait(deadline_s - self._clock())
+            with suppress(ProtocolError):  # refused, or disconnected: the others are waited for
+                reply.wait(deadline_s - self._clock())

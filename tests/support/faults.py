@@ -34,6 +34,13 @@ def cut_body(buf: bytes) -> bytes:
     return buf[:2] + (len(buf) - 4).to_bytes(2) + buf[4:-4]
 
 
+def refused_request(buf: bytes) -> bytes:
+    """Return the error by which a switch refuses the request that ``buf`` answers (BAD_REQUEST / BAD_TYPE)."""
+    xid = buf[4:8]
+    request = bytes([buf[0], buf[1] - 1]) + (8).to_bytes(2) + xid  # replies have the number behind their request's
+    return bytes([buf[0], MessageType.ERROR]) + (20).to_bytes(2) + xid + bytes([0, 1, 0, 1]) + request
+
+
 def garbage(seed: int, size: int) -> bytes:
     """Return ``size`` random bytes, the same for the same seed."""
     return random.Random(seed).randbytes(size)
@@ -45,7 +52,7 @@ def once(message_type: MessageType, mangle: Mangle) -> Mangle:
 
 
 def times(count: int, message_type: MessageType, mangle: Mangle) -> Mangle:
-    """Return a fault for the next ``count`` messages of that type."""
+    """Return a fault for the next ``count`` messages of that type; -1: for all."""
     left = count
 
     def apply(buf: bytes) -> bytes:

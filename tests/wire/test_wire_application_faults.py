@@ -192,6 +192,39 @@ def test_a_switch_that_confirms_nothing_is_made_to_connect_anew(two: WireRun) ->
     two.introduce(1, 1, 0xD00 + connections[0])
 
 
+def test_a_refused_barrier_confirms_no_change(two: WireRun) -> None:
+    """The next barrier does, and a switch that refuses each of them has to connect again."""
+    last, connections = two.app.last_event(), two.fabric.connections(1)
+
+    def refuse_barriers(count: int) -> None:
+        with two.fabric.locked():
+            two.switch(1).faults.corrupt = faults.times(count, MessageType.BARRIER_REPLY, faults.refused_request)
+
+    def change(limit_bps: int) -> int:
+        status, _, answer = two.app.request("PATCH", "/v1/vns/10/s1/1", {"send_limit_bps": limit_bps})
+        assert status == 200, answer
+        return int(answer["revision"])
+
+    def unconfirmed(revision: int) -> list[str]:
+        answer = two.app.get("/v1/revision")
+        assert (answer["installed_revision"] >= revision) == (not answer["unconfirmed_switches"])
+        return list(answer["unconfirmed_switches"])
+
+    refuse_barriers(-1)
+    revision = change(300_000_000)
+    two.app.wait_for(lambda: two.app.events("switch-error", last), "refused")
+    assert unconfirmed(revision) == ["s1"]
+    refuse_barriers(0)
+    two.app.wait_for(lambda: not unconfirmed(revision), "confirmed by a later barrier", 10)
+    assert two.fabric.connections(1) == connections
+    refuse_barriers(-1)
+    change(400_000_000)
+    two.app.wait_for(lambda: two.app.events("switch-down", last), "dropped", 25)
+    refuse_barriers(0)
+    wait_back(two, 1, connections + 1)
+    assert any("refused BARRIER_REQUEST" in event["text"] for event in two.app.events("switch-error", last))
+
+
 def test_a_switch_that_stalls_is_noticed_though_nothing_is_to_be_told(one: WireRun) -> None:
     last, connections = one.app.last_event(), one.fabric.connections(1)
     one.fabric.set_silent(1, True)

@@ -22,7 +22,7 @@ class Desk:
         self.pending = set[int]()
         switches = {dpid: SimpleNamespace(switch=SimpleNamespace(name=f"s{dpid}", ovsdb=None)) for dpid in (1, 2, 3)}
         central = SimpleNamespace(switches=switches, network=SimpleNamespace(desired=self))
-        self.peers = Peers({dpid: SimpleNamespace(unfinished=[]) for dpid in (1, 2)})
+        self.peers = Peers({dpid: SimpleNamespace(unconfirmed=list) for dpid in (1, 2)})
         shell: Any = SimpleNamespace(
             now_s=lambda: 5.0, times=SimpleNamespace(sent_after=lambda at_s: at_s), peers=self.peers, central=central
         )
@@ -48,7 +48,7 @@ def test_flow_entries_that_wait_for_a_later_round_are_waited_for_where_a_switch_
 
 def test_a_barrier_that_is_not_answered_is_waited_for() -> None:
     desk = Desk()
-    desk.peers[1].unfinished.append((5.0, SimpleNamespace(done=False)))
+    desk.peers[1].unconfirmed = lambda: [(5.0, None)]
     assert desk.waiting(1) == (0, ["s1"])
-    desk.peers[1].unfinished[0][1].done = True
+    desk.peers[1].unconfirmed = list
     assert desk.waiting(1) == (1, [])

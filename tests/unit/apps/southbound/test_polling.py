@@ -323,6 +323,35 @@ def test_a_reply_that_comes_late_confirms_nothing_that_was_sent_after_its_reques
     assert all(reply.done for _, reply in peer.unfinished)
 
 
+@pytest.mark.parametrize("has_lane", [True, False])
+def test_a_refused_barrier_confirms_nothing_and_the_next_one_both(round_of_one: Round, has_lane: bool) -> None:
+    peer, wire, ids = round_of_one.peer, round_of_one.wire, np.array([2])
+
+    def push(now_s: float, *, restarts_counts: bool) -> int:
+        round_of_one.now_s = now_s
+        update = round_of_one.shell.central.switches[DPID].update
+        update.modify_meters(modifications(ids, ids, ids), restarts_counts=restarts_counts)
+        round_of_one.shell.push()
+        return wire.barrier_xid
+
+    wire.has_lane = has_lane
+    data = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REQUEST, 8, xid := push(7.0, restarts_counts=True))
+    error = struct.pack("!BBHIHH", ofp.VERSION, MessageType.ERROR, 20, xid, 1, 1) + data
+    assert round_of_one.shell._reports.handle(peer, MessageType.ERROR, error)
+    round_of_one.shell.peers.collect_confirmations()
+    assert [sent_s for sent_s, _ in peer.unconfirmed()] == [7.0]
+    assert peer.meters_set_s() is None
+    assert "refused BARRIER_REQUEST" in round_of_one.shell.central.events.newer_than(0)[-1].text
+    xid = push(7.055, restarts_counts=False)
+    answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, xid)
+    round_of_one.now_s = 7.06
+    if not (has_lane and wire.answers_bulk_request(answer, 7.06)):
+        assert round_of_one.connection.accept_reply(MessageType.BARRIER_REPLY, xid, b"")
+    round_of_one.shell.peers.collect_confirmations()
+    assert peer.unconfirmed() == []
+    assert peer.meters_set_s() == 7.06
+
+
 def looked_at(ago_s: list[float]) -> list[bool]:
     """Return which of switches that were looked at so long ago are looked at again."""
     last_s = [100.0 - one for one in ago_s]
