@@ -14,54 +14,6 @@ from controller.fabric.config_model import Tls
 MAX_FILE_BYTES = 4 << 20  # the authorities of a whole system have some 200 kB
 
 
-def server_context(key: str, tls: Tls) -> ssl.SSLContext:
-    """Return a context with the certificate of ``tls`` that, if a CA is named, requires clients' certificates.
-
-    ``key`` is the section of the configuration that names the files, for the InvalidValueError that unusable files
-    raise.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _read(key, _server_files(tls))
-    _show(context, key, tls.certificate, tls.key)
-    if tls.client_ca is not None:
-        _trust(context, f"{key}.client_ca", tls.client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-def client_context(
-    key: str, ca: str | None, certificate: str | None, private_key: str | None, *, check_hostname: bool = True
-) -> ssl.SSLContext:
-    """Return a context that requires servers' certificates signed by ``ca`` (None: the system's), with its own, if any.
-
-    Raises InvalidValueError as ``server_context`` does.
-    """
-    _read(key, {"ca": ca, "certificate": certificate, "key": private_key})
-    context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if ca is not None:
-        _trust(context, f"{key}.ca", ca)
-    context.check_hostname = check_hostname
-    if certificate is not None and private_key is not None:
-        _show(context, key, certificate, private_key)
-    return context
-
-
-def _show(context: ssl.SSLContext, key: str, certificate: str, private_key: str) -> None:
-    try:
-        context.load_cert_chain(certificate, private_key, password=_refuse_password)
-    except (ssl.SSLError, _EncryptedKeyError) as error:
-        reason = f"is no certificate whose key is {private_key}: {error}"
-        raise InvalidValueError(f"{key}.certificate", certificate, reason) from error
-
-
-def _trust(context: ssl.SSLContext, key: str, ca: str) -> None:
-    try:
-        context.load_verify_locations(ca)
-    except ssl.SSLError as error:
-        raise InvalidValueError(key, ca, f"holds no certificate: {error}") from error
-
-
 class RenewableContext:
     """A context with files that may be replaced: connections after a renewal use the new ones.
 
@@ -86,20 +38,60 @@ class RenewableContext:
 
 
 def renewable_server(key: str, tls: Tls | None) -> RenewableContext | None:
-    """Return a listener's context, None without TLS; raises InvalidValueError as ``server_context`` does."""
-    return None if tls is None else RenewableContext(key, _server_files(tls), lambda: server_context(key, tls))
+    """Return a listener's context, None without TLS.
+
+    It shows ``tls``' certificate and, if it names a CA, asks clients for one of that CA. ``key`` is the section of the
+    configuration that names them, for the InvalidValueError that unusable files raise.
+    """
+    if tls is None:
+        return None
+    files = {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca}
+    return RenewableContext(key, files, partial(_server_context, key, tls))
+
+
+def _server_context(key: str, tls: Tls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _show(context, key, tls.certificate, tls.key)
+    if tls.client_ca is not None:
+        _trust(context, f"{key}.client_ca", tls.client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
 
 
 def renewable_client(
     key: str, ca: str | None, certificate: str | None, private_key: str | None, *, check_hostname: bool = True
 ) -> RenewableContext:
-    """Return a client's context; raises InvalidValueError as ``client_context`` does."""
-    files = {"ca": ca, "certificate": certificate, "key": private_key}
+    """Return a context that asks servers for a certificate of ``ca`` (None: of the system's), and shows one, if any.
+
+    Raises InvalidValueError as ``renewable_server`` does.
+    """
 
     def make() -> ssl.SSLContext:
-        return client_context(key, ca, certificate, private_key, check_hostname=check_hostname)
+        context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if ca is not None:
+            _trust(context, f"{key}.ca", ca)
+        context.check_hostname = check_hostname
+        if certificate is not None and private_key is not None:
+            _show(context, key, certificate, private_key)
+        return context
 
-    return RenewableContext(key, files, make)
+    return RenewableContext(key, {"ca": ca, "certificate": certificate, "key": private_key}, make)
+
+
+def _show(context: ssl.SSLContext, key: str, certificate: str, private_key: str) -> None:
+    try:
+        context.load_cert_chain(certificate, private_key, password=_refuse_password)
+    except (ssl.SSLError, _EncryptedKeyError) as error:
+        reason = f"is no certificate whose key is {private_key}: {error}"
+        raise InvalidValueError(f"{key}.certificate", certificate, reason) from error
+
+
+def _trust(context: ssl.SSLContext, key: str, ca: str) -> None:
+    try:
+        context.load_verify_locations(ca)
+    except ssl.SSLError as error:
+        raise InvalidValueError(key, ca, f"holds no certificate: {error}") from error
 
 
 class TlsConnection:
@@ -140,10 +132,6 @@ class _EncryptedKeyError(Exception):
 
 def _refuse_password() -> str:
     raise _EncryptedKeyError("the key is encrypted; a service needs one that is not")
-
-
-def _server_files(tls: Tls) -> dict[str, str | None]:
-    return {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca}
 
 
 def _read(key: str, files: Mapping[str, str | None]) -> list[bytes]:

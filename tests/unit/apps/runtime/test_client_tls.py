@@ -10,7 +10,7 @@ import pytest
 
 from apps.cli.support.certificates import create_authority, issue
 from apps.cluster.etcd_client import EtcdClient
-from apps.runtime.tls import client_context, server_context
+from apps.runtime.tls import renewable_client, renewable_server
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Tls
 
@@ -21,24 +21,25 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, key: str) -> None:
     there.write_text("nothing")
     files = dict.fromkeys(("ca", "certificate", "key"), str(there)) | {key: "absent.pem"}
     with pytest.raises(InvalidValueError, match=rf"cluster\.{key}: 'absent.pem' cannot be read: No such file"):
-        client_context("cluster", files["ca"], files["certificate"], files["key"])
+        renewable_client("cluster", files["ca"], files["certificate"], files["key"])
 
 
 def test_files_that_hold_nothing_of_use_are_named(tmp_path: Path) -> None:
     empty = tmp_path / "empty.pem"
     empty.write_text("nothing")
     with pytest.raises(InvalidValueError, match=r"cluster\.ca: .*empty.pem' holds no certificate"):
-        client_context("cluster", str(empty), None, None)
+        renewable_client("cluster", str(empty), None, None)
     with pytest.raises(InvalidValueError, match=r"cluster.certificate: .*empty.pem' is no certificate whose key is"):
-        client_context("cluster", None, str(empty), str(empty))
+        renewable_client("cluster", None, str(empty), str(empty))
 
 
 def shown_to_server(client: ssl.SSLContext, folder: Path) -> str:
     """Return the common name of the certificate that a client's context shows to a server."""
-    server = server_context("rest", Tls(str(folder / "s.pem"), str(folder / "s.key"), str(folder / "ca.pem")))
+    served = renewable_server("rest", Tls(str(folder / "s.pem"), str(folder / "s.key"), str(folder / "ca.pem")))
+    assert served is not None
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")]
-    ends.append(server.wrap_bio(to_server, to_client, server_side=True))
+    ends.append(served.current.wrap_bio(to_server, to_client, server_side=True))
     for end in ends * 3:
         with contextlib.suppress(ssl.SSLWantReadError):
             end.do_handshake()

@@ -9,7 +9,7 @@ import pytest
 
 from apps.cli import main
 from apps.cli.support.certificates import create_authority, issue
-from apps.runtime.tls import TlsConnection, server_context
+from apps.runtime.tls import TlsConnection, renewable_server
 from controller.config.loader import parse_config
 from controller.config.yaml_document import ConfigError
 from controller.errors import InvalidValueError
@@ -27,6 +27,10 @@ def pki(tmp_path_factory):
 
 def tls(pki, name="controller", client_ca="ca.pem"):
     return Tls(str(pki / f"{name}.pem"), str(pki / f"{name}.key"), str(pki / client_ca) if client_ca else None)
+
+
+def served(key, files):
+    return renewable_server(key, files).current
 
 
 def client_context(pki, name=None):
@@ -55,16 +59,16 @@ def handshake(server, client, host="controller.lab"):
 
 @pytest.mark.parametrize("host", ["controller.lab", "127.0.0.1", "::1"])
 def test_the_controller_and_its_switch_know_each_other(pki, host):
-    assert handshake(server_context("openflow", tls(pki)), client_context(pki, "s1"), host) == "TLSv1.3"
+    assert handshake(served("openflow", tls(pki)), client_context(pki, "s1"), host) == "TLSv1.3"
 
 
 def test_a_switch_without_a_certificate_is_refused(pki):
     with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
-        handshake(server_context("openflow", tls(pki)), client_context(pki))
+        handshake(served("openflow", tls(pki)), client_context(pki))
 
 
 def test_without_a_ca_anybody_may_connect(pki):
-    assert handshake(server_context("openflow", tls(pki, client_ca=None)), client_context(pki)) == "TLSv1.3"
+    assert handshake(served("openflow", tls(pki, client_ca=None)), client_context(pki)) == "TLSv1.3"
 
 
 def test_a_certificate_of_another_ca_is_refused(pki, tmp_path):
@@ -73,24 +77,24 @@ def test_a_certificate_of_another_ca_is_refused(pki, tmp_path):
     stranger = client_context(pki)
     stranger.load_cert_chain(tmp_path / "s1.pem", tmp_path / "s1.key")
     with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
-        handshake(server_context("openflow", tls(pki)), stranger)
+        handshake(served("openflow", tls(pki)), stranger)
 
 
 def test_a_certificate_for_both_is_a_servers_and_a_clients(pki, tmp_path):
     create_authority(tmp_path, "test CA", 30)
     issue(tmp_path, "member", 30, ["127.0.0.1"], client=True)
     both = tls(tmp_path, "member")
-    assert handshake(server_context("openflow", both), client_context(tmp_path, "member"), "127.0.0.1") == "TLSv1.3"
+    assert handshake(served("openflow", both), client_context(tmp_path, "member"), "127.0.0.1") == "TLSv1.3"
 
 
 def test_a_servers_certificate_is_no_clients(pki):
     with pytest.raises(ssl.SSLError, match=r"CERTIFICATE_VERIFY_FAILED.*purpose"):
-        handshake(server_context("openflow", tls(pki)), client_context(pki, "controller"))
+        handshake(served("openflow", tls(pki)), client_context(pki, "controller"))
 
 
 def test_the_server_is_known_by_the_names_it_was_given(pki):
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        handshake(server_context("openflow", tls(pki)), client_context(pki, "s1"), "elsewhere.lab")
+        handshake(served("openflow", tls(pki)), client_context(pki, "s1"), "elsewhere.lab")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +109,7 @@ def test_the_server_is_known_by_the_names_it_was_given(pki):
 )
 def test_unusable_files_are_named(pki, files, key, reason):
     with pytest.raises(InvalidValueError, match=reason) as refusal:
-        server_context("openflow", Tls(*(str(pki / name) if name else None for name in files)))
+        served("openflow", Tls(*(str(pki / name) if name else None for name in files)))
     assert refusal.value.key == key
 
 
@@ -152,7 +156,7 @@ def test_the_command_makes_files_that_fit_and_keeps_what_is_there(tmp_path, caps
     assert main(["cert", "ca", *at]) == 2
     assert "holds ca.pem already" in capsys.readouterr().err
     assert (folder / "ca.key").read_bytes() == before
-    assert handshake(server_context("rest", tls(folder, "c1")), client_context(folder, "s1"), "127.0.0.1") == "TLSv1.3"
+    assert handshake(served("rest", tls(folder, "c1")), client_context(folder, "s1"), "127.0.0.1") == "TLSv1.3"
 
 
 @pytest.mark.parametrize(
