@@ -93,7 +93,8 @@ def create_app(
 @api.get("/openapi.json", responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}})
 def get_openapi(query: request_parameters.OpenapiQuery) -> Json:
     """Return the description of this interface (OpenAPI 3.1, or 3.0 with ``version=3.0``)."""
-    return in_openapi_3_0(_document()) if query.version == "3.0" else _document()
+    servers = {"servers": [{"url": request.script_root}]} if request.script_root else {}
+    return {**(in_openapi_3_0(_document()) if query.version == "3.0" else _document()), **servers}
 
 
 def show_metrics(query: request_parameters.MetricsQuery) -> Response:

@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,3 +81,5 @@ def test_the_page_works_below_a_path(proxied, open_page):
     page.goto(f"{proxied}/docs")
     page.get_by_role("link", name="/v1/openapi.json").click()
     assert page.url == f"{proxied}/v1/openapi.json"
+    with urllib.request.urlopen(page.url) as answer:
+        assert json.load(answer)["servers"] == [{"url": "/dets"}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -26,6 +27,7 @@ _NAVIGATES = ("Sec-Fetch-Mode", "navigate")  # a person follows a link, and sees
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dets"'}
 _MAX_ADDRESSES = 4096
 _MAX_HOPS = 16
+_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]{1,64}){1,8}")
 # So many seconds' worth of requests may come at once.
 BURST_S = 2.0
 _BRAKE_S = 0.02
@@ -181,6 +183,11 @@ class TrustedProxies:
             except ValueError:
                 break
         return client
+
+    def path_prefix(self, peer: str, forwarded_prefix: str | None) -> str:
+        """Return the path below which a proxy serves this, such as ``/dets``; empty if it names none."""
+        prefix = (forwarded_prefix or "").rstrip("/")
+        return prefix if self.is_trusted(peer) and _PREFIX.fullmatch(prefix) else ""
 
 
 def rate_limited(app: WsgiApp, pace: RequestRateLimiter, sleep: Callable[[float], None]) -> WsgiApp:

@@ -112,7 +112,9 @@ class Connection:
             http.receive_data(self._received)
             self._received = b""
         environ = {**self._environ, **environ_of_request(request)}
-        client = self._proxies.client_address(self._address[0], environ.get("HTTP_X_FORWARDED_FOR"))
+        peer, proxies = self._address[0], self._proxies
+        client = proxies.client_address(peer, environ.get("HTTP_X_FORWARDED_FOR"))
+        environ["SCRIPT_NAME"] = proxies.path_prefix(peer, environ.get("HTTP_X_FORWARDED_PREFIX"))
         body_share, answer_share = (Share(room, client) for room in self._rooms)
         body = Body(self._sock, http, request, self._patience, body_share)
         # What has been changed cannot be refused any more.

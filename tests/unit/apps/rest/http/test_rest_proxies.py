@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+from collections.abc import Iterator
 
 import pytest
 from support.rest_server import CONFIG, LIMIT, VN, RestProcess, ask, read_answer
@@ -11,6 +12,12 @@ from support.rest_server import CONFIG, LIMIT, VN, RestProcess, ask, read_answer
 from apps.rest.http.access import TrustedProxies
 
 PROXIES = TrustedProxies(["192.0.2.1/32", "10.0.0.0/8", "fd00::/8"])
+
+
+@pytest.fixture(scope="module")
+def described() -> Iterator[RestProcess]:
+    with RestProcess(CONFIG, trusted_proxies=["127.0.0.9"]) as server:
+        yield server
 
 
 @pytest.mark.parametrize(
@@ -57,6 +64,29 @@ def test_limits_and_history_are_the_clients_where_the_proxy_is_trusted() -> None
         while history[0] == 429:
             history = server.request("GET", "/v1/history")
         assert [change["address"] for change in history[2]["changes"][:2]] == ["127.0.0.1", "198.51.100.8"]
+
+
+@pytest.mark.parametrize(
+    ("source", "prefix", "servers"),
+    [
+        ("127.0.0.9", "/dets", [{"url": "/dets"}]),
+        ("127.0.0.9", "/a/dets-2/", [{"url": "/a/dets-2"}]),
+        ("127.0.0.9", "//elsewhere.lab", None),
+        ("127.0.0.9", "https://elsewhere.lab", None),
+        ("127.0.0.9", "/dets, /more", None),
+        ("127.0.0.9", "", None),
+        ("127.0.0.1", "/dets", None),  # nobody's proxy
+    ],
+)
+def test_the_description_names_the_path_below_which_a_proxy_serves(
+    described: RestProcess, source: str, prefix: str, servers: object
+) -> None:
+    for version in ("3.0", "3.1"):
+        connection = http.client.HTTPConnection("127.0.0.1", described.port, timeout=60, source_address=(source, 0))
+        headers = {"X-Forwarded-Prefix": prefix}
+        status, _, document = ask(connection, "GET", f"/v1/openapi.json?version={version}", None, headers)
+        assert (status, document.get("servers")) == (200, servers)
+        assert "/v1/vns" in document["paths"]
 
 
 def test_a_proxy_may_have_all_connections_and_another_address_half() -> None:
