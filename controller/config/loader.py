@@ -25,7 +25,7 @@ from controller.config.links import read_links
 from controller.config.listeners import ovsdb_problems, read_ovsdb_tls, read_rest, read_tls
 from controller.config.meters import read_meters
 from controller.config.ports import port_keys, read_port
-from controller.config.section_reader import expand_key, read_section
+from controller.config.section_reader import Ranges, expand_key, read_section
 from controller.config.sections import (
     AgentsSection,
     ControlSection,
@@ -55,6 +55,7 @@ from controller.fabric.config_model import ANY_NAME, Cluster, Config, EdgePort, 
 from controller.fabric.value_checks import NAME_RULE, check_name
 
 _MAX_FILE_BYTES = 64 * 2**20
+MAX_VNS = 2**18
 _MAX_ENTRIES = Bounds({"vlans": MAX_VLAN_VID, "vns": MAX_VLAN_VID, "trunk": MAX_VLAN_VID}, 2**16)
 
 
@@ -176,19 +177,26 @@ def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSect
     problems: list[Problem] = []
     named: dict[str, str] = {}
     key_of: dict[int, str] = {}
-    for key, data in root.vlans.items():
+    ranges = Ranges(root.vlans)
+    if (excess := ranges.check_count(("vlans",))) is not None:
+        return {}, {}, [excess]
+    for key in root.vlans:
         path = ("vlans", key)
+        data, around = ranges.complete(key)
         section, bad_section = read_section(VlanSection, path, data)
         vids, bad_key = expand_key(path, "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
-        problems += [*bad_section, *bad_key, *algorithm_problems(path, section, interval_ms)]
-        problems += [*unused_problems(path, section), *_range_problems(path, vids, data)]
-        for vid in vids:
-            name = section.name or f"vlan{vid}"
-            if not section.has_bad("name") and (first := named.setdefault(name, key)) != key:
+        found = [*bad_section, *bad_key, *algorithm_problems(path, section, interval_ms)]
+        found += [*unused_problems(path, section), *_range_problems(path, vids, data)]
+        problems += ranges.placed(found, path, around)
+        overlapped = ""
+        for vid in ranges.without_own(key, vids):
+            name, other = section.name or f"vlan{vid}", key_of.setdefault(vid, key)
+            if other not in (key, overlapped):
+                overlapped = other
+                problems.append(Problem(path, f"{vid} is in {other} already", at_key=True, see=("vlans", other)))
+            if not overlapped and not section.has_bad("name") and (first := named.setdefault(name, key)) != key:
                 message = f"{name} is also the name of VLAN {first}"
                 problems.append(Problem((*path, "name"), message, see=("vlans", first, "name")))
-            if (other := key_of.setdefault(vid, key)) != key:
-                problems.append(Problem(path, f"{vid} is in {other} already", at_key=True, see=("vlans", other)))
             sections[vid] = section
             vlans[vid] = Vlan(
                 vlan_vid=vid,
@@ -204,7 +212,7 @@ def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSect
             )
     if not root.vlans and not root.has_bad("vlans"):
         problems.append(Problem(("vlans",), "holds no VLAN: at least one is needed"))
-    return sections, vlans, problems
+    return sections, vlans, list(dict.fromkeys(problems))
 
 
 def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple[dict[str, Switch], list[Problem]]:
@@ -212,6 +220,7 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
     problems: list[Problem] = []
     name_of: dict[int, str] = {}
     named: dict[tuple[str, str], Path] = {}
+    vns = 0
     for name, data in root.switches.items():
         path = ("switches", name)
         section, bad_section = read_section(SwitchSection, path, data)
@@ -224,11 +233,14 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
             first = name_of[section.dpid]
             message = f"{section.dpid:016x} is also the dpid of switch {first}"
             problems.append(Problem((*path, "dpid"), message, see=("switches", first, "dpid")))
-        ports, bad_ports = _read_ports((*path, "ports"), name, section, vlans, named)
+        ports, bad_ports = _read_ports((*path, "ports"), name, section, vlans, named, vns)
         problems += bad_ports
         meters, bad_meters = read_meters((*path, "meters"), section.meters)
         problems += bad_meters
         switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports, section.profile, meters)
+        vns += sum(len(port.vns) for port in ports.values())
+        if vns > MAX_VNS:
+            break
     if not root.switches and not root.has_bad("switches"):
         problems.append(Problem(("switches",), "holds no switch: at least one is needed"))
     return switches, problems
@@ -240,16 +252,21 @@ def _read_ports(
     section: SwitchSection,
     vlans: Mapping[int, VlanSection],
     named: dict[tuple[str, str], Path],
+    vns: int,
 ) -> tuple[dict[int, EdgePort], list[Problem]]:
-    """Return the ports of a switch by number; ``named`` is the argument of ``_name_problems``."""
+    """Return the ports of a switch by number; ``vns`` were read before, ``named`` is the argument of ``_name_problems``."""
     ports: dict[int, EdgePort] = {}
     problems: list[Problem] = []
     key_of: dict[int, str] = {}
-    for key, data in section.ports.items():
+    ranges = Ranges(section.ports)
+    if (excess := ranges.check_count(path)) is not None:
+        return {}, [excess]
+    for key in section.ports:
         port_path = (*path, key)
+        data, around = ranges.complete(key)
         keys, bad_key = port_keys(port_path)
-        found = [*bad_key, *_range_problems(port_path, keys, data)]
-        for port_key in keys:
+        found, overlapped = [*bad_key, *_range_problems(port_path, keys, data)], ""
+        for port_key in ranges.without_own(key, keys):
             port, bad_port = read_port(port_path, port_key, switch, section.dpid or 0, data, vlans)
             found += [*bad_port, *port_problems(port_path, port, vlans)]
             if not port.port_no:
@@ -261,12 +278,18 @@ def _read_ports(
             elif other is not None:
                 first = key_of[port.port_no]
                 message = f"{port.port_no} is in {first} already"
-                found.append(Problem(port_path, message, at_key=True, see=(*path, first)))
+                if first != overlapped:
+                    found.append(Problem(port_path, message, at_key=True, see=(*path, first)))
+                overlapped = first
             else:
                 found += _name_problems(port_path, port, named)
             ports[port.port_no], key_of[port.port_no] = port, key
-        problems += dict.fromkeys(found)  # a problem of a range is one of each of its ports
-    return ports, problems
+            vns += len(port.vns)
+            if vns > MAX_VNS:
+                message = f"brings the VNs, one for each VLAN of each port, to {vns}; there can be {MAX_VNS} at most"
+                return ports, [*problems, Problem(port_path, message, at_key=True)]
+        problems += ranges.placed(found, port_path, around)
+    return ports, list(dict.fromkeys(problems))  # what is wrong with a range is wrong with each of its ports
 
 
 def _range_problems(path: Path, numbers: Sequence[object], data: object) -> Iterator[Problem]:

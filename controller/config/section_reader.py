@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -15,6 +15,14 @@ from controller.config.yaml_document import KEY_RANGE, Path, Problem, show_value
 from controller.errors import InvalidValueError, near_name, nearest
 
 MAX_RANGE = 4096
+MAX_NUMBERS = 2**16  # of all ranges of one section
+# An entry of its own that has the key takes none of these from the range around it.
+_REPLACED = {
+    "access": ("trunk", "native", "vns"),
+    "trunk": ("access", "native", "vns"),
+    "algorithm": ("parameters",),
+    "shadow": ("shadow_parameters",),
+}
 _KEY_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 # Sections with the same values, of which a large file has thousands, are built once.
 _SECTIONS_KEPT = 4096
@@ -80,6 +88,55 @@ def expand_key(path: Path, what: str, minimum: int, maximum: int) -> tuple[range
         return range(first, last + 1), []
     message = f"is no range: write FIRST-LAST within {minimum} to {maximum}, of {MAX_RANGE} at most"
     return range(0), [Problem(path, message, at_key=True)]
+
+
+class Ranges:
+    """The ranges among the keys of a section, such as ``1-24``.
+
+    A number within one of them that has an entry of its own takes from it what it leaves out. ``count`` is how many
+    numbers all of them hold; beyond MAX_NUMBERS nothing is taken.
+    """
+
+    def __init__(self, entries: Mapping[str, object]) -> None:
+        ranges = [(match, key) for key in entries if (match := KEY_RANGE.fullmatch(key)) is not None]
+        held = [(range(int(match[1]), int(match[2]) + 1), key) for match, key in ranges]
+        self._entries, self.count = entries, sum(len(numbers) for numbers, _ in held)
+        self._around: dict[int, str] = {}
+        if held and self.count <= MAX_NUMBERS:
+            own = {int(key) for key in entries if _KEY_NUMBER.fullmatch(key)}
+            for numbers, key in held:
+                if isinstance(entries[key], Mapping):
+                    self._around |= dict.fromkeys(own.intersection(numbers), key)
+
+    def complete(self, key: str) -> tuple[object, str | None]:
+        """Return the entry at a key with what it takes from a range, and the key of that; None: it stands alone."""
+        own = self._entries[key]
+        around = self._around.get(int(key)) if self._around and _KEY_NUMBER.fullmatch(key) else None
+        if around is None or not isinstance(own, Mapping):
+            return own, None
+        replaced = {other for one in own for other in _REPLACED.get(one, ())}
+        taken = cast("Mapping[str, object]", self._entries[around])
+        return {**{one: value for one, value in taken.items() if one not in replaced}, **own}, around
+
+    def without_own(self, key: str, numbers: Sequence[Any]) -> Sequence[Any]:
+        """Return which of the numbers that a key stands for have no other entry, which is their own."""
+        return [one for one in numbers if self._around.get(one) != key] if self._around else numbers
+
+    def check_count(self, path: Path) -> Problem | None:
+        """Return what is wrong with the section at ``path`` if its ranges hold more numbers than they may."""
+        too_many = f"has ranges of {self.count} numbers in all, {MAX_NUMBERS} at most"
+        return Problem(path, too_many) if self.count > MAX_NUMBERS else None
+
+    def placed(self, problems: Iterable[Problem], path: Path, around: str | None) -> list[Problem]:
+        """Return problems of the entry at ``path``; those of a key that it takes from a range are where that is."""
+        if around is None:
+            return list(problems)
+        own, place = cast("Mapping[str, object]", self._entries[path[-1]]), (*path[:-1], around)
+        at = len(path)
+        return [
+            one if len(one.path) == at or one.path[at] in own else one._replace(path=(*place, *one.path[at:]))
+            for one in problems
+        ]
 
 
 def read_number(path: Path, what: str, minimum: int, maximum: int) -> tuple[int | None, list[Problem]]:

@@ -324,7 +324,8 @@ and the switch connects (`ovs-vsctl set-manager`); several switches may share an
     meters: dict[str, Any] = Field(default_factory=dict)
     """Meter settings that the switch accepts."""
     ports: dict[str, Any] = Field(default_factory=dict)
-    """Its edge ports by OpenFlow port number, 1 to 4294967040, or interface's name; `1-24`: 24 equal ports."""
+    """Its edge ports by OpenFlow port number, 1 to 4294967040, or interface's name; `1-24`: 24 ports; what differs at \
+one of them is in an entry of its own."""
 
 
 class LinkSection(Section):
@@ -365,7 +366,7 @@ class RootSection(Section):
     cluster: dict[str, Any] | None = None
     """Several controllers of one fabric."""
     vlans: dict[str, Any] = Field(default_factory=dict)
-    """The tenants by VLAN id, 1 to 4094; `10-20` are eleven equal ones."""
+    """The tenants by VLAN id, 1 to 4094; `10-20`: eleven; what differs of one is in an entry of its own."""
     switches: dict[str, Any] = Field(default_factory=dict)
     """The switches by name."""
     links: list[Any] = Field(default_factory=list)

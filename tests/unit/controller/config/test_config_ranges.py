@@ -60,7 +60,6 @@ GOOD = "{capacity: 100M, access: 10}"
 @pytest.mark.parametrize(
     ("ports", "problem"),
     [
-        (f"1-3: {GOOD}, 2: {GOOD}", "f:2:69: switches.s1.ports.2: 2 is in 1-3 already (line 2)"),
         (f"1-3: {GOOD}, 3-5: {GOOD}", "f:2:69: switches.s1.ports.3-5: 3 is in 1-3 already (line 2)"),
         (
             "1-3: {name: a, capacity: 100M, access: 10}",
@@ -93,8 +92,84 @@ def test_what_is_wrong_with_many_is_told_once_where_it_is_written() -> None:
         "f:5:51: switches.s1.ports.1-24.capacity: the receive_limit of VLAN 10 here is vlans.10.receive_limit (line 4)"
         ", 200M, above the port's capacity, 100M"
     ]
-    (line,) = refused(f"1: {GOOD}", "vlans: {10-12: {send_limit: 1M, receive_limit: 1M}, 11: {name: x}}\n")
-    assert "f:1:53: vlans.11: 11 is in 10-12 already (line 1)" in line
+    (line,) = refused(
+        f"1: {GOOD}",
+        "vlans: {10-12: {send_limit: 1M, receive_limit: 1M}, 11-13: {send_limit: 1M, receive_limit: 1M}}\n",
+    )
+    assert "f:1:53: vlans.11-13: 11 is in 10-12 already (line 1)" in line
+
+
+OWN = """\
+vlans:
+  10-13: {send_limit: 10M, receive_limit: 10M, algorithm: fp, parameters: {d: 3}}
+  11: {name: gold, send_limit: 20M}
+  12: {algorithm: fs}
+switches:
+  s1:
+    dpid: 1
+    ports:
+      7: {capacity: 1G, vns: {13: {send_limit: 1M}}}
+      1-8: {capacity: 100M, trunk: [10-13], native: 10, vns: {10: {send_limit: 2M}}}
+      3: {access: 11}
+      5: {agent: trust}
+      6: {name: desk}
+"""
+ALIKE = "capacity: 100M, trunk: [10-13], native: 10, vns: {10: {send_limit: 2M}}"
+WRITTEN_OUT = f"""\
+vlans:
+  10: {{send_limit: 10M, receive_limit: 10M, algorithm: fp, parameters: {{d: 3}}}}
+  11: {{name: gold, send_limit: 20M, receive_limit: 10M, algorithm: fp, parameters: {{d: 3}}}}
+  12: {{send_limit: 10M, receive_limit: 10M, algorithm: fs}}
+  13: {{send_limit: 10M, receive_limit: 10M, algorithm: fp, parameters: {{d: 3}}}}
+switches:
+  s1:
+    dpid: 1
+    ports:
+      1: {{{ALIKE}}}
+      2: {{{ALIKE}}}
+      3: {{capacity: 100M, access: 11}}
+      4: {{{ALIKE}}}
+      5: {{{ALIKE}, agent: trust}}
+      6: {{{ALIKE}, name: desk}}
+      7: {{capacity: 1G, trunk: [10-13], native: 10, vns: {{13: {{send_limit: 1M}}}}}}
+      8: {{{ALIKE}}}
+"""
+
+
+def test_an_entry_of_its_own_wins_key_by_key() -> None:
+    assert dataclasses.asdict(parse_config(OWN)) == dataclasses.asdict(parse_config(WRITTEN_OUT))
+
+
+@pytest.mark.parametrize(
+    ("ports", "place"),
+    [
+        (f"1-3: {GOOD}, 2: {{capacity: 1Q}}", "f:2:83: switches.s1.ports.2.capacity: "),
+        ("1-3: {capacity: 1Q, access: 10}, 2: {}", "f:2:50: switches.s1.ports.1-3.capacity: "),
+        ("1-1: {capacity: 1Q, access: 10}, 1: {}", "f:2:50: switches.s1.ports.1-1.capacity: "),
+        (f"1-3: {GOOD}, 2: {{acess: 10}}", "f:2:73: switches.s1.ports.2.acess: is not a known key (did you mean"),
+        (f"1-3: {GOOD}, 2: 7", "f:2:72: switches.s1.ports.2: 7 is not a section"),
+        (f"1-3: {GOOD}, 2-4: {GOOD}", "f:2:69: switches.s1.ports.2-4: 2 is in 1-3 already (line 2)"),
+    ],
+)
+def test_what_is_wrong_with_an_entry_and_the_range_around_it_is_told_where_it_is_written(
+    ports: str, place: str
+) -> None:
+    (line,) = refused(ports)
+    assert line.startswith(place)
+
+
+def test_ranges_of_more_than_there_can_be_are_refused_at_once() -> None:
+    ranges = ", ".join(f"{4096 * n + 1}-{4096 * (n + 1)}: {GOOD}" for n in range(17))
+    (line,) = refused(ranges)
+    assert line.startswith("f:2:33: switches.s1.ports: has ranges of 69632 numbers in all, 65536 at most")
+    vlans = "vlans: {1-4094: {send_limit: 1k, receive_limit: 1k}}\n"
+    (line,) = refused("1-4096: {capacity: 1G, trunk: [1-4094]}", vlans)
+    assert line == (
+        "f:2:34: switches.s1.ports.1-4096: brings the VNs, one for each VLAN of each port, to 266110; "
+        "there can be 262144 at most"
+    )
+    vlans = "vlans: {" + ", ".join(f"1-{number}: {{}}" for number in range(4000, 4017)) + "}\n"
+    assert refused("1: {capacity: 1G, access: 10}", vlans)[0].startswith("f:1:8: vlans: has ranges of ")
 
 
 def test_a_configuration_comes_from_standard_input_too() -> None:
