@@ -23,7 +23,6 @@ from typing import BinaryIO
 from controller.config.cluster import read_cluster
 from controller.config.links import read_links
 from controller.config.listeners import ovsdb_problems, read_ovsdb_tls, read_rest, read_tls
-from controller.config.meters import read_meters
 from controller.config.ports import port_keys, read_port
 from controller.config.section_reader import Ranges, expand_key, read_section
 from controller.config.sections import (
@@ -31,6 +30,7 @@ from controller.config.sections import (
     ControlSection,
     EcnSection,
     LoggingSection,
+    MetersSection,
     MetricsSection,
     OpenFlowSection,
     QueuesSection,
@@ -51,11 +51,13 @@ from controller.config.validation import (
 from controller.config.value_types import MAX_VLAN_VID, MIN_VLAN_VID
 from controller.config.yaml_document import Bounds, ConfigError, ConfigProblem, Path, Problem, read_document
 from controller.errors import InvalidValueError
-from controller.fabric.config_model import ANY_NAME, Cluster, Config, EdgePort, Endpoint, Switch, Vlan
+from controller.fabric.config_model import ANY_NAME, Cluster, Config, EdgePort, Endpoint, MeterSettings, Switch, Vlan
 from controller.fabric.value_checks import NAME_RULE, check_name
+from controller.units import format_rate
 
 _MAX_FILE_BYTES = 64 * 2**20
 MAX_VNS = 2**18
+MIN_BURST_LIMIT_BITS = 40_000  # of a switch's meters: three frames of 1,522 bytes, in whole kb
 _MAX_ENTRIES = Bounds({"vlans": MAX_VLAN_VID, "vns": MAX_VLAN_VID, "trunk": MAX_VLAN_VID}, 2**16)
 
 
@@ -235,7 +237,7 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
             problems.append(Problem((*path, "dpid"), message, see=("switches", first, "dpid")))
         ports, bad_ports = _read_ports((*path, "ports"), name, section, vlans, named, vns)
         problems += bad_ports
-        meters, bad_meters = read_meters((*path, "meters"), section.meters)
+        meters, bad_meters = _read_meters((*path, "meters"), section.meters)
         problems += bad_meters
         switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports, section.profile, meters)
         vns += sum(len(port.vns) for port in ports.values())
@@ -244,6 +246,22 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
     if not root.switches and not root.has_bad("switches"):
         problems.append(Problem(("switches",), "holds no switch: at least one is needed"))
     return switches, problems
+
+
+def _read_meters(path: Path, data: object) -> tuple[MeterSettings, list[Problem]]:
+    """Return the settings, and what is wrong with them."""
+    section, problems = read_section(MetersSection, path, data)
+    max_burst, low, high, step = section.max_burst, section.min_rate, section.max_rate, section.rate_step
+    if max_burst is not None and max_burst < MIN_BURST_LIMIT_BITS:
+        message = f"{format_rate(max_burst)} is below {format_rate(MIN_BURST_LIMIT_BITS)} bits, three frames"
+        problems.append(Problem((*path, "max_burst"), message))
+    if low is not None and high is not None and low > high:
+        message = f"{format_rate(high)} is below min_rate, {format_rate(low)}"
+        problems.append(Problem((*path, "max_rate"), message))
+    if step is not None and high is not None and step > high:
+        message = f"{format_rate(step)} is above max_rate, {format_rate(high)}"
+        problems.append(Problem((*path, "rate_step"), message))
+    return MeterSettings(max_burst, low, high, step, section.count, section.fail), problems
 
 
 def _read_ports(
