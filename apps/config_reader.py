@@ -52,7 +52,10 @@ def read(path: str, run_in_thread: Callable[..., Any]) -> Config:
 
 def _is_small(path: str) -> bool:
     try:
-        return os.stat(path).st_size <= SMALL_BYTES
+        if os.stat(path).st_size > SMALL_BYTES:
+            return False
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            return b"include" not in (file.read(SMALL_BYTES) or b"")  # other files may be large
     except OSError:
         return True  # whoever reads it says what is wrong with it
 

@@ -1,8 +1,7 @@
 """The configuration: the operator's YAML, checked as a whole and turned into frozen values.
 
 ``load_config`` and ``parse_config`` either return a ``Config`` that satisfies every rule below, or raise
-``ConfigError`` with all problems, each with file, line and column. Reading the file is this module's only input and
-output.
+``ConfigError`` with all problems, each with file, line and column. ``included_files`` reads the files.
 
 Rules between sections: a VN's limit is at most its port's capacity, and so is the sum of a port's send limits and the
 sum of its receive limits; a port is either an access port or a trunk; its VLANs exist and are named once; a dpid
@@ -14,13 +13,12 @@ need the bad value are skipped, and any problem prevents the use of the result.
 
 from __future__ import annotations
 
-import os
 import pathlib
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from controller.config.cluster import read_cluster
+from controller.config.included_files import JoinedFiles, read_file, read_text
 from controller.config.links import read_links
 from controller.config.listeners import ovsdb_problems, read_ovsdb_tls, read_rest, read_tls
 from controller.config.ports import port_keys, read_port
@@ -49,13 +47,12 @@ from controller.config.validation import (
     unused_problems,
 )
 from controller.config.value_types import MAX_VLAN_VID, MIN_VLAN_VID
-from controller.config.yaml_document import Bounds, ConfigError, ConfigProblem, Path, Problem, read_document
+from controller.config.yaml_document import Bounds, ConfigError, Path, Problem
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import ANY_NAME, Cluster, Config, EdgePort, Endpoint, MeterSettings, Switch, Vlan
 from controller.fabric.value_checks import NAME_RULE, check_name
 from controller.units import format_rate
 
-_MAX_FILE_BYTES = 64 * 2**20
 MAX_VNS = 2**18
 MIN_BURST_LIMIT_BITS = 40_000  # of a switch's meters: three frames of 1,522 bytes, in whole kb
 _MAX_ENTRIES = Bounds({"vlans": MAX_VLAN_VID, "vns": MAX_VLAN_VID, "trunk": MAX_VLAN_VID}, 2**16)
@@ -63,44 +60,27 @@ _MAX_ENTRIES = Bounds({"vlans": MAX_VLAN_VID, "vns": MAX_VLAN_VID, "trunk": MAX_
 
 def load_config(path: str | pathlib.Path) -> Config:
     """Return the configuration in the file at ``path``; raise ConfigError if it is unreadable or invalid."""
-    try:
-        with open(path, "rb", opener=_open_nonblocking) as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise ConfigError(str(path), [ConfigProblem(0, 0, "", "is not a regular file")])
-            return read_config(stream, str(path))
-    except OSError as error:
-        raise ConfigError(str(path), [ConfigProblem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
+    return parse_config(read_file(pathlib.Path(path), str(path)), str(path), pathlib.Path(path).parent)
 
 
 def read_config(stream: BinaryIO, name: str) -> Config:
     """Return the configuration read from a stream; raise ConfigError as ``load_config`` does, OSError from reading."""
-    try:
-        content = stream.read(_MAX_FILE_BYTES + 1)
-        if len(content) > _MAX_FILE_BYTES:
-            raise ConfigError(name, [ConfigProblem(0, 0, "", f"is larger than {_MAX_FILE_BYTES} bytes")])
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
-        raise ConfigError(name, [ConfigProblem(line, column, "", "is not UTF-8 text")]) from error
-    return parse_config(text, name)
+    return parse_config(read_text(stream, name), name, pathlib.Path())
 
 
-def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file without waiting for the writer of a FIFO."""
-    return os.open(path, flags | os.O_NONBLOCK)
+def parse_config(text: str, source_name: str = "<text>", folder: pathlib.Path | None = None) -> Config:
+    """Return the configuration in a YAML text; raise ConfigError with all its problems.
 
-
-def parse_config(text: str, source_name: str = "<text>") -> Config:
-    """Return the configuration in a YAML text; raise ConfigError with all its problems."""
-    document = read_document(text, _MAX_ENTRIES)
-    if document.data is None and document.problems:
-        raise ConfigError(source_name, document.problems)
-    config, problems = _read_config(document.data, source_name)
-    if not problems and not document.problems:
+    ``folder`` is that of the included files; without it, none can be included.
+    """
+    files = JoinedFiles(text, source_name, folder, _MAX_ENTRIES)
+    if files.data is None and files.problems:
+        raise ConfigError(source_name, files.problems)
+    config, problems = _read_config(files.data, source_name)
+    if not problems and not files.problems:
         problems += [*flood_problems(config), *link_problems(config), *sharding_problems(config)]
-    if problems or document.problems:
-        raise ConfigError(source_name, [*document.problems, *document.with_positions(problems)])
+    if problems or files.problems:
+        raise ConfigError(source_name, [*files.problems, *files.with_positions(problems)])
     return config
 
 
@@ -249,7 +229,7 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
 
 
 def _read_meters(path: Path, data: object) -> tuple[MeterSettings, list[Problem]]:
-    """Return the settings, and what is wrong with them."""
+    """Return the settings, and their problems."""
     section, problems = read_section(MetersSection, path, data)
     max_burst, low, high, step = section.max_burst, section.min_rate, section.max_rate, section.rate_step
     if max_burst is not None and max_burst < MIN_BURST_LIMIT_BITS:
@@ -272,7 +252,7 @@ def _read_ports(
     named: dict[tuple[str, str], Path],
     vns: int,
 ) -> tuple[dict[int, EdgePort], list[Problem]]:
-    """Return the ports of a switch by number; ``vns`` were read before, ``named`` is the argument of ``_name_problems``."""
+    """Return the ports of a switch by number; ``vns`` are those before, ``named`` is that of ``_name_problems``."""
     ports: dict[int, EdgePort] = {}
     problems: list[Problem] = []
     key_of: dict[int, str] = {}

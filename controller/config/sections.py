@@ -343,6 +343,9 @@ class RootSection(Section):
     """The file as a whole."""
 
     required = ("vlans", "switches")
+    include: list[FilePath] = Field(default_factory=list)
+    """Files, or patterns such as `racks/*.yaml`, that hold more of `vlans`, `switches` and `links`; relative to this \
+file."""
     control: dict[str, Any] = Field(default_factory=dict)
     """The control loop."""
     openflow: dict[str, Any] = Field(default_factory=dict)

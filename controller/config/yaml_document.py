@@ -73,12 +73,16 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ConfigProblem:
-    """One problem of a file, with its position. ``line`` and ``column`` count from 1; 0 means the file as a whole."""
+    """One problem of a file, with its position. ``line`` and ``column`` count from 1; 0 means the file as a whole.
+
+    ``source`` is the file, if the configuration may have several.
+    """
 
     line: int
     column: int
     path: str
     message: str
+    source: str = ""
 
 
 class ConfigError(DetsError):
@@ -86,7 +90,7 @@ class ConfigError(DetsError):
 
     def __init__(self, source_name: str, problems: Sequence[ConfigProblem]) -> None:
         self.source_name = source_name
-        self.problems = tuple(sorted(problems))
+        self.problems = tuple(sorted(problems, key=lambda one: ("" if one.source == source_name else one.source, one)))
         super().__init__("\n".join(self._lines()))
 
     def _lines(self) -> list[str]:
@@ -99,8 +103,10 @@ class ConfigError(DetsError):
         for problem, *others in alike.values():
             place = f":{problem.line}:{problem.column}" if problem.line else ""
             path = f"{problem.path}: " if problem.path else ""
-            more = f" (and {len(others)} more like this, the last in line {others[-1].line})" if others else ""
-            lines.append(printable(f"{self.source_name}{place}: {path}{problem.message}{more}"))
+            last = others[-1].line if others else 0
+            of_file = "" if not others or others[-1].source == problem.source else f" of {others[-1].source}"
+            more = f" (and {len(others)} more like this, the last in line {last}{of_file})" if others else ""
+            lines.append(printable(f"{problem.source or self.source_name}{place}: {path}{problem.message}{more}"))
         return lines
 
 
@@ -169,13 +175,18 @@ class Document:
 
     def with_positions(self, problems: Iterable[Problem]) -> list[ConfigProblem]:
         """Return problems with their positions in this file."""
-        return [self._placed(problem) for problem in problems]
+        return [position_problem(problem, lambda path: ("", self, path)) for problem in problems]
 
-    def _placed(self, problem: Problem) -> ConfigProblem:
-        message = problem.message
-        if problem.see is not None:
-            message += f" (line {self.locate(problem.see)[0]}){problem.rest}"
-        return ConfigProblem(*self.locate(problem.path, problem.at_key), show_path(problem.path), message)
+
+def position_problem(problem: Problem, owner: Callable[[Path], tuple[str, Document, Path]]) -> ConfigProblem:
+    """Return a problem with its position; ``owner`` gives the file of a path, its document, and the path there."""
+    name, document, path = owner(problem.path)
+    message = problem.message
+    if problem.see is not None:
+        other, its_document, its_path = owner(problem.see)
+        of_file = "" if other == name else f" of {other}"
+        message += f" (line {its_document.locate(its_path)[0]}{of_file}){problem.rest}"
+    return ConfigProblem(*document.locate(path, problem.at_key), show_path(path), message, name)
 
 
 def read_document(text: str, bounds: Bounds = NO_BOUNDS) -> Document:

@@ -31,7 +31,7 @@ def test_every_section_and_key_is_there_and_says_what_it_means() -> None:
     assert [row[0] for row in rows] == [name for one in configuration.sections() for name in one.model_fields]
     assert all(cell.strip() for row in rows for cell in row)
     sections = {one.path.split(".")[0].split("[")[0] for one in configuration.sections()}
-    assert sections == set(RootSection.model_fields)
+    assert sections | {"include"} == set(RootSection.model_fields)
 
 
 def test_the_configuration_says_defaults_and_bounds() -> None:
