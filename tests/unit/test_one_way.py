@@ -69,7 +69,7 @@ WAYS = {
         imports_http,
         (*PRODUCT, "tests/support"),
         {
-            *("apps/cli/support/answers.py", "apps/cli/support/rest_client.py"),
+            *(f"apps/cli/support/{name}.py" for name in ("answers", "rest_client", "timed_http")),
             *("apps/cluster/etcd_client.py", "apps/cluster/rest/node_client.py"),  # other servers
             "tests/support/rest_server.py",  # how it answers on the wire
             "topologies/mininet_controller.py",  # mn runs it without the command line

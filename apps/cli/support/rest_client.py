@@ -28,7 +28,8 @@ from controller.errors import InvalidValueError
 if TYPE_CHECKING:
     import http.client
     import ssl
-    import urllib.request
+
+    from apps.cli.support.timed_http import TimedResponse
 
 __all__ = ["AnswerError", "Client", "RequestError", "StreamEvent", "tls_context"]
 
@@ -184,6 +185,7 @@ class Client:
         import http.client
 
         with self._open(path, "GET", None, query, headers, timeout_s) as answer:
+            answer.go_on()
             try:
                 with self._judging():
                     yield from _events(answer, last)
@@ -192,11 +194,13 @@ class Client:
 
     def _open(
         self, path: str, method: str, body: object, query: Query | None, headers: Mapping[str, str], timeout_s: float
-    ) -> http.client.HTTPResponse:
+    ) -> TimedResponse:
         import http.client
         import urllib.error
         import urllib.parse
         import urllib.request
+
+        from apps.cli.support.timed_http import opener
 
         given = {key: value for key, value in (query or {}).items() if value is not None}
         words = urllib.parse.urlencode(given, errors="replace")  # halves of surrogate pairs have no bytes
@@ -209,24 +213,13 @@ class Client:
         if self.token is not None:
             request.add_header("Authorization", f"Bearer {self.token}")
         try:
-            answer: http.client.HTTPResponse = self._opener().open(request, timeout=timeout_s)
+            answer: TimedResponse = opener(self.tls).open(request, timeout=timeout_s)
         except urllib.error.HTTPError as error:
             with error:
                 raise refusal_of(error) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         return answer
-
-    def _opener(self) -> urllib.request.OpenerDirector:
-        """Return an opener that works like ``urlopen`` but follows no redirects: no controller sends any."""
-        import urllib.request
-
-        class Nowhere(urllib.request.HTTPRedirectHandler):
-            def redirect_request(self, *_: Any) -> None:
-                """Do not follow: the token is for this controller only."""
-
-        https = () if self.tls is None else (urllib.request.HTTPSHandler(context=self.tls),)
-        return urllib.request.build_opener(Nowhere, *https)
 
     def _unreachable(self, error: Exception) -> RequestError:
         reason = str(getattr(error, "reason", error)) or type(error).__name__

@@ -375,22 +375,40 @@ def test_an_answer_without_an_end_is_cut_off(dets: Any, hostile: Hostile, name: 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < (400 if name == "record" else 100) * 1024
 
 
-def test_an_answer_that_dribbles_is_cut_off(dets: Any, hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+DRIBBLES = {
+    "body": (HEAD, b" "),
+    "head": (HEAD[:-2] + b"X: ", b"y"),
+    "other heads before it": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "refusal": (b"HTTP/1.1 422 No\r\nConnection: close\r\n\r\n", b" "),
+}
+
+
+@pytest.mark.parametrize("kind", DRIBBLES)
+@pytest.mark.parametrize("name", ["vlan list", "top"])
+def test_an_answer_that_dribbles_is_cut_off(
+    dets: Any, hostile: Hostile, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    if (name, kind) == ("top", "body"):
+        return  # a stream takes as long as it likes
     monkeypatch.setattr(answers, "MAX_ANSWER_S", 0.3)
-    stop = threading.Event()
+    stop, most = threading.Event(), 400
+    first, more = DRIBBLES[kind]
+    sent = [first]
 
     def dribble(sock: socket.socket, path: str) -> None:
-        sock.sendall(HEAD)
-        while not stop.wait(0.05):
-            sock.sendall(b" ")
+        sock.sendall(first)
+        while len(sent) < most and not stop.wait(0.05):
+            sock.sendall(more)
+            sent.append(more)
 
     hostile.say = dribble
     try:
-        status, _, err = dets("vlan list", [])
+        status, out, err = dets(name, COMMANDS[name][0])
     finally:
         stop.set()
-    assert status == 1
-    assert "takes longer than 0.3 s" in err
+    assert len(sent) < most
+    assert (status, out, len(err.splitlines())) == (2 if kind == "refusal" else 1, "", 1), err
+    assert kind == "refusal" or "takes longer than 0.3 s" in err
 
 
 def test_pages_without_an_end_are_cut_off(dets: Any, hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,78 @@
+"""HTTP whose answers end: none takes longer than MAX_ANSWER_S, in whatever steps its head and its body come."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import math
+import ssl
+import time
+import urllib.request
+from typing import Any
+
+from apps.cli.support import answers
+
+
+class _TimedBytes(io.RawIOBase):
+    """The bytes of an answer until ``end_s``; a time-out of the socket begins again with each of them."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        super().__init__()
+        self._raw, self.end_s = raw, time.monotonic() + answers.MAX_ANSWER_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if time.monotonic() > self.end_s:
+            raise answers.AnswerError(f"it takes longer than {answers.MAX_ANSWER_S:g} s")
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class TimedResponse(http.client.HTTPResponse):
+    """An answer with an end in time, also of its head, before which any number of others may come (100 Continue)."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._timed = _TimedBytes(self.fp.detach())
+        self.fp = io.BufferedReader(self._timed)
+
+    def go_on(self) -> None:
+        """Let the rest of it take any time: it is a stream."""
+        self._timed.end_s = math.inf
+
+
+class _Connection(http.client.HTTPConnection):
+    response_class = TimedResponse
+
+
+class _TlsConnection(http.client.HTTPSConnection):
+    response_class = TimedResponse
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Connection, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        super().__init__(context=context)
+        self._tls = context
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_TlsConnection, request, context=self._tls)
+
+
+class _Nowhere(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """Do not follow: the token is for this controller alone."""
+
+
+def opener(tls: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
+    """Return what opens URLs as ``urlopen`` does, but for redirects: no controller sends any."""
+    return urllib.request.build_opener(_Nowhere, _Http(), _Https(tls))
