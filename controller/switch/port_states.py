@@ -40,17 +40,23 @@ def cut_name(name: str) -> str:
     return name.encode()[:MAX_NAME_BYTES].decode("utf-8", "backslashreplace")
 
 
+def is_cut(name: str) -> bool:
+    """Return whether a name is so long that it may have been cut."""
+    return len(name.encode()) >= MAX_NAME_BYTES
+
+
 def judge(switch: Switch, ports: Mapping[int, PortDesc], known: Mapping[int, str]) -> dict[int, PortState]:
     """Return the state of each edge port of a switch with these ``ports``, by number.
 
     1) A missing port is absent, and fenced: a port that returns with its number may be another one.
     2) A port is fenced if its name differs from the configuration's (``expect``), or from the one ``known`` from
        before.
-    3) Ports are fenced if their truncated names are equal, since they cannot be told apart.
+    3) A port is fenced if another port has the same name, and the name was truncated or is all that the configuration
+       knows of the port, since the two cannot be told apart.
     4) Ports configured by name are found by their names. Two configured ports that are one port of the switch are
        fenced.
     """
-    cut = Counter(port.name for port in ports.values() if len(port.name.encode()) >= MAX_NAME_BYTES)
+    named = Counter(port.name for port in ports.values())
     number_of = {port.name: port_no for port_no, port in ports.items()}
     numbers = {
         port_no: port_no if edge.interface is None else number_of.get(cut_name(edge.interface))
@@ -70,8 +76,9 @@ def judge(switch: Switch, ports: Mapping[int, PortDesc], known: Mapping[int, str
         elif edge.expect != ANY_NAME:
             if edge.interface is None and expected and cut_name(expected) != port.name:  # 2
                 fence = f"it is {port.name!r} where {expected!r} is expected"
-            elif cut[port.name] > 1:  # 3
-                fence = f"{cut[port.name]} ports have the name {port.name!r}, cut at {MAX_NAME_BYTES} characters"
+            elif named[port.name] > 1 and (is_cut(port.name) or edge.interface is not None):  # 3
+                fence = f"{named[port.name]} ports have the name {port.name!r}"
+                fence += f", cut at {MAX_NAME_BYTES} characters" if is_cut(port.name) else ""
         bound = number if edge.interface is not None and not fence else None
         states[port_no] = PortState("up" if port.up else "down", port.name, port.curr_speed_kbps * KBPS, fence, bound)
     return states

@@ -40,7 +40,7 @@ CEILINGS = {
     "controller/policy": 710,
     "controller/seawall": 970,
     "controller/shards": 1240,
-    "controller/switch": 1680,
+    "controller/switch": 1690,
     "controller/whatif": 430,
     "experiments": 720,
     "experiments/bench": 5150,

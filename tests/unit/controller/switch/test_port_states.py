@@ -55,6 +55,14 @@ def test_names_that_were_cut_to_the_same_are_nobodys() -> None:
     assert fenced(described, {no: ports[no] for no in (1, 3, 4)}) == [2]
 
 
+def test_a_name_that_two_ports_have_finds_neither() -> None:
+    ports = {
+        number: EdgePort(number, name, 10**9, None, (), interface=name) for number, name in ((101, "a"), (102, "b"))
+    }
+    states = judge(Switch("s1", 1, None, ports), there("a", "b", "a"), {})
+    assert [(one.number, bool(one.fence)) for one in states.values()] == [(None, True), (2, False)]
+
+
 def test_names_of_several_bytes_are_cut_within_15() -> None:
     assert cut_name("é" * 10).encode().startswith("é".encode() * 7)
     ports = there("é" * 7 + "\\xc3")
