@@ -192,6 +192,33 @@ def test_a_switch_that_confirms_nothing_is_made_to_connect_anew(two: WireRun) ->
     two.introduce(1, 1, 0xD00 + connections[0])
 
 
+def test_limits_that_change_while_a_switch_is_away_are_there_when_it_is_back(two: WireRun) -> None:
+    """Those of its own VNs, and what the others may send it: the switch has kept the old ones."""
+
+    def rates() -> set[int]:
+        return {rate for rate, _ in two.meters(1).values()}
+
+    for dpid, mac in ((1, 0xA1), (2, 0xB1)):
+        two.introduce(dpid, 1, mac)
+    assert 400_000 in rates()
+    connections = two.fabric.connections(1)
+    two.fabric.disconnect(1, reconnect=False)
+    two.app.wait_for(lambda: health(two.app)["switches"]["s1"] == "disconnected", "away")
+    limits = [{"vlan_vid": 10, "switch": "s1", "port_no": port, "send_limit_bps": 123_000_000} for port in (1, 2)]
+    status, _, answer = two.app.request("POST", "/v1/limits", {"limits": limits})
+    assert status == 200, answer
+    shown = two.app.get("/v1/revision")
+    assert (shown["disconnected_switches"], shown["revision"]) == (["s1"], answer["revision"])
+    with two.fabric.locked():
+        assert two.switch(1).meters.ids().size
+    two.fabric.reconnect(1)
+    wait_back(two, 1, connections + 1)
+    two.wait(lambda: 123_000 in rates() and 400_000 not in rates(), "new limits")
+    two.app.wait_for(lambda: two.app.get("/v1/revision")["installed_revision"] >= answer["revision"], "in force")
+    for limit in limits:
+        assert two.app.request("DELETE", f"/v1/vns/10/s1/{limit['port_no']}/overrides")[0] == 200
+
+
 def test_a_refused_barrier_confirms_no_change(two: WireRun) -> None:
     """The next barrier does, and a switch that refuses each of them has to connect again."""
     last, connections = two.app.last_event(), two.fabric.connections(1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
+import yaml
+from support.skipped_rounds import few_skipped
 from support.wire import WireRun
 
 from apps.cli import main
@@ -106,6 +108,42 @@ def test_a_signal_reloads_and_the_log_tells_of_errors(run):
     run.app.send_signal(signal.SIGHUP)
     run.app.wait_for(lambda: "not reloaded, the configuration is as before" in run.app.log(), "told")
     assert run.app.get("/v1/vlans/10")["name"] == "first"
+
+
+def test_signals_while_a_reload_runs_end_with_the_file_as_it_is_last(run):
+    """Good and bad files by turns, and requests among the signals: nothing half of it, and the loop goes on."""
+    config = run.app.config()
+
+    def write(name):
+        run.app.configure({**config, "vlans": {**config["vlans"], 10: {**config["vlans"][10], "name": name}}})
+        run.app.send_signal(signal.SIGHUP)
+
+    with few_skipped(run.app):
+        for number in range(30):
+            write(f"n{number}" if number % 3 else "not a name")
+            if number % 5 == 0:
+                assert run.app.request("POST", "/v1/reload")[0] in (200, 422)
+        write("last")
+        run.app.wait_for(lambda: run.app.get("/v1/vlans/10")["name"] == "last", "the last one")
+    with pytest.raises(AssertionError):
+        run.app.wait_for(lambda: run.app.get("/v1/vlans/10")["name"] != "last", "another one", 0.5)
+    assert run.app.get("/v1/health")["status"] == "ready"
+
+
+def test_an_included_file_that_is_gone_changes_nothing(run, tmp_path):
+    config = run.app.config()
+    tenants = tmp_path / "tenants.yaml"
+    tenants.write_text(yaml.safe_dump({"vlans": {30: {"send_limit": "1M", "receive_limit": "1M"}}}))
+    rewrite(run, lambda config: config.update(include=[str(tenants)]))
+    reload(run)
+    assert run.app.get("/v1/vlans/30")["send_limit_bps"] == 1_000_000
+    tenants.unlink()
+    assert "tenants.yaml: cannot be read: No such file" in str(reload(run, 422))
+    assert run.app.get("/v1/vlans/30")["send_limit_bps"] == 1_000_000
+    tenants.write_text(yaml.safe_dump({"rest": {"listen": "0.0.0.0:1"}}))
+    assert "rest: is not for an included file" in str(reload(run, 422))
+    run.app.configure(config)
+    reload(run)
 
 
 def test_a_switch_is_let_go_and_taken_in_again(tmp_path):

@@ -106,6 +106,36 @@ def test_bounds_that_nobody_knew_of_are_learned_from_refusals(tmp_path: Path, la
         assert late or run.app.events("out-of-meters") == []
 
 
+@pytest.mark.parametrize(
+    "becomes", [{"limits": MeterLimits(max_burst_kbits=1_000, min_rate_kbps=64)}, {"max_meters": VN_METERS // 2}]
+)
+def test_a_switch_that_comes_back_with_other_meters_is_served_as_it_is_then(
+    tmp_path: Path, becomes: dict[str, Any]
+) -> None:
+    """It says nothing of the change, its tables are empty: what it takes is learned again from what it refuses."""
+    with bounded(tmp_path, MeterLimits()) as run:
+        talk(run)
+        assert max(burst for _, burst in run.meters(1).values()) > 1_000
+        with run.fabric.locked():
+            for name, value in becomes.items():
+                setattr(run.switch(1).abilities, name, value)
+        connections = run.fabric.connections(1)
+        run.fabric.disconnect(1, keep_tables=False)
+        run.wait(lambda: run.fabric.connections(1) > connections, "back")
+        run.app.wait_for(lambda: run.health()["switches"] == {"s1": "ready"}, "up", 30)
+        for port in PORTS:
+            run.introduce(1, port, 0xA0 + port)
+        pairs = [(one, other) for one in PORTS for other in PORTS if one != other]
+        run.app.wait_for(lambda: all(passes(run, *pair) for pair in pairs), "connected", 5)
+        if "limits" in becomes:
+            run.wait(lambda: len(run.meters(1)) == VN_METERS + 6, "all meters", 30)
+            assert max(burst for _, burst in run.meters(1).values()) <= 1_000
+            assert min(rate for rate, _ in run.meters(1).values()) >= 64
+        else:
+            assert len(run.meters(1)) <= VN_METERS // 2
+            run.app.wait_for(lambda: "without a meter" in str(run.health().get("faults")), "said")
+
+
 @pytest.mark.parametrize("blank", [False, True], ids=["telling", "blank"])
 def test_whatever_a_switch_refuses_nobody_is_cut_off(tmp_path: Path, blank: bool) -> None:
     """It knows no OFPMF_BURST from some time on: nothing can be learned from that but to go without."""

@@ -341,3 +341,46 @@ def test_a_host_that_gets_the_number_of_a_link_gets_no_frames_of_it(tmp_path: Pa
         run.app.wait_for(lambda: "s1 " in str(run.app.events("switch-up")[-1:]), "up")
         run.wait(lambda: 9 not in outputs(run), "cut off", 3.0)
         assert any("led to other VLANs" in event["text"] for event in run.app.events("tables-repaired"))
+
+
+def test_a_name_that_a_switch_announces_twice_is_nobodys(tmp_path: Path) -> None:
+    with started(tmp_path, by_name()) as run:
+        hosts_speak(run)
+        with run.fabric.locked():
+            run.switch(1).add_port(9, 1e9, 0.0, "eth1")
+        run.app.wait_for(lambda: run.app.get("/v1/ports/s1/eth1")["fence"], "fenced")
+        assert "2 ports have the name 'eth1'" in run.app.get("/v1/ports/s1/eth1")["fence"]
+        run.wait(lambda: outputs(run).isdisjoint({1, 9}), "cut off")
+        assert reached(run) == {("eth2", "eth3"), ("eth3", "eth2")}
+        change(run, lambda switch: switch.remove_port(9))
+        run.app.wait_ready()
+        hosts_speak(run)
+        assert reached(run) == ALL
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["by number", "by name"])
+def test_a_host_that_moves_while_numbers_change_stays_in_its_vlan(tmp_path: Path, named: bool) -> None:
+    """The host behind eth1 appears at eth4, which at this moment swaps its number with another tenant's eth2."""
+    with started(tmp_path, by_name() if named else ports()) as run:
+        hosts_speak(run)
+        moved = frame(MAC["eth1"], EVERYBODY, None)
+
+        def swap(switch: Datapath) -> None:
+            run.fabric.inject(1, 4, moved)
+            switch.renumber_ports({2: 4, 4: 2})
+            for number in (2, 4):
+                run.fabric.inject(1, number, moved)
+
+        change(run, swap)
+        if not named:
+            run.app.wait_for(lambda: fenced(run) == [2, 4], "fenced")
+            run.wait(lambda: outputs(run).isdisjoint({2, 4}), "cut off")
+            assert strangers(reached(run)) == set()
+            change(run, lambda switch: switch.renumber_ports({2: 4, 4: 2}))
+        run.app.wait_ready()
+        run.wait(lambda: learned(run, MAC["eth1"], number_of(run)["eth4"], 10), "found at eth4")
+        assert {flow.match.vlan_vid for flow in run.flows(1, Table.FORWARD) if flow.match.eth_dst == MAC["eth1"]} == {
+            10
+        }
+        hosts_speak(run)
+        assert reached(run) == ALL

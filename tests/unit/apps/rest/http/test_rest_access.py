@@ -175,6 +175,22 @@ def test_without_tokens_another_name_may_not_lead_here(one: RestProcess, method:
     assert "rest.authentication" in problem["detail"]
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example@localhost",
+        "localhost/evil.example",
+        "localhost?evil.example",
+        "localhost#evil.example",
+        "evil.example\\@localhost",
+        "[::1]evil.example",
+        "localhost:80:evil.example",
+    ],
+)
+def test_what_is_no_host_leads_nowhere(one: RestProcess, host: str) -> None:
+    assert one.request("GET", VN, headers={"Host": host})[0] == 400
+
+
 def test_with_tokens_any_name_may(guarded: tuple[RestProcess, Tokens]) -> None:
     server, tokens = guarded
     headers = bearer(tokens.create("named", "read")) | {"Host": "controller.example"}

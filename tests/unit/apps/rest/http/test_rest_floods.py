@@ -395,6 +395,27 @@ def test_bodies_held_open_have_a_total_and_one_address_half_of_it() -> None:
                 assert read_answer(sock)[0] == 422
 
 
+def test_bodies_trickled_from_many_addresses_have_the_same_total() -> None:
+    """More addresses hold no more in all, and while they trickle on, short requests are served to everybody."""
+    with RestProcess(CONFIG, patience={"body_s": 3.0}) as server:
+        held = [sock for number in range(12) for sock in _held(server, f"127.0.2.{number + 1}", 1)]
+        told = _refusals(held, 12 - MAX_BODIES_BYTES // MAX_LONG_BODY_BYTES)
+        assert {status for status, *_ in told} == {503}
+        assert len(told) >= 12 - MAX_BODIES_BYTES // MAX_LONG_BODY_BYTES
+        for limit_bps in range(20_000_000, 20_000_005):
+            for sock in held:
+                with contextlib.suppress(OSError):  # refused
+                    sock.sendall(b" ")
+            assert server.request("PATCH", VN, {"send_limit_bps": limit_bps})[0] == 200
+        late = [sock for sock in held if select.select([sock], [], [], 10.0)[0]]
+        assert len(late) == len(held), "those that trickle on are cut off in the end"
+        for sock in held:
+            sock.close()
+        with server.connect("127.0.2.99") as sock:
+            sock.sendall(LONG_HEAD + ALMOST + b" " * 86 + b"]}")
+            assert read_answer(sock)[0] == 422
+
+
 def test_a_refused_body_says_when_to_come_again() -> None:
     with RestProcess(CONFIG) as server:
         held = _held(server, "127.0.0.1", 3)
