@@ -1,4 +1,4 @@
-"""A client that a stock generator makes from the description changes limits, also in one transaction, and conflicts."""
+"""Clients that stock generators make from the description change limits, also in one transaction, and conflicts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from support.rest_server import CONFIG, RestProcess
 
 from apps.settings.tokens import Tokens
 
-GENERATOR = ROOT / "scripts" / "openapi-python-client"
+GENERATOR = ROOT / "scripts" / "openapi-client"
 NOT_THERE = 127
-SCRIPT = """\
+BORROWS = CONFIG.replace("receive_limit: 40M}", "receive_limit: 40M, algorithm: max-min}")
+PYTHON = """\
 import sys
-from dets_controller_client import AuthenticatedClient
-from dets_controller_client.api.limits import change_limits as change_many
-from dets_controller_client.api.vns import change_vn as change
-from dets_controller_client.api.vns import get_vn as show
-from dets_controller_client.models import ManyLimits, ManyLimitsLimitsItem, VnPatch
+from dets_client import AuthenticatedClient
+from dets_client.api.limits import change_limits as change_many
+from dets_client.api.vns import change_vn as change
+from dets_client.api.vns import get_vn as show
+from dets_client.models import ManyLimits, ManyLimitsLimitsItem, VnPatch
 
 client = AuthenticatedClient(base_url=sys.argv[1], token=sys.argv[2])
 with client as client:
@@ -40,33 +41,111 @@ with client as client:
     assert show.sync(10, "s1", 2, client=client).send_limit_bps == 10_000_000
 print("done")
 """
+TYPESCRIPT = """\
+import { changeLimits, changeVn, getVn } from "./dets_client";
+import { client } from "./dets_client/client.gen";
+
+declare const process: { argv: string[] };
+const [baseUrl, token] = process.argv.slice(2);
+client.setConfig({ baseUrl, auth: token });
+const path = { vlan_vid: "10", switch: "s1", port_no: "1" };
+const expect = (found: unknown, expected: unknown) => {
+  if (found !== expected) throw new Error(`${found}, and not ${expected}`);
+};
+async function main(): Promise<void> {
+  const before = await getVn({ path });
+  expect(before.data?.receive_limit_bps, 40_000_000);
+  const tag = before.response!.headers.get("ETag")!;
+  const done = await changeVn({ path, body: { receive_limit_bps: 30_000_000 } });
+  expect(done.data?.receive_limit_bps, 30_000_000);
+  const again = { receive_limit_bps: 20_000_000 };
+  const conflict = await changeVn({ path, body: again, headers: { "If-Match": tag } });
+  expect(conflict.response!.status, 412);
+  expect(conflict.error?.status, 412);
+  const newer = (await getVn({ path })).response!.headers.get("ETag")!;
+  expect((await changeVn({ path, body: again, headers: { "If-Match": newer } })).response!.status, 200);
+  const limits = [1, 2].map((port_no) => ({ vlan_vid: 10, switch: "s1", port_no, send_limit_bps: 10_000_000 }));
+  expect((await changeLimits({ body: { limits } })).data?.changed, 2);
+  expect((await getVn({ path: { ...path, port_no: "2" } })).data?.send_limit_bps, 10_000_000);
+  console.log("done");
+}
+main();
+"""
+GO = """\
+package main
+
+import (
+\t"context"
+\t"fmt"
+\t"net/http"
+\t"os"
+
+\t"dets.example/use/dets"
+\t"github.com/oapi-codegen/nullable"
+)
+
+func expect(found, expected any) {
+\tif found != expected {
+\t\tpanic(fmt.Sprintf("%v, and not %v", found, expected))
+\t}
+}
+
+func must[T any](value T, err error) T {
+\tif err != nil {
+\t\tpanic(err)
+\t}
+\treturn value
+}
+
+func main() {
+\tctx := context.Background()
+\tauthorize := func(_ context.Context, request *http.Request) error {
+\t\trequest.Header.Set("Authorization", "Bearer "+os.Args[2])
+\t\treturn nil
+\t}
+\tclient := must(dets.NewClientWithResponses(os.Args[1], dets.WithRequestEditorFn(authorize)))
+\tshow := func() *dets.GetVnResponse { return must(client.GetVnWithResponse(ctx, "10", "s1", "1")) }
+\tchange := func(tag *string, body dets.VnPatch) *dets.ChangeVnResponse {
+\t\treturn must(client.ChangeVnWithResponse(ctx, "10", "s1", "1", &dets.ChangeVnParams{IfMatch: tag}, body))
+\t}
+\tlimit := func(bps int64) dets.VnPatch { return dets.VnPatch{ReceiveLimitBps: &bps} }
+\tbefore := show()
+\texpect(before.JSON200.ReceiveLimitBps, int64(40_000_000))
+\ttag := before.HTTPResponse.Header.Get("ETag")
+\texpect(change(nil, limit(30_000_000)).JSON200.ReceiveLimitBps, int64(30_000_000))
+\texpect(change(&tag, limit(20_000_000)).StatusCode(), 412)
+\ttag = show().HTTPResponse.Header.Get("ETag")
+\texpect(change(&tag, limit(20_000_000)).StatusCode(), 200)
+\tceiling := dets.VnPatch{ReceiveCeilingBps: nullable.NewNullableWithValue(int64(50_000_000))}
+\texpect(change(nil, ceiling).StatusCode(), 200)
+\texpect(must(show().JSON200.ReceiveCeilingBps.Get()), int64(50_000_000))
+\texpect(change(nil, dets.VnPatch{ReceiveCeilingBps: nullable.NewNullNullable[int64]()}).StatusCode(), 200)
+\texpect(show().JSON200.ReceiveCeilingBps.IsNull(), true)
+\tfmt.Println("done")
+}
+"""
+PROGRAMS = {"python": ("use.py", PYTHON), "typescript": ("use.ts", TYPESCRIPT), "go": ("main.go", GO)}
 
 
-def test_a_generated_client_changes_limits(tmp_path: Path) -> None:
-    if subprocess.run([GENERATOR, "--version"], capture_output=True, check=False).returncode == NOT_THERE:
-        pytest.skip("OPENAPI-PYTHON-CLIENT CANNOT BE HAD: no client is generated")
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([GENERATOR, *command], cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_a_generated_client_changes_limits(tmp_path: Path, language: str) -> None:
+    if run(tmp_path, language, "version").returncode == NOT_THERE:
+        pytest.skip(f"THE GENERATOR FOR {language.upper()} CANNOT BE HAD: no client is generated")
     store = tmp_path / "x.db"
-    with RestProcess(CONFIG, store, tokens=True) as server:
+    with RestProcess(BORROWS, store, tokens=True) as server:
         tokens = Tokens(str(store))
         token = tokens.create("client", "write")
         tokens.close()
-        document = server.request("GET", "/v1/openapi.json")[2]
+        version = "3.0" if language == "go" else "3.1"
+        document = server.request("GET", f"/v1/openapi.json?version={version}")[2]
         (tmp_path / "openapi.json").write_text(json.dumps(document))
-        folder = ["--output-path", "made/dets_controller_client", "--meta", "none", "--fail-on-warning"]
-        made = subprocess.run(
-            [GENERATOR, "generate", "--path", "openapi.json", *folder],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        made = run(tmp_path, language, "generate")
         assert made.returncode == 0, made.stdout + made.stderr
-        url = f"http://127.0.0.1:{server.port}"
-        ran = subprocess.run(
-            [GENERATOR, "python", "-c", SCRIPT, url, token],
-            cwd=tmp_path / "made",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        name, program = PROGRAMS[language]
+        (tmp_path / name).write_text(program)
+        ran = run(tmp_path, language, "run", name, f"http://127.0.0.1:{server.port}", token)
         assert ran.stdout == "done\n", ran.stdout + ran.stderr
