@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 from support.paths import ROOT
 
+from controller.allocation.interface import AllocationInput
 from controller.allocation.parameters import parameters_of
 from controller.policy.registry import policies
 
@@ -21,6 +23,13 @@ def test_examples_run_one_after_the_other():
     for block in blocks:
         above = "\n" * TEXT.count("\n", 0, block.start(1))  # so that errors name the right line
         exec(compile(above + block[1], "docs/allocation.md", "exec", dont_inherit=True), names)
+
+
+def test_the_table_of_columns_is_complete():
+    section = TEXT.partition("## Adding an algorithm")[2].partition("\n## ")[0]
+    rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == {field.name for field in fields(AllocationInput)}
 
 
 def test_the_table_of_parameters_is_complete_and_right():
