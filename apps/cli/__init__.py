@@ -85,6 +85,9 @@ def _run(arguments: list[str]) -> int:
         print_error(in_words_typed(error, arguments))
         return REFUSED if error.status is not None and 400 <= error.status < 500 else FAILED
     except ClickError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)  # the help, lines and all
+            return REFUSED
         message = error.format_message().replace("Value error, ", "").removesuffix(".")  # pydantic's, of a choice
         if message:
             print_error(f"{message}{_refused_value(error, message)} (see dets --help)")

@@ -174,9 +174,10 @@ def _summaries(errors: Iterable[InvalidValueError]) -> Iterator[str]:
 
 def _of_http(error: HTTPException) -> Response:
     status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
+    page = "the web UI is at /ui (unless rest.ui is false); " if request.path in ("/", "/ui/") else ""
     detail = {
         HTTPStatus.BAD_REQUEST: "the request broke off, or its body is not what its headers say",
-        HTTPStatus.NOT_FOUND: f"there is nothing at {_cut(request.path)}; /v1/openapi.json lists what there is",
+        HTTPStatus.NOT_FOUND: f"there is nothing at {_cut(request.path)}; {page}/v1/openapi.json lists what there is",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{_cut(request.method)} is not possible here; Allow lists what is",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "the body is too long; 64 KiB are allowed, 4 MiB for many values at once",
     }.get(status, error.description or status.phrase)

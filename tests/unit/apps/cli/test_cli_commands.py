@@ -105,6 +105,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"dets {__version__}\n"
 
 
+@pytest.mark.parametrize(("words", "first"), [([], "Usage: dets [OPTIONS]"), (["vlan"], "Usage: dets vlan [OPTIONS]")])
+def test_without_a_command_the_help_is_shown_line_by_line(
+    words: list[str], first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.splitlines()[0][: len(first)]) == ("", first)
+    assert "\nCommands:\n" in said.err
+
+
 def test_check_accepts_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "dets.yaml"
     path.write_text(CONFIG)

@@ -151,7 +151,9 @@ def test_a_bad_query_is_refused(desk: Desk, path: str, status: int, field: str) 
     "path", ["/", "/v2/vns", "/v1/", "/v1/vns/", "/v1//vns", "/v1/vns/10/s1", "/openapi", "/static/x"]
 )
 def test_other_paths_are_problems_too_and_no_redirects(desk: Desk, path: str) -> None:
-    assert "/v1/openapi.json" in problem_of(desk.client.get(path), 404)["detail"]
+    detail = problem_of(desk.client.get(path), 404)["detail"]
+    assert "/v1/openapi.json" in detail
+    assert ("web UI is at /ui" in detail) == (path == "/")
 
 
 @pytest.mark.parametrize(
