@@ -169,7 +169,7 @@ def _message(model: type[Section], error: Any) -> str:
         "finite_number": "is not a finite number",
         "literal_error": "must be {expected}",
         "bool_type": "must be true or false",
-        "list_type": "is not a list: write [10, 20]",
+        "list_type": "is not a list: write [{example}]",
         "too_short": "has fewer items than {min_length}, the least",
         "too_long": "has {actual_length} items, {max_length} at most",
         "dict_type": "is not a section: write KEY: VALUE",
@@ -178,7 +178,8 @@ def _message(model: type[Section], error: Any) -> str:
         "string_too_long": "is longer than {max_length} characters",
     }
     reason = reasons.get(kind)
-    return f"{show_value(value)} {reason.format(**context) if reason else error['msg']}"
+    example = value if isinstance(value, str | int) else "..."
+    return f"{show_value(value)} {reason.format(**context, example=example) if reason else error['msg']}"
 
 
 def _unknown_key(key: str, model: type[Section]) -> str:

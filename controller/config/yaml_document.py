@@ -207,7 +207,7 @@ def _read_with_care(text: str, bounds: Bounds) -> Document:
             return Document(problems=(excess,))
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
-        return Document(problems=(_syntax_problem(error),))
+        return Document(problems=(_syntax_problem(error, text),))
     except yaml.YAMLError as error:
         return _unreadable(" ".join(str(error).split()))
     return _unreadable("the file is empty") if root is None else _Reader().document(root)
@@ -328,10 +328,12 @@ class _PlainReader:
         return value
 
 
-def _syntax_problem(error: yaml.MarkedYAMLError) -> ConfigProblem:
+def _syntax_problem(error: yaml.MarkedYAMLError, text: str) -> ConfigProblem:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
     words = [word for word in (error.problem, error.context) if word]
+    if mark and "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column :].startswith("\t"):
+        words = ["a tab stands where only spaces can indent"]
     return ConfigProblem(line, column, "", "not YAML: " + ", ".join(words))
 
 

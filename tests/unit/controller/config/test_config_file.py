@@ -94,7 +94,7 @@ def test_every_duplicate_is_told() -> None:
         ("a: !!set [x]\n", 1, "tag"),
         ("[a]: 1\n", 1, "a key must be"),
         ("a: [1\nb: 2\n", 2, "not YAML"),
-        ("a:\n\tb: 1\n", 2, "not YAML"),
+        ("a:\n\tb: 1\n", 2, "not YAML: a tab stands where only spaces can indent"),
         ("a: 1\n---\nb: 1\n", 2, "not YAML"),
         ("a: \x07\n", 0, "characters"),
         ("", 0, "empty"),

@@ -99,7 +99,7 @@ def test_a_small_file_that_includes_others_is_read_in_a_process(folder: Path) ->
         ("dets", "tenants.yaml", "racks/1.yaml", "dets.yaml:1:25: include[1]: racks/1.yaml is read already"),
         ("dets", "racks/*", "rack/*", "dets.yaml:1:25: include[1]: no file is called rack/*.yaml"),
         ("dets", "tenants.yaml", "7", "dets.yaml:1:11: include[0]: 7 is not the name of a file"),
-        ("dets", '[tenants.yaml, "racks/*.yaml"]', "7", "dets.yaml:1:10: include: 7 is not a list"),
+        ("dets", '[tenants.yaml, "racks/*.yaml"]', "7", "dets.yaml:1:10: include: 7 is not a list: write [7]"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_file(folder: Path, file: str, old: str, new: str, line: str) -> None:
