@@ -52,7 +52,7 @@ static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double
         for (i64 i = 0; i < n; i++) {
             free_bits[first + i] = last[i];
             saved_bits[first + i] = s->saved_s * limit[i] - most(highest[i], 0.0);
-            lasting[i] = least(last[i], lasting[i]) - (part[i] - s->pressed) * limit[i] * s->window_s;
+            lasting[i] = least(last[i], lasting[i]) - most(part[i] - s->pressed, 0.0) * limit[i] * s->window_s;
             lasting_bits[first + i] = dipped[i] ? last[i] : lasting[i];
         }
     }

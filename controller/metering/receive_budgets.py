@@ -18,6 +18,8 @@ the limit. A receiving queue absorbs that. Where no queue holds the receiver, th
 7) No second exceeds the limit by more than a tenth, except where senders time out: several TCP flows come in waves, and
    then a second may have as much as a single sender's bucket. Senders that lose PRESSED of the limit at their meters
    keep sending instead of timing out; that counts for a window.
+8) What exceeds the limit counts until as much less has arrived: after EXCESS_S of the limit, a window may have EXCESS
+   less. So no receiver gets more than its limit for long, and the other VNs of its port keep theirs.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ SLOTS = 21  # of at least SLOT_S each: together they cover the window
 # Maximum of a window, in limits, if senders time out and if not; the meters' granularity adds some 3 %.
 ALLOWED, ALLOWED_PRESSED = 1.27, 1.07
 PRESSED = 0.7  # of the limit: senders that lose more than that at their meters do not stop because of losses
+EXCESS_S, EXCESS = 4.0, 0.4  # in seconds of the limit, and of the limit within a window
 IDLE_RESERVE_S = 0.080  # what all idle senders may send before they are measured, in seconds of the limit
 SAVED_S = 0.300  # what active senders may save and grow by in all, in seconds of the limit
 DIP = 0.5  # of the limit: a slot this much below it is a dip
@@ -56,23 +59,27 @@ class ReceiveBudgets(NamedTuple):
     """What VNs received lately. ``slot_start_s`` (SLOTS,) and ``updated_s`` (up to INTERVALS,) begin with the newest.
 
     ``slot_bits``, shape (SLOTS * vns,), holds a row of all VNs for each slot: the received bits less the limit of that
-    time. ``pressed_s`` (vns,) is when the senders of each VN last kept sending in spite of drops.
+    time. ``pressed_s`` (vns,) is when the senders of each VN last kept sending in spite of drops,
+    ``excess_bits`` (vns,) by how much each has exceeded its limit since it last kept it.
     """
 
     slot_bits: FloatArray
     slot_start_s: FloatArray
     updated_s: FloatArray
     pressed_s: FloatArray
+    excess_bits: FloatArray
 
     @classmethod
     def initial(cls, vns: int) -> ReceiveBudgets:
         """Return the state before any traffic."""
-        return cls(np.zeros(SLOTS * vns), np.full(SLOTS, NEVER_S), np.full(1, NEVER_S), np.full(vns, NEVER_S))
+        starts_s, pressed_s = np.full(SLOTS, NEVER_S), np.full(vns, NEVER_S)
+        return cls(np.zeros(SLOTS * vns), starts_s, np.full(1, NEVER_S), pressed_s, np.zeros(vns))
 
     def reindexed(self, old_row: IntArray) -> ReceiveBudgets:
         """Return the state for a re-arranged VN table."""
         slots = [reindex(slot, old_row, 0.0) for slot in self._slots()]
-        return self._replace(slot_bits=np.concatenate(slots), pressed_s=reindex(self.pressed_s, old_row, NEVER_S))
+        pressed_s, excess_bits = reindex(self.pressed_s, old_row, NEVER_S), reindex(self.excess_bits, old_row, 0.0)
+        return self._replace(slot_bits=np.concatenate(slots), pressed_s=pressed_s, excess_bits=excess_bits)
 
     def horizon_s(self, now_s: float) -> float:
         """Return the time from now until meters follow the next reading.
@@ -96,14 +103,19 @@ class ReceiveBudgets(NamedTuple):
         ``dropped_bps`` (vns,) is what meters dropped of the traffic to each VN.
         """
         horizon_s = self.horizon_s(now_s)
-        pressed_s = np.where(dropped_bps > PRESSED * limit_bps, now_s, self.pressed_s)  # 7
-        allowed = np.where(now_s - pressed_s <= WINDOW_S, ALLOWED_PRESSED, ALLOWED)
+        pressed_s = np.where(dropped_bps > PRESSED * limit_bps, now_s, self.pressed_s)
+        excess_bits = self.excess_bits + received_bits - counted_bps * (now_s - float(self.updated_s[0]))  # 8
+        excess_bits = np.clip(excess_bits, 0.0, EXCESS_S * counted_bps)
+        allowed = ALLOWED - EXCESS / EXCESS_S * excess_bits / np.maximum(counted_bps, 1.0)
+        allowed = np.minimum(allowed, np.where(now_s - pressed_s <= WINDOW_S, ALLOWED_PRESSED, ALLOWED))  # 7
         if measurement_native.library is not None:
             before = (self.slot_bits, self.slot_start_s, self.updated_s)
             columns = (_SETTINGS, received_bits, counted_bps, limit_bps, *before, allowed)
             after, rooms = enforcement_native.update_budgets(now_s, horizon_s, columns)
-            return ReceiveBudgets(*after[:2], self._times(now_s), pressed_s), RemainingBudget(limit_bps, *rooms)
-        accounts = self._replace(pressed_s=pressed_s).updated(received_bits, counted_bps, now_s)
+            budgets = ReceiveBudgets(*after[:2], self._times(now_s), pressed_s, excess_bits)
+            return budgets, RemainingBudget(limit_bps, *rooms)
+        accounts = self._replace(pressed_s=pressed_s, excess_bits=excess_bits)
+        accounts = accounts.updated(received_bits, counted_bps, now_s)
         return accounts, accounts.rooms(limit_bps, allowed, horizon_s)
 
     def updated(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiveBudgets:
@@ -136,7 +148,7 @@ class ReceiveBudgets(NamedTuple):
         free_bits = allowed * limit_bps * WINDOW_S - np.concatenate([taken_bits[later - 1 : later], taken_bits[:later]])
         saved_bits = SAVED_S * limit_bps - np.maximum(above_bits.max(axis=0), 0.0)
         lasting_bits = (free_bits - limit_bps * (ahead_s - horizon_s)[:, None]).min(axis=0)
-        lasting_bits -= (allowed - ALLOWED_PRESSED) * limit_bps * WINDOW_S
+        lasting_bits -= np.maximum(allowed - ALLOWED_PRESSED, 0.0) * limit_bps * WINDOW_S
         lasting_bits = np.where(self._dipped(limit_bps, since_s), free_bits[0], lasting_bits)
         return RemainingBudget(limit_bps, ahead_s, free_bits, saved_bits, lasting_bits)
 

@@ -267,7 +267,8 @@ def _steps(name: str, values: FloatArray) -> UInt32Array:
 
 def _start(values: dict[str, Any], columns: _Columns) -> Start:
     rows = len(columns["vns.vlan_vid"])
-    columns.setdefault("accounts.pressed_s", np.full(rows, NEVER_S))  # recordings of 1.0.0 lack it
+    columns.setdefault("accounts.pressed_s", np.full(rows, NEVER_S))  # recordings of 1.0.0 lack these two
+    columns.setdefault("accounts.excess_bits", np.zeros(rows))
     for end in ("entries.sender", "entries.receiver"):  # native functions do not check it
         if ((columns[end] < 0) | (columns[end] >= rows)).any():
             raise ValueError(f"column {end} has rows outside of {rows} VNs")

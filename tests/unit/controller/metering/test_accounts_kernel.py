@@ -31,7 +31,7 @@ def test_rooms_have_the_bits_of_their_numpy_form(vns: int, seed: int) -> None:
             accounts, plain = accounts.received(*said)
         for name in ("limit_bps", "ahead_s", "free_bits", "saved_bits", "lasting_bits"):
             assert getattr(compiled, name).tobytes() == getattr(plain, name).tobytes(), name
-        for name in ("slot_bits", "slot_start_s", "updated_s", "pressed_s"):
+        for name in ("slot_bits", "slot_start_s", "updated_s", "pressed_s", "excess_bits"):
             assert getattr(after, name).tobytes() == getattr(accounts, name).tobytes(), name
 
 

@@ -10,6 +10,7 @@ from controller.metering.measurement import Measurement
 from controller.metering.receive_budgets import (
     ALLOWED,
     ALLOWED_PRESSED,
+    EXCESS_S,
     INTERVALS,
     MAX_HORIZON_S,
     REACTION_S,
@@ -60,6 +61,36 @@ def test_senders_that_press_on_have_less_room_for_a_second(dropped_share: float,
     assert less_bits[30:50] == pytest.approx((ALLOWED - ALLOWED_PRESSED) * LIMIT_BPS[0] * presses)
     assert not less_bits[:30].any()
     assert not less_bits[51:].any()
+
+
+def received_limits(seconds: float) -> float:
+    """Return what a receiver gets above its limit, in seconds of it, whose senders take all that they may.
+
+    They stop for a quarter of each second, as TCP does that waits for its time-outs.
+    """
+    budgets, now_s, bits, total_bits = ReceiveBudgets.initial(1), 100.0, np.zeros(1), 0.0
+    for reading in range(round(seconds / 0.05)):
+        budgets, remaining = budgets.received(bits, np.zeros(1), LIMIT_BPS, LIMIT_BPS, now_s)
+        now_s += 0.05
+        bits = np.maximum(remaining.free_bits[0], 0.0) * (reading % 20 >= 5)
+        total_bits += bits[0]
+    return float(total_bits / LIMIT_BPS[0] - seconds)
+
+
+def test_no_receiver_exceeds_its_limit_for_long() -> None:
+    assert received_limits(10.0) > 0.2
+    assert received_limits(100.0) < EXCESS_S
+    assert received_limits(100.0) == pytest.approx(received_limits(50.0), abs=0.3)
+
+
+def test_what_exceeded_the_limit_is_forgotten_when_as_much_less_arrives() -> None:
+    budgets = ReceiveBudgets.initial(1)
+    steps = ((100.0, 0.0, 0.0), (101.0, 1.5, 0.5), (102.0, 9.0, EXCESS_S), (103.0, 0.0, EXCESS_S - 1))
+    for now_s, share, expected_s in steps:
+        budgets, _ = budgets.received(LIMIT_BPS * share, np.zeros(1), LIMIT_BPS, LIMIT_BPS, now_s)
+        assert budgets.excess_bits / LIMIT_BPS == pytest.approx(expected_s)
+    budgets, _ = budgets.received(np.zeros(1), np.zeros(1), LIMIT_BPS, LIMIT_BPS, 200.0)
+    assert budgets.excess_bits == 0.0
 
 
 def test_the_first_readings_are_taken_as_they_come() -> None:
