@@ -80,7 +80,7 @@ def test_it_has_all_parts_and_their_sums(release):
     version = __version__
     tag = f"cp3{sys.version_info[1]}"
     (wheel,) = [name for name in names if name.startswith(f"dets_controller-{version}-{tag}-{tag}-manylinux")]
-    rest = {"CHANGELOG.md", "SHA256SUMS", "constraints.txt", "deploy", f"dets-controller-{version}.tar.gz"}
+    rest = {"CHANGELOG.md", "README", "SHA256SUMS", "constraints.txt", "deploy", f"dets-controller-{version}.tar.gz"}
     assert names == {*rest, wheel, f"dets_lab-{version}-py3-none-any.whl", "ryu-4.34-py3-none-any.whl"}
     run("sha256sum", "--quiet", "--strict", "--check", "SHA256SUMS", cwd=release)
     files = sum(path.is_file() for path in release.rglob("*"))
@@ -98,7 +98,9 @@ def test_the_sdist_has_the_repositorys_files(release):
 def test_it_installs_into_an_empty_environment_and_out_of_it(release, tmp_path):
     folder = tmp_path / "dets"
     run(sys.executable, "-m", "venv", folder)
-    command = documented("/opt/dets/bin/pip install --find-links").replace("/opt/dets", str(folder))
+    command = documented("/opt/dets/bin/pip install --find-links")
+    assert f"    {command}\n" in (release / "README").read_text()
+    command = command.replace("/opt/dets", str(folder))
     run("sh", "-c", command, cwd=release)
     fabric = fig1(pns=2)
     config = configuration(fabric, dict.fromkeys(fabric.vlans, 10_000_000), "fp", {"d": 2}, *free_ports(2))
