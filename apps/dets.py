@@ -229,7 +229,7 @@ class Dets(AppBase):
         others = other_wsgi_apps()
         if others is not None:
             self.logger.warning(
-                "%s of this process serves HTTP at %s without authentication: whoever reaches it can change the "
+                "%s of this process serves HTTP at %s without authentication: anyone who reaches it can change the "
                 "switches' tables; let --wsapi-host be 127.0.0.1",
                 ", ".join(others[1]),
                 others[0],

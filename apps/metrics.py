@@ -80,14 +80,14 @@ class Metrics:
         self._registry.register(_Controller(self))
         self.round_s = Histogram(
             "dets_loop_round_seconds",
-            "Rounds of the control loop, the wait for the switches' counters included.",
+            "Rounds of the control loop, including the wait for the switches' counters.",
             buckets=_SECONDS,
             registry=self._registry,
         )
         self.requests: Counter[str] = Counter()  # answers of REST by their status
         self.hub_lag_s = Histogram(
             "dets_event_loop_lag_seconds",
-            "How much later than asked for a sleeper was woken: what everybody waits for somebody.",
+            "Event loop lag: delay between the requested and the actual wake-up of a sleeping greenlet.",
             buckets=_SECONDS,
             registry=self._registry,
         )
@@ -117,7 +117,7 @@ class _Controller(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield InfoMetricFamily(
-            "dets_build", "What runs here.", value={"version": __version__, "python": platform.python_version()}
+            "dets_build", "The running version.", value={"version": __version__, "python": platform.python_version()}
         )
         yield from self._loop()
         yield from self._switches()
@@ -150,7 +150,7 @@ class _Controller(Collector):
         yield GaugeMetricFamily("dets_loop_interval_seconds", "The control interval.", value=interval_s)
         entries = len(self._metrics.central.state.entries)
         yield GaugeMetricFamily("dets_metered_pairs", "Pairs of VNs that have a meter.", value=entries)
-        about = "Of these, those that their policy holds back somewhere, by where: a link, or the limit of a VN."
+        about = "Of these, pairs with a bottleneck, by bottleneck: a link, or the limit of a VN."
         held = GaugeMetricFamily("dets_bottlenecked_pairs", about, labels=["bottleneck"])
         for place, count in bottleneck_counts(self._metrics.central.fabric).items():
             held.add_metric([place], count)
@@ -166,9 +166,9 @@ class _Controller(Collector):
         ready = GaugeMetricFamily("dets_switch_ready", about, labels=["switch"])
         elsewhere = self._metrics.central.fabric.share.elsewhere
         messages = CounterMetricFamily(
-            "dets_openflow_messages", "OpenFlow messages but for echoes.", labels=["switch", "direction"]
+            "dets_openflow_messages", "OpenFlow messages except echoes.", labels=["switch", "direction"]
         )
-        errors = CounterMetricFamily("dets_openflow_error_replies", "OpenFlow errors that came.", labels=["switch"])
+        errors = CounterMetricFamily("dets_openflow_error_replies", "OpenFlow error replies.", labels=["switch"])
         for dpid, record in self._metrics.central.switches.items():
             name, counts = record.switch.name, self._metrics.shell.counts.get(dpid, MessageCounts())
             if dpid not in elsewhere:
@@ -177,7 +177,7 @@ class _Controller(Collector):
             messages.add_metric([name, "received"], counts.received)
             errors.add_metric([name], counts.errors)
         cut_off = CounterMetricFamily(
-            "dets_openflow_evictions", "Connections that the controller cut off.", labels=["reason"]
+            "dets_openflow_evictions", "Connections that the controller evicted.", labels=["reason"]
         )
         for reason, count in self._metrics.peers.cut_off.items():
             cut_off.add_metric([str(reason)], count)
@@ -202,7 +202,7 @@ class _Controller(Collector):
         family.add_metric(["done"], reloads.done)
         family.add_metric(["failed"], reloads.failed)
         yield family
-        about = "When the configuration in force was read, seconds since 1970."
+        about = "When the effective configuration was read, seconds since 1970."
         yield GaugeMetricFamily("dets_config_last_load_timestamp_seconds", about, value=reloads.read_s)
         yield InfoMetricFamily("dets_config", "The file that was read last.", value={"sha256": reloads.sha256})
 
@@ -211,7 +211,7 @@ class _Controller(Collector):
         observer, names = self._metrics.observer, self._metrics.central.fabric.switch_name
         up = GaugeMetricFamily("dets_link_up", "1 while a link of the configuration is up.", labels=["a", "b"])
         capacity = GaugeMetricFamily("dets_link_capacity_bits_per_second", "Either way.", labels=["a", "b"])
-        moved = CounterMetricFamily("dets_link_bytes", "What a link carried.", labels=["from", "to"])
+        moved = CounterMetricFamily("dets_link_bytes", "Traffic of a link.", labels=["from", "to"])
 
         def shown(end: PortId) -> str:
             return f"{names(end.dpid)}:{end.port_no}"
@@ -234,7 +234,7 @@ class _Controller(Collector):
         central, vns = self._metrics.central, self._metrics.central.vns
         moved = CounterMetricFamily(
             "dets_port_bytes",
-            "What edge ports got from hosts and sent.",
+            "Traffic that edge ports received from hosts and sent to them.",
             labels=["switch", "port", "direction"],
         )
         capacity = GaugeMetricFamily("dets_port_capacity_bits_per_second", "Capacity.", labels=["switch", "port"])
@@ -242,10 +242,10 @@ class _Controller(Collector):
             "dets_port_committed_bits_per_second", "Sum of its VNs' limits.", labels=["switch", "port", "direction"]
         )
         up = GaugeMetricFamily("dets_port_up", "1 while an edge port has its link.", labels=["switch", "port"])
-        about = "1 while nothing passes an edge port, since it is absent or may be another one than is meant."
+        about = "1 while an edge port carries nothing, because it is absent or may be the wrong port."
         fenced = GaugeMetricFamily("dets_port_fenced", about, labels=["switch", "port"])
         speed = GaugeMetricFamily(
-            "dets_port_speed_bits_per_second", "Of the link, as the switch says.", labels=["switch", "port"]
+            "dets_port_speed_bits_per_second", "Link speed reported by the switch.", labels=["switch", "port"]
         )
         for record in central.switches.values():
             for port_no, (state, _) in record.ports.items() if record.connected else ():
@@ -268,7 +268,7 @@ class _Controller(Collector):
                 for direction, count in zip(("sent", "received"), counted[port_no], strict=True):
                     moved.add_metric([record.switch.name, record.switch.ports[port_no].label, direction], count)
         unwanted = CounterMetricFamily(
-            "dets_port_refused_frames", "Hosts' frames dropped where they came in.", labels=["switch", "port", "reason"]
+            "dets_port_refused_frames", "Hosts' frames dropped at their edge port.", labels=["switch", "port", "reason"]
         )
         for switch, port in central.config.ports():
             for reason, count in (central.switches[switch.dpid].refused.of_port(port.port_no) or {}).items():
@@ -281,9 +281,7 @@ class _Controller(Collector):
         agents = GaugeMetricFamily("dets_agent_ports", "Edge ports with an agent, by its state.", labels=["state"])
         for of_agents, count in central.agents.counts().items():
             agents.add_metric([of_agents], count)
-        refused = CounterMetricFamily(
-            "dets_agent_frames_rejected", "Agents' frames that were not listened to.", labels=["cause"]
-        )
+        refused = CounterMetricFamily("dets_agent_frames_rejected", "Rejected frames of agents.", labels=["cause"])
         for cause, count in central.agents.refused().items():
             refused.add_metric([cause], count)
         yield from (agents, refused)

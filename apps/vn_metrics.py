@@ -20,15 +20,15 @@ _BYTE_COUNTERS = {
     "offered": "Sent to the VN, before any meter of its senders.",
     "send_offered": "Sent by the VN, before its send limit.",
     "dropped": "Dropped by the meters of its senders' pairs with it.",
-    "send_limit_dropped": "Dropped of what the VN sends by its send limit.",
+    "send_limit_dropped": "Dropped at the VN's send limit.",
     "granted": "What its active senders were granted while it was congested.",
-    "flooded": "Sent by the VN to everybody, groups and unknown addresses.",
-    "flood_dropped": "Dropped of that by its meters.",
-    "flood_received": "What others' floods took of its receive limit.",
+    "flooded": "Floods sent by the VN: broadcast, multicast and unknown unicast.",
+    "flood_dropped": "Floods dropped by its meters.",
+    "flood_received": "Received floods of other VNs.",
 }
 _POLICY_COUNTERS = {
-    "marked": "Of what it received, what its policy counts as marked; no sample if it has no marks.",
-    "lost": "Of what it received, what its policy counts as lost on the way; no sample if it counts none.",
+    "marked": "Received traffic that its policy counts as marked; no sample without marks.",
+    "lost": "Traffic to it that its policy counts as lost on the path; no sample without losses.",
 }
 
 
@@ -59,10 +59,10 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
     return [
         gauge(f"send_limit_{bps}", "Send limit.", vns.send_limit_bps),
         gauge(f"receive_limit_{bps}", "Receive limit.", vns.receive_limit_bps),
-        gauge(f"flood_limit_{bps}", "What it may send to everybody.", fabric.flood_limit_bps),
-        gauge("congested", "1 while more is sent to the VN than it may get.", fabric.congestion.congested),
+        gauge(f"flood_limit_{bps}", "Its flood limit.", fabric.flood_limit_bps),
+        gauge("congested", "1 while the VN is offered more than it may receive.", fabric.congestion.congested),
         gauge(
-            "guarantee_violated", "1 while it gets less than it is sent within its limit.", fabric.guarantees.violated
+            "guarantee_violated", "1 while it receives less than offered within its limit.", fabric.guarantees.violated
         ),
         gauge(
             "send_guarantee_violated",
@@ -82,7 +82,7 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
         gauge("hosts_full", "1 while it has as many hosts as it may learn.", central.network.known.full_vns()),
         counter(
             "packet_ins_dropped",
-            "Frames of new hosts and pairs of the VN that were not looked at: there were too many of them.",
+            "Packet-ins of the VN for new hosts and pairs that were dropped above its rate limit.",
             fabric.floods.reports_dropped,
         ),
     ]
@@ -104,7 +104,7 @@ def samples(labels: list[str], columns: Iterable[MetricColumn]) -> Iterator[byte
 def guarantee_samples(labels: list[str], vlan_vid: IntArray, seconds: FloatArray) -> Iterator[bytes]:
     """Yield how long each VLAN's guarantees were idle, met and violated, by reason: (GuaranteeState, vns)."""
     name = "dets_vlan_guarantee_seconds_total"
-    yield _head(MetricColumn(name, "How the guarantees of its VNs fared, over all of them.", "counter", seconds[0]))
+    yield _head(MetricColumn(name, "Seconds of its VNs' guarantees by state, as a sum.", "counter", seconds[0]))
     for outcome in GuaranteeState:
         word = outcome.name.lower()
         with_outcome = [f'{one[:-1]},outcome="{word}"}}' for one in labels]

@@ -175,7 +175,7 @@ class EventLog:
             return
         unnamed, self._unnamed, self._summary_s = self._unnamed, Counter(), at_s
         for kind, number in unnamed.items():
-            self.add(kind, f"{number} more that are not named here: they were too many at once", at_s)
+            self.add(kind, f"{number} more without a text: too many at once", at_s)
             self.counts[kind] -= 1  # the summary is not another event of that kind
 
     def newer_than(self, number: int) -> list[Event]:

@@ -129,7 +129,7 @@ class Agent:
             return
         if frame.speaker.epoch != self._heard_epoch:
             self._heard_epoch = frame.speaker.epoch
-            LOG.info("controller heard, epoch %08x", frame.speaker.epoch)
+            LOG.info("controller found, epoch %08x", frame.speaker.epoch)
             self._hello()
         if frame.opcode is Opcode.HELLO:
             said = frame.entries[0]
@@ -146,7 +146,7 @@ class Agent:
             if rates:
                 self._shaper.set_rates(rates)
         except OSError as error:
-            LOG.error("the kernel refused a change: %s", error)
+            LOG.error("the kernel rejected a change: %s", error)
 
     def _hello(self) -> None:
         """Send Hello with this agent's features, in its first VLAN."""

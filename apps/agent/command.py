@@ -18,16 +18,16 @@ def agent(
     vlans: Annotated[str | None, typer.Option(metavar="VID,VID", help="The VLANs of its VNs, on a trunk.")] = None,
     access: Annotated[bool, typer.Option("--access", help="Frames have no tag, as at an access port.")] = False,
     link_rate: Annotated[
-        str | None, typer.Option(metavar="RATE", help="The link's rate, as 10G; default: what the interface says.")
+        str | None, typer.Option(metavar="RATE", help="The link's rate, as 10G; default: the interface's speed.")
     ] = None,
-    ethertype: Annotated[str, typer.Option(help="0x8808, or 0x88b5 where network cards swallow it.")] = "0x8808",
-    interval: Annotated[int, typer.Option(help="Milliseconds between reports, until the controller says.")] = 55,
+    ethertype: Annotated[str, typer.Option(help="0x8808, or 0x88b5 where network cards drop it.")] = "0x8808",
+    interval: Annotated[int, typer.Option(help="Milliseconds between reports, until the controller sets them.")] = 55,
     replace: Annotated[
         bool, typer.Option("--replace-qdisc", help="Replace a root qdisc that another program has installed.")
     ] = False,
-    on_stop: Annotated[str, typer.Option(metavar="remove|keep", help="What becomes of the rates.")] = "remove",
-    probe: Annotated[bool, typer.Option("--probe", help="Find out which EtherType gets through, and end.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Speak with the controller, and shape nothing.")] = False,
+    on_stop: Annotated[str, typer.Option(metavar="remove|keep", help="What happens to rates at the end.")] = "remove",
+    probe: Annotated[bool, typer.Option("--probe", help="Test which EtherType passes, and exit.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Exchange frames, without shaping.")] = False,
 ) -> int:
     """Shape what this host's VNs send, as the controller says (root, or CAP_NET_ADMIN and CAP_NET_RAW)."""
     from apps.agent import main

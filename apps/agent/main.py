@@ -57,7 +57,7 @@ def link_rate_bps(interface: str, given_bps: int | None) -> int:
     except (OSError, ValueError):
         mbps = -1
     if mbps <= 0:
-        raise InvalidValueError("link_rate", None, f"is needed: {interface} does not say how fast it is")
+        raise InvalidValueError("link_rate", None, f"is needed: {interface} reports no speed")
     return mbps * 1_000_000
 
 
@@ -74,7 +74,7 @@ class DryShaper:
     def remove(self, pairs: Sequence[ShapedPair]) -> None:
         """Print the removed pairs."""
         for pair in pairs:
-            print(f"would let go of {_shown(pair)}", flush=True)
+            print(f"would remove {_shown(pair)}", flush=True)
 
     def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
         """Return zero counts."""

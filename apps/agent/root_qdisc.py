@@ -24,7 +24,7 @@ def claim_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
     handle, kind = netlink.root_qdisc(index)
     if handle and handle != MAJOR << 16:
         if not replace:
-            found = f"has the root qdisc {kind} {handle >> 16:x}:, which somebody else has set"
+            found = f"has the root qdisc {kind} {handle >> 16:x}:, which another program has set"
             raise InvalidValueError("interface", interface, f"{found}; --replace-qdisc replaces it")
         netlink.change([_without_root(index)])
     restore_root(netlink, index)

@@ -141,7 +141,7 @@ class ClusterNode:
             try:
                 self.etcd.revoke(lease_id)
             except EtcdError as error:
-                LOG.warning("the lease could not be given up and has to run out: %s", error)
+                LOG.warning("the lease could not be released and must expire: %s", error)
 
     def describe(self) -> dict[str, Any]:
         """Return the cluster's part of ``/v1/health``."""
@@ -167,7 +167,7 @@ class ClusterNode:
         try:
             self._answer = self._asked(began_s)
             if self.problem:
-                LOG.info("etcd answers again")
+                LOG.info("etcd responds again")
             self.problem = ""
         except (DetsError, AttributeError, LookupError, TypeError, ValueError) as error:  # or an odd answer
             problem = str(error) if isinstance(error, DetsError) else f"an answer that is not etcd's: {error!r}"
@@ -233,11 +233,11 @@ class ClusterNode:
 
     def _changed(self, held: int | None) -> None:
         if held is None:
-            what = "changes no switch" if self.shared is None else "takes no changes of settings"
-            LOG.warning("this node is not active any more: it %s", what)
+            what = "changes no switch" if self.shared is None else "accepts no changes of settings"
+            LOG.warning("this node is no longer active: it %s", what)
             return
         if self._last_held == held:
-            LOG.info("this node is active again, and no other was meanwhile")
+            LOG.info("this node is active again; no other node was active in between")
             return
         if self._last_held is not None and self.shared is None:
             self.start_over()
@@ -260,7 +260,7 @@ class ClusterNode:
     def _refusal(self) -> str:
         if self.leadership.active and self.leadership.active != self.cluster.node:
             where = f"node {self.leadership.active} at {self.active_url}"
-            why = "is on standby" if self.shared is None else "shares switches, and another node takes changes"
+            why = "is on standby" if self.shared is None else "is not the active node of the sharded cluster"
             return f"node {self.cluster.node} {why}: make changes at {where}"
         why = self.problem or "etcd has not refreshed its lease"
         return f"node {self.cluster.node} changes nothing now: {why}"

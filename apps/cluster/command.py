@@ -80,7 +80,7 @@ def _show_shared(row: dict[str, Any], live: set[str]) -> None:
     nodes = [
         {
             "node": name,
-            "state": ("drained" if name in row["drained"] else "") if name in live else "drained, not there",
+            "state": ("drained" if name in row["drained"] else "") if name in live else "drained, not connected",
             "connected": len(connected),
             "owned": owners.count(name),
         }
@@ -199,7 +199,7 @@ def epoch(
         if number <= before:
             raise InvalidValueError("NUMBER", number, f"must be above {before}, the epoch now")
         etcd.transact([], [put(key, str(number).encode())], [])
-    echo(f"epoch {number}; the active node asks the switches again")
+    echo(f"epoch {number}; the active node requests its roles again")
     return 0
 
 

@@ -27,14 +27,14 @@ class ClusterMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield the present samples."""
         node, active = self._node, self._node.active_generation() is not None
-        about = "1 while this node is active: it may change switches or, where these are shared out, takes changes."
+        about = "1 while this node is active: it may change switches or, in sharded mode, accepts changes of settings."
         yield GaugeMetricFamily("dets_cluster_active", about, value=float(active))
         age_s = node.lease_age_s()
         if math.isfinite(age_s):
-            about = "Since the question that etcd answered last."
+            about = "Age of the last request that etcd answered."
             yield GaugeMetricFamily("dets_cluster_lease_age_seconds", about, value=age_s)
         yield CounterMetricFamily("dets_cluster_takeovers", "How often this node became active.", value=node.takeovers)
-        about = "Roles and changes that switches refused, since another controller is their master."
+        about = "Roles and changes that switches rejected because another controller is their master."
         yield CounterMetricFamily("dets_cluster_role_refusals", about, value=self._roles.refused)
 
 
@@ -51,7 +51,7 @@ class SharingMetrics(Collector):
         yield GaugeMetricFamily("dets_cluster_owned_switches", about, value=owners.count(self._node))
         about = "Switches that no node owns, as far as this one knows."
         yield GaugeMetricFamily("dets_cluster_unowned_switches", about, value=owners.count(None))
-        about = "Frames of other nodes that were not taken, by cause."
+        about = "Rejected messages of other nodes, by cause."
         refused = CounterMetricFamily("dets_cluster_rejected_messages", about, labels=("cause",))
         for cause in RejectCause:
             refused.add_metric((cause,), self._exchange.sharing.refused[cause])
@@ -66,12 +66,12 @@ class LinksMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the present samples."""
-        about = "Frames to and from another node: sent, unsent (not taken by the link), received."
+        about = "Messages to and from another node: sent, unsent (queue full), received."
         frames = CounterMetricFamily("dets_cluster_messages", about, labels=("peer", "result"))
         octets = CounterMetricFamily(
-            "dets_cluster_message_bytes", "Bytes of these frames.", labels=("peer", "direction")
+            "dets_cluster_message_bytes", "Bytes of these messages.", labels=("peer", "direction")
         )
-        again = CounterMetricFamily("dets_cluster_reconnects", "Connections given up and made again.", labels=("peer",))
+        again = CounterMetricFamily("dets_cluster_reconnects", "Connections closed and opened again.", labels=("peer",))
         for peer, traffic in self._links.traffic.items():
             frames.add_metric((peer, "sent"), traffic.sent)
             frames.add_metric((peer, "unsent"), traffic.unsent)
@@ -79,7 +79,7 @@ class LinksMetrics(Collector):
             octets.add_metric((peer, "sent"), traffic.sent_octets)
             octets.add_metric((peer, "received"), traffic.received_octets)
             again.add_metric((peer,), traffic.reconnects)
-        about = "Refused at the address for nodes, by cause: key, handshake, frame, flood."
+        about = "Rejections at the address for nodes, by cause: key, handshake, frame, flood."
         strangers = CounterMetricFamily("dets_cluster_rejected_connections", about, labels=("cause",))
         for cause, count in self._links.strangers.items():
             strangers.add_metric((cause,), count)

@@ -69,7 +69,7 @@ class PeerExchange:
             for _ in hosts:
                 yield_control()
         except Exception:  # what is left is taken from the next interval on
-            LOG.exception("what peers say of hosts was not taken")
+            LOG.exception("cannot apply host updates received from peers")
         finally:
             self._taking = False
 
@@ -96,7 +96,7 @@ class PeerExchange:
         try:
             self.links.set_peers(others)
         except InvalidValueError as error:
-            LOG.error("a node cannot be talked to: %s", error)
+            LOG.error("a node's address is unusable: %s", error)
 
     def owners(self) -> dict[str, str | None]:
         """Return the node that owns each switch, by the switch's name; None: unowned."""

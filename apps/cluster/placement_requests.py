@@ -63,7 +63,7 @@ class PlacementRequests:
             raise InvalidValueError("NODE", node, "is drained already")
         others = sorted(set(known.nodes).difference(known.drained) - {node})
         if not others:
-            raise InvalidValueError("NODE", node, "is the only node that is there and not drained")
+            raise InvalidValueError("NODE", node, "is the only live node that is not drained")
         keys = [f"{kind}/{one}" for one in (node, *others) for kind in ("nodes", "drained")]
         self._write(keys, [put(f"{self._prefix}drained/{node}", b"")])
 
@@ -154,7 +154,7 @@ class PlacementRequests:
         places = [f"{self._prefix}{key}" for key in unchanged]
         conditions = [modified_at(place, self._revision_of.get(place, 0)) for place in places]
         if not self._etcd.transact(conditions, writing, [])[0]:
-            raise DetsError("somebody has changed the cluster meanwhile, and nothing was done: try again")
+            raise DetsError("the cluster has changed in the meantime; nothing was done: try again")
 
     def _want(self, dpid: int) -> str:
         return f"want/{dpid:016x}"
@@ -177,7 +177,7 @@ class PlacementRequests:
     def _check_node(self, node: str, nodes: Collection[str]) -> None:
         if node not in nodes:
             there = ", ".join(sorted(nodes)) or "none"
-            raise InvalidValueError("NODE", node, f"is not one of the nodes that are there: {there}")
+            raise InvalidValueError("NODE", node, f"is not a live node: {there}")
 
     def _check_able(self, dpid: int, switch: str, node: str, known: ClusterView) -> None:
         self._check_node(node, known.nodes)

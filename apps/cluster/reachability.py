@@ -118,7 +118,7 @@ class SwitchReachability:
             self._names.believe(dpid, dict(names))
             tested = json.loads(data).keys() != {_PORTS}
         except (ValueError, TypeError, AttributeError) as error:
-            raise InvalidValueError("tested", data[:100], f"is not what is known of a switch: {error!r}") from None
+            raise InvalidValueError("tested", data[:100], f"is not a switch's handover state: {error!r}") from None
         if tested:
             import_probe_results(self._can(dpid), data)
 

@@ -154,7 +154,7 @@ class RoleManager:
             connection.disconnect()
             return
         if not confirmed:
-            self._complain(link, f"has not confirmed the role {role.name}; connecting again")
+            self._complain(link, f"has not confirmed the role {role.name}; connection closed, waiting for reconnect")
             connection.disconnect()
         elif role is ControllerRole.MASTER and link.asked == wanted and not connection.closed:
             link.gate.confirm(generation)

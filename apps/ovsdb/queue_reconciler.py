@@ -143,7 +143,7 @@ class QueueReconciler:
                 **absent,
             }
             if writer.writes > writes and self._wanted.get(dpid) == wanted:
-                text = f"switch {record.switch.name}: queues mended that others had changed"
+                text = f"switch {record.switch.name}: queues repaired that another program had changed"
                 self._shell.central.note(EventKind.TABLES_REPAIRED, text, self._shell.now_s(), dpid=dpid)
             self._wanted[dpid] = wanted
         for problem in problems:

@@ -85,7 +85,7 @@ class Supervisor:
         said = {name: state.last_error or "" for name, state in self.loops.items() if state.failing}
         for name, state in self.loops.items():
             if state.due_s is not None and now_s - state.due_s > HANG_TIMEOUT_S:
-                said[name] = f"has not come round for {now_s - state.due_s:.0f} s"
+                said[name] = f"has not run for {now_s - state.due_s:.0f} s"
         return said
 
     def _attempt(self, name: str, state: LoopState, work: Callable[[], None]) -> None:

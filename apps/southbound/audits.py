@@ -73,7 +73,7 @@ class Audits:
             self._compare(peer)
         except ProtocolError as error:
             if self._peers.is_current(peer):
-                text = f"could not be compared with what it should hold: {error}"
+                text = f"could not be audited: {error}"
                 self._peers.report_fault(peer.connection.dpid, text)
         finally:
             peer.in_audit = False

@@ -50,7 +50,7 @@ class DpidArbiter:
             return False
         if stays:
             newcomer.disconnect(EvictionReason.CLAIM)
-        self._note(dpid, newcomer, "cut off: the switch is connected" if stays else "taken for it: the old one is dead")
+        self._note(dpid, newcomer, "evicted: the first one is alive" if stays else "accepted: the first one is dead")
         return not stays  # 3
 
     def _is_alive(self, owner: SwitchConnection) -> bool:

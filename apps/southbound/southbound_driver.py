@@ -164,7 +164,7 @@ class SouthboundDriver:
             self.strangers.discard(connection)
         elif dpid not in self.central.switches:
             if self._sparing.due(connection.address[0]):
-                LOG.warning("switch %016x from %s is not in the configuration; left alone", dpid, connection.address)
+                LOG.warning("switch %016x from %s is not in the configuration; ignored", dpid, connection.address)
         elif self._claims.admit(connection) and dpid in self.central.switches:
             if self.roles is None:
                 self.control(connection)
@@ -240,7 +240,7 @@ class SouthboundDriver:
         del self.peers[dpid]
         if (reason := peer.connection.cut_off) is not None and dpid in self.central.switches:
             name = self.central.switches[dpid].switch.name
-            text = f"switch {name} ({dpid:016x}) at {peer.connection.address[0]} was cut off: {reason}"
+            text = f"switch {name} ({dpid:016x}) at {peer.connection.address[0]} was evicted: {reason}"
             self.central.note(EventKind.SWITCH_EVICTED, text, self._clock(), dpid=dpid)
         if dpid in self.central.switches and self.central.switches[dpid].connected:
             self.central.switch_disconnected(dpid, self._clock())
@@ -360,9 +360,7 @@ class SouthboundDriver:
         for dpid, peer in list(self.peers.items()):
             unconfirmed = peer.unfinished and peer.unconfirmed()
             if unconfirmed and now_s - unconfirmed[0][0] > BARRIER_TIMEOUT_S:
-                self.peers.report_fault(
-                    dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting again"
-                )
+                self.peers.report_fault(dpid, f"no barrier reply for {BARRIER_TIMEOUT_S:g} s; connection closed")
                 peer.connection.disconnect()
             elif peer.state == SwitchState.READY and now_s - peer.asked_s >= BARRIER_INTERVAL_S:
                 peer.await_barrier(peer.connection.barrier(), self._clock())

@@ -163,7 +163,7 @@ class AgentManager(NoAgents):
             return True
         if agent.state in (AgentState.ABSENT, AgentState.MISTRUSTED):
             agent.state = AgentState.HELLO
-            self._fabric.note(EventKind.AGENT_UP, f"{self._name(port)}: its host's agent is there", now_s)
+            self._fabric.note(EventKind.AGENT_UP, f"{self._name(port)}: agent connected", now_s)
         if frame.opcode is Opcode.TRAFFIC_REPORT:
             agent.state = AgentState.TRUSTED
             row = self._fabric.vns.row_of(vid, *port)
@@ -286,13 +286,13 @@ class AgentManager(NoAgents):
                     agent.mistrusted_s = None
                     self._fabric.network.allow_agent_frames(port, True)
             elif agent.exceeds_allowance(elapsed_intervals):
-                self._mistrust(port, agent, "floods control frames", now_s)
+                self._mistrust(port, agent, "sends too many control frames", now_s)
 
     def _mistrust(self, port: PortId, agent: AgentPort, why: str, now_s: float) -> None:
         """Stop using an agent, and let its switch drop the agent's frames."""
         agent.state, agent.mistrusted_s, agent.excess = AgentState.MISTRUSTED, now_s, 0.0
         self._fabric.network.allow_agent_frames(port, False)
-        text = f"{self._name(port)}: its host's agent {why}; it is not listened to for {MISTRUST_S:g} s"
+        text = f"{self._name(port)}: its host's agent {why}; its frames are dropped for {MISTRUST_S:g} s"
         self._fabric.note(EventKind.AGENT_DISTRUSTED, text, now_s)
 
     def _check_lost(self, now_s: float) -> None:
@@ -303,7 +303,7 @@ class AgentManager(NoAgents):
         for port, agent in self.ports.items():
             if agent.present and now_s - agent.last_seen_s > silence_s:
                 agent.state = AgentState.ABSENT
-                text = f"{self._name(port)}: its host's agent has not been heard for {TIMEOUT_INTERVALS} intervals"
+                text = f"{self._name(port)}: no frame of its agent for {TIMEOUT_INTERVALS} intervals"
                 self._fabric.note(EventKind.AGENT_LOST, text, now_s)
 
     def _apply_reports(self, now_s: float) -> None:
@@ -359,4 +359,4 @@ class AgentManager(NoAgents):
             agent = self._agent_of(row)
             if agent is not None and agent.state is not AgentState.MISTRUSTED:
                 _, dpid, port_no = self._fabric.vns.key(row)
-                self._mistrust(PortId(dpid, port_no), agent, "denies what its meters count", now_s)
+                self._mistrust(PortId(dpid, port_no), agent, "reports less than its meters count", now_s)

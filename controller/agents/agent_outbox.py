@@ -118,7 +118,7 @@ class AgentOutbox:
     def _send(self, sender: int, opcode: Opcode, entries: NDArray[np.void], now_s: float) -> None:
         """Queue frames to the agent of a VN (row)."""
         agent = self._agent_of(sender)
-        assert agent is not None, "only VNs behind agents are spoken to"
+        assert agent is not None, "only VNs behind agents get frames"
         vid, dpid, port_no = self._vns.key(sender)
         tag = agent.port.tag_of(vid)
         speaker = FrameAddress(agent.address, CONTROLLER_MAC, tag, self.epoch, agent.ethertype)

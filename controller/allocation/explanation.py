@@ -26,13 +26,13 @@ _AT = 1e-9
 # Where a limit is lifted, it is this, which is more than any port carries: columns of rates must be finite.
 LIFTED_BPS = 1e15
 
-DEMAND = "what it demands"
+DEMAND = "its demand"
 # A sender with a low demand may get more than its demand (see controller.policy.max_min).
-STANDING = "an equal share of the guarantee, which is more than it demands"
+STANDING = "an equal share of the guarantee, above its demand"
 NOTHING_TO_SEND = "having nothing to send"
 SEND_LIMIT = "its own send limit"
 RECEIVE_LIMIT = "the receive limit"
-FAIR_RATE = "the fair rate in force"
+FAIR_RATE = "the present fair rate"
 SHARING = "the algorithm's division of the receive limit"
 NO_OTHER = "no other limit"
 

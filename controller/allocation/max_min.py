@@ -63,7 +63,7 @@ class FlowPaths:
         twice = order[1:][uses[order[1:]] == uses[order[:-1]]]
         if len(twice):
             row = int(twice.min())
-            raise ColumnError("constraint", row, int(self.constraint[row]), "stands twice in one flow")
+            raise ColumnError("constraint", row, int(self.constraint[row]), "appears twice in one flow")
 
     @property
     def flows(self) -> int:

@@ -192,7 +192,7 @@ class Capabilities:
         if not features.can_drop:
             self.disable_meters("the switch has no meters that drop")
         elif not features.capabilities & MeterFlags.STATS:
-            self.counters = Ability(ProbeResult.ABSENT, "the switch says that its meters do not count")
+            self.counters = Ability(ProbeResult.ABSENT, "the switch states that its meters do not count")
 
     def disable_meters(self, why: str) -> None:
         """Record that meters are unusable, and why; pairs then have no meters."""
@@ -248,7 +248,7 @@ class Capabilities:
         return effect if problem is None else Ability(ProbeResult.ABSENT, problem)
 
 
-NOT_CONNECTED = Enforceability(Verdict.NO, ("the switch is not connected; its last settings stand",))
+NOT_CONNECTED = Enforceability(Verdict.NO, ("the switch is not connected; its last settings remain",))
 UNTESTED = "has not been tested"
 
 
@@ -265,12 +265,12 @@ def enforceability(
     3) Rates are known in time where meters count.
     """
     if can.role is ControllerRole.SLAVE:
-        return Enforceability(Verdict.NO, ("the controller's role is slave: it may change nothing",))
+        return Enforceability(Verdict.NO, ("the controller's role is slave: it cannot change the switch",))
     limits, queue = can.limits, can.queue(port_no)
     why = []
     # 1
     if agent and not limits.works:
-        why.append("its host is trusted: its agent limits senders, and no meters")
+        why.append("the agent of its host is trusted, and limits senders without meters")
     elif limits.finding is ProbeResult.UNKNOWN:
         why.append(f"that meters limit senders {UNTESTED}" + (f": {limits.why}" if limits.why else ""))
     elif not limits.works:
@@ -278,7 +278,7 @@ def enforceability(
     elif can.lacking:
         why += (f"some senders are not limited: {one}" for one in can.lacking)
     elif can.refuses_meters:
-        why.append("some senders are not limited: the switch refuses meters")
+        why.append("some senders are not limited: the switch rejects meters")
     elif can.short_of_meters:
         why.append("some senders are not limited: all meters are in use")
     # 2
@@ -288,7 +288,7 @@ def enforceability(
         why.append(f"receivers have no queue: {queue.why}")
     others = sorted(unlimited)
     if others and not queue.works:
-        why.append(f"senders at {', '.join(others)} are not limited, and no queue keeps them off")
+        why.append(f"senders at {', '.join(others)} are not limited, and no queue protects the receivers")
     # 3
     if can.uses_meters and not can.counts_meters:
         said = can.counters.why or "its profile is no-meter-counters"

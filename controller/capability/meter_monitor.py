@@ -26,7 +26,7 @@ EXCESS = 2.0
 EXCESS_WINDOWS = 2
 
 IDLE = Ability(ProbeResult.FAILS, "meters count nothing while its ports receive")
-NOT_LIMITING = Ability(ProbeResult.FAILS, "meters count, and let through more than their rates")
+NOT_LIMITING = Ability(ProbeResult.FAILS, "meters count, and pass more than their rates")
 
 NOT_KNOWN = 2**32 - 1
 """An unknown rate or burst, or one too large for the type."""

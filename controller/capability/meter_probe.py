@@ -178,12 +178,12 @@ class MeterProbe:
         """Store the result of the test in ``can``; ``meter_stats`` is the body of the reply, None without one."""
         if ProbeKind.QUEUED.name in self.refused:
             can.set_queue = Ability(
-                ProbeResult.FAILS, f"the switch refuses set_queue: {self.refused[ProbeKind.QUEUED.name]}"
+                ProbeResult.FAILS, f"the switch rejects set_queue: {self.refused[ProbeKind.QUEUED.name]}"
             )
         elif ProbeKind.PLAIN.name not in self.refused:
             can.set_queue = Ability(ProbeResult.WORKS)
         if ProbeKind.MARKED.name in self.refused:
-            why = f"the switch refuses to match and clear marks (ip_ecn): {self.refused[ProbeKind.MARKED.name]}"
+            why = f"the switch rejects matching and clearing marks (ip_ecn): {self.refused[ProbeKind.MARKED.name]}"
             can.ecn = Ability(ProbeResult.FAILS, why)
         elif self.seen[ProbeKind.MARKED]:
             can.ecn = Ability(ProbeResult.WORKS)
@@ -191,22 +191,22 @@ class MeterProbe:
             can.ecn = Ability(ProbeResult.FAILS, "marks (ip_ecn) are not seen, or not cleared")
         for part, what in (("meter", "meters"), (ProbeKind.METERED.name, "entries with a meter")):
             if part in self.refused:
-                can.disable_meters(f"the switch refuses {what}: {self.refused[part]}")
+                can.disable_meters(f"the switch rejects {what}: {self.refused[part]}")
                 return
         counted, dropped = self._counts(meter_stats)
         plain, passed = self.seen[ProbeKind.PLAIN], self.seen[ProbeKind.METERED]
         if not (plain or passed or counted):
-            can.meters = Ability(why="it takes no frames from the controller through its tables")
+            can.meters = Ability(why="it does not pass packet-outs through its tables")
             return
         if can.counters.finding is not ProbeResult.ABSENT and meter_stats is not None:
             silent = Ability(ProbeResult.FAILS, "its meters count nothing")
             can.counters = Ability(ProbeResult.WORKS) if counted else silent
         if not passed and not dropped:
-            can.disable_meters("frames that are to pass a meter are lost")
+            can.disable_meters("frames through a meter are lost")
         elif passed <= max(plain, passed) // 2:
             can.meters = Ability(ProbeResult.WORKS)
         elif counted or meter_stats is None:  # the meter counts at least, and may treat hosts' frames better than these
-            can.meters = Ability(ProbeResult.FAILS, "meters let everything through")
+            can.meters = Ability(ProbeResult.FAILS, "meters pass everything")
         else:
             can.disable_meters("meters neither limit nor count")
 

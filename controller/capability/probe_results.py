@@ -45,9 +45,7 @@ def import_probe_results(can: Capabilities, data: bytes) -> None:
         if not all(1 <= int(bound) <= MAX_KILO for bound in bounds):
             raise ValueError(f"bounds {tuple(bounds)}")
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise InvalidValueError(
-            "findings", data[:100], f"is not what tests of a switch have shown: {error!r}"
-        ) from None
+        raise InvalidValueError("findings", data[:100], f"is not a switch's test results: {error!r}") from None
     if can.tested or can.passive is not UNKNOWN:
         return
     can.description, can.features = description, features

@@ -180,7 +180,7 @@ def _watch_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
     interval_s = fabric.config.interval_s
     after = before.updated(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)
     fabric.guarantees = after
-    _note_guarantees(fabric, before, after, "gets", "that it is sent within its limit", now_s)
+    _note_guarantees(fabric, before, after, "receives", "offered within its limit", now_s)
 
 
 def _watch_send_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
@@ -193,13 +193,13 @@ def _watch_send_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> N
     offered_bps = np.where(vns.uses_ceiling, offered_bps, 0.0)
     after = before.updated(offered_bps, sent_bps, vns.send_limit_bps, fabric.config.interval_s)
     fabric.send_guarantees = after
-    _note_guarantees(fabric, before, after, "sends", "that it offers within both ends' limits", now_s)
+    _note_guarantees(fabric, before, after, "sends", "offered within both ends' limits", now_s)
 
 
 def _note_guarantees(
     fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_what: str, now_s: float
 ) -> None:
-    """Record events for guarantees that become violated or are restored; ``verb`` is the direction: gets or sends."""
+    """Record events for violated and restored guarantees; ``verb`` is the direction: receives or sends."""
     if columns_equal(before.violated, after.violated):
         return
     missed, met = (
@@ -210,7 +210,7 @@ def _note_guarantees(
         text = f"{fabric.vn_name(row)}: {verb} {got:.3g} of {owed:.3g} Mbit/s {of_what}"
         fabric.note(EventKind.GUARANTEE_VIOLATED, text, now_s, vn=row)
     for row in fabric.events.limit_named(EventKind.GUARANTEE_RESTORED, met, now_s):
-        text = f"{fabric.vn_name(row)}: {verb} what it was promised again"
+        text = f"{fabric.vn_name(row)}: {verb} its guaranteed rate again"
         fabric.note(EventKind.GUARANTEE_RESTORED, text, now_s, vn=row)
 
 
@@ -227,7 +227,7 @@ def _note_notifications(fabric: FabricState, notified: IntArray, now_s: float) -
     for row in fabric.events.limit_named(EventKind.CONGESTION_NOTIFICATION_SENT, np.flatnonzero(first), now_s):
         dropped = fabric.queue_dropped_bps[row] / 1e6
         drops = "" if np.isnan(dropped) else f"; its queue dropped {dropped:.3g} Mbit/s"
-        text = f"{fabric.vn_name(row)}: tells {notified[row]} of its senders of congestion{drops}"
+        text = f"{fabric.vn_name(row)}: notifies {notified[row]} of its senders of congestion{drops}"
         fabric.note(EventKind.CONGESTION_NOTIFICATION_SENT, text, now_s, vn=row)
 
 
@@ -254,7 +254,7 @@ def _note_implausible(fabric: FabricState, rows: IntArray, now_s: float) -> None
         ends = f"{fabric.vn_name(int(entries.sender[row]))} to {fabric.vn_name(int(entries.receiver[row]))}"
         fabric.note(
             EventKind.COUNTERS_IMPLAUSIBLE,
-            f"{ends}: its counters jumped or fell back",
+            f"{ends}: its counters jumped or went back",
             now_s,
             vn=int(entries.sender[row]),
         )

@@ -256,7 +256,7 @@ class CentralController:
         self.fabric.learning.tick(now_s)
         after = network.topology.links()
         if after is not before and (gone := before - after):
-            self.note(EventKind.LINK_DOWN, f"{len(gone)} links are silent and so are down", now_s)
+            self.note(EventKind.LINK_DOWN, f"{len(gone)} links down: no discovery probes received", now_s)
 
     def extend_timeouts(self, seconds: float) -> None:
         """Extend timeouts by the time in which sockets were not read, so that links do not expire for that."""

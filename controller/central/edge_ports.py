@@ -93,12 +93,12 @@ def _note(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s
         tell(
             kind,
             changed,
-            "is absent: nothing passes it until it is there again" if state == "absent" else f"is {state}",
+            "is absent: nothing passes it until it returns" if state == "absent" else f"is {state}",
         )
     fenced = {no: now.fence for no, now in states.items() if now.fence not in ("", ABSENT)}
     was = {no: one.fence for no, one in before.items() if one.fence not in ("", ABSENT)}
     news = [port_no for port_no, why in fenced.items() if was.get(port_no) != why]
-    tell(EventKind.PORT_FENCED, news, "is fenced, nothing passes it: {why}")
+    tell(EventKind.PORT_FENCED, news, "is fenced and carries nothing: {why}")
     tell(
         EventKind.PORT_FREED,
         (no for no in was.keys() - fenced.keys() if not states[no].fence),
@@ -106,7 +106,7 @@ def _note(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s
     )
     slow = [port_no for port_no, now in states.items() if _is_slow(fabric, dpid, port_no, now)]
     news = [port_no for port_no in slow if not _is_slow(fabric, dpid, port_no, before.get(port_no))]
-    tell(EventKind.PORT_SLOW, news, "has a link of {speed}, less than its capacity of {capacity}")
+    tell(EventKind.PORT_SLOW, news, "has a link of {speed}, below its capacity of {capacity}")
 
 
 def _is_slow(fabric: FabricState, dpid: int, port_no: int, state: PortState | None) -> bool:

@@ -135,7 +135,7 @@ class Learning:
         if before is not None and before != row:
             self._note_two_places(self._movers.moved(host, before, row, now_s), now_s)
             if not self._moves.consume(row, now_s):
-                text = f"{name}: hosts move there too often, such as {mac}; not followed"
+                text = f"{name}: hosts move there too often, such as {mac}; moves are ignored"
                 self._report(_Why.FLAP, EventKind.HOST_FLAPPING, text, row, now_s)
                 return
         was_full = known.full(row)

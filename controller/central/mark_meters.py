@@ -88,8 +88,8 @@ class MarkMeterManager:
                 unable |= dict.fromkeys(set(vns.vlan_vid[vns.dpid == dpid].tolist()) & wanted, record)
         for vid in sorted(unable.keys() - self._left):
             switch = unable[vid].switch
-            why = unable[vid].capabilities.ecn.why or "its meters are of no use"
-            text = f"VLAN {vid}: no marks on the way, since {switch.name} cannot count them and take them off: {why}"
+            why = unable[vid].capabilities.ecn.why or "its meters are unusable"
+            text = f"VLAN {vid}: no marks on the way, since {switch.name} cannot count and clear them: {why}"
             fabric.note(EventKind.ECN_MARKS_UNAVAILABLE, text, now_s, dpid=switch.dpid)
         self._left = frozenset(unable)
         return frozenset(wanted - self._left)

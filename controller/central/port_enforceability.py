@@ -83,7 +83,7 @@ def _note_headroom(fabric: FabricState, now_s: float) -> None:
         promised, link = one.promised_bps / 1e6, one.link_bps / 1e6
         name = f"{fabric.switch_name(one.port.dpid)}:{one.port.port_no}"
         text = f"{name}: receive limits of {promised:.4g} of {link:.4g} Mbit/s of the only link before its switch: "
-        text += f"drops happen there, where no policy sees them; leave {1 - MAX_PROMISED:.0%} of the link"
+        text += f"drops there are invisible to policies; use at most {1 - MAX_PROMISED:.0%} of the link"
         fabric.note(EventKind.LINK_HEADROOM_SHORT, text, now_s, dpid=one.port.dpid)
     verdicts.crowded = crowded
 

@@ -149,7 +149,7 @@ class Reconciler:
     def record_switch_up(self, dpid: int, now_s: float) -> None:
         """Record that a switch has been brought up."""
         record = self.fabric.switches[dpid]
-        foreign = f", {record.foreign} entries of others left alone" if record.foreign else ""
+        foreign = f", {record.foreign} foreign flow entries unchanged" if record.foreign else ""
         self.fabric.note(
             EventKind.SWITCH_UP, f"switch {record.switch.name} ({dpid:016x}) is up{foreign}", now_s, dpid=dpid
         )
@@ -200,7 +200,7 @@ class Reconciler:
             yield wrong
         finally:
             if count:
-                text = f"switch {record.switch.name}: {count} entries and meters mended"
+                text = f"switch {record.switch.name}: {count} flow entries and meters repaired"
                 self.fabric.note(EventKind.TABLES_REPAIRED, text, now_s, dpid=record.switch.dpid)
 
     def _candidate_keys(

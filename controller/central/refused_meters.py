@@ -40,8 +40,8 @@ TURN_S = 1.0
 MAX_RETRIES_PER_TURN = 4  # per switch and turn: a pair with a new meter must be measured first
 # Two pairs count as equally large unless their rates differ by this factor, and by this amount.
 LARGER, LARGER_BPS = 2.0, 100_000.0
-NOT_THERE = "it does not stand on the switch, though it was sent"
-ENTRIES_REJECTED = "the switch does not take the entries that name it"
+NOT_THERE = "it is not installed, though it was sent"
+ENTRIES_REJECTED = "the switch rejects flow entries that name it"
 # Up to this rate, a rejected rate is assumed to be too low.
 _LOW_KBPS = 1_000
 _MIN_BURST_KBITS = int(MIN_BURST_BITS // RATE_STEP_BPS) + 1
@@ -113,7 +113,7 @@ class RefusedMeters:
                     lost[one.code].append(meter_id)
             self._fabric.follow_bounds()
             for code, meter_ids in lost.items():
-                self.release_meters(record, meter_ids, f"the switch refuses it: METER_MOD_FAILED / {code}", now_s)
+                self.release_meters(record, meter_ids, f"the switch rejects it: METER_MOD_FAILED / {code}", now_s)
             if "OUT_OF_METERS" in lost:
                 record.meter_ids.most_used = record.meter_ids.used
                 self._pairs.retry(dpid)  # from now on they lack ids

@@ -119,7 +119,7 @@ def _unused_values_text(fabric: FabricState, vid: int) -> str:
         unused.append(("ceilings", int((with_ceiling & mine).sum())))
     if not (uses_weights(control.policies, vid) or uses_weights(control.shadow.policies, vid)):
         unused.append(("weights", int(((vns.weight != 1.0) & mine).sum())))
-    return "".join(f"; the {what} of {count} VNs are kept and not used" for what, count in unused if count)
+    return "".join(f"; the {what} of {count} VNs are stored and not used" for what, count in unused if count)
 
 
 def _note_vlans(fabric: FabricState, before: ControlContext, now_s: float) -> None:

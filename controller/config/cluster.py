@@ -102,10 +102,10 @@ def _contradictions(
 ) -> Iterator[Problem]:
     if (section.certificate is None) != (section.key is None):
         there, missing = ("certificate", "key") if section.key is None else ("key", "certificate")
-        yield Problem(("cluster", there), f"stands without cluster.{missing}: TLS needs both", at_key=True)
+        yield Problem(("cluster", there), f"is set without cluster.{missing}: TLS needs both", at_key=True)
     for at, url in enumerate(section.etcd):
         if url in section.etcd[:at]:
-            yield Problem(("cluster", "etcd", f"[{at}]"), f"{url!r} is there twice: name each member once")
+            yield Problem(("cluster", "etcd", f"[{at}]"), f"{url!r} is listed twice: name each member once")
     if section.rest_advertise is None and not section.has_bad("rest_advertise") and _is_every(rest.listen.host):
         message = f"{rest.listen} is every address: other nodes need cluster.rest_advertise"
         yield Problem(("rest", "listen"), message)
@@ -117,15 +117,15 @@ def _contradictions(
             yield Problem(("cluster", "mode"), "sharded needs cluster.peer_listen, which the other nodes connect to")
         for key in ("peer_listen", "peer_advertise"):
             if section.mode == "active-standby" and getattr(section, key) is not None:
-                yield Problem(("cluster", key), "stands without cluster.mode: sharded", at_key=True)
+                yield Problem(("cluster", key), "is set without cluster.mode: sharded", at_key=True)
     for key in ("peer_listen", "peer_advertise"):
         given = getattr(section, key)
         if given is not None and not section.has_bad(key):
             yield from _bad_address(key, given[0], alone=section.peer_advertise is None)
     if control.on_stop == "remove":
-        yield Problem(("control", "on_stop"), "remove cannot be with cluster: the other node goes on")
+        yield Problem(("control", "on_stop"), "remove is not possible with cluster: the other node continues")
     if store.file is not None:
-        yield Problem(("store", "file"), "cannot be with cluster: changes are kept in etcd", at_key=True)
+        yield Problem(("store", "file"), "is not possible with cluster: changes are stored in etcd", at_key=True)
 
 
 def _is_every(host: str) -> bool:

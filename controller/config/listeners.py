@@ -85,14 +85,14 @@ def _incomplete_tls(section: ListenerSection) -> Iterator[Problem]:
     name = section.path
     yield from _incomplete_pair(section)
     if section.client_ca is not None and section.certificate is None:
-        yield Problem((name, "client_ca"), f"stands without {name}.certificate: it is for TLS", at_key=True)
+        yield Problem((name, "client_ca"), f"is set without {name}.certificate: it is for TLS", at_key=True)
 
 
 def _incomplete_pair(section: ListenerSection | OvsdbTlsSection) -> Iterator[Problem]:
     name = section.path
     if (section.certificate is None) != (section.key is None):
         there, missing = ("certificate", "key") if section.key is None else ("key", "certificate")
-        yield Problem((name, there), f"stands without {name}.{missing}: TLS needs both", at_key=True)
+        yield Problem((name, there), f"is set without {name}.{missing}: TLS needs both", at_key=True)
 
 
 def _is_loopback(host: str) -> bool:

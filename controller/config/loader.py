@@ -295,7 +295,7 @@ def _range_problems(path: Path, numbers: Sequence[object], data: object) -> Iter
     given = data if isinstance(data, Mapping) and len(numbers) > 1 else {}
     for key in ("name", "expect"):
         if given.get(key) not in (None, ANY_NAME):
-            yield Problem((*path, key), f"cannot be that of all of {path[-1]}: write each of them apart", at_key=True)
+            yield Problem((*path, key), f"cannot apply to all of {path[-1]}: write a section for each", at_key=True)
 
 
 def _name_problems(path: Path, port: EdgePort, named: dict[tuple[str, str], Path]) -> Iterator[Problem]:

@@ -60,7 +60,7 @@ def read_port(
         problems += bad_vn
     problems += _stray_vns(path, section, vids)
     if interface is not None and section.expect is not None:
-        message = "says nothing here: the port is found by its name; write it under a number, or leave it out"
+        message = "has no effect here: the port is found by its name; write it under a number, or omit it"
         problems.append(Problem((*path, "expect"), message, at_key=True))
     name = section.name or interface or f"{switch}-{port_no}"
     untagged = section.native if section.access is None else section.access
@@ -73,7 +73,7 @@ def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) ->
     """Return the declared VLANs of a port, each once."""
     problems: list[Problem] = []
     if section.access is not None and section.trunk is not None:
-        message = "cannot stand next to trunk: a port is an access port of one VLAN or a trunk of several, not both"
+        message = "cannot be combined with trunk: a port is an access port of one VLAN or a trunk of several, not both"
         problems.append(Problem((*path, "access"), message, at_key=True))
     elif section.access is None and section.trunk is None and not _has_bad_vids(section):
         message = "needs access: VID (one VLAN, untagged) or trunk: [VID, ...] (tagged)"

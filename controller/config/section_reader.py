@@ -162,15 +162,15 @@ def _message(model: type[Section], error: Any) -> str:
         return f"{show_value(cause.value)} {cause.reason}"
     reasons = {
         "greater_than": "must be above {gt:g}",
-        "greater_than_equal": "is below {ge:g}, the least",
-        "less_than_equal": "is above {le:.10g}, the most",
+        "greater_than_equal": "is below {ge:g}, the minimum",
+        "less_than_equal": "is above {le:.10g}, the maximum",
         "int_type": "is not a whole number in decimal digits (without quotes, leading zeros, '_' or a point)",
         "float_type": "is not a number (without quotes, and with a point if it has an exponent: 1.0e+3)",
         "finite_number": "is not a finite number",
         "literal_error": "must be {expected}",
         "bool_type": "must be true or false",
         "list_type": "is not a list: write [{example}]",
-        "too_short": "has fewer items than {min_length}, the least",
+        "too_short": "has fewer items than {min_length}, the minimum",
         "too_long": "has {actual_length} items, {max_length} at most",
         "dict_type": "is not a section: write KEY: VALUE",
         "string_type": "is not text: put it in quotes",

@@ -36,7 +36,7 @@ def algorithm_problems(path: Path, section: VlanSection, interval_ms: int) -> It
             except InvalidValueError as error:
                 yield Problem((*path, *error.key.split(".", 1)), f"{show_value(error.value)} {error.reason}")
         elif parameters:
-            yield Problem((*path, parameters_key), f"stands without {key}, whose parameters these are")
+            yield Problem((*path, parameters_key), f"is set without {key}, to which the parameters belong")
 
 
 def unused_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
@@ -188,16 +188,16 @@ def sharding_problems(config: Config) -> Iterator[Problem]:
         try:
             check_shardable(policies[vlan.algorithm])
         except InvalidValueError as error:
-            message = f"{vlan.algorithm} {error.reason}, as cluster.mode: sharded asks for"
+            message = f"{vlan.algorithm} {error.reason}, which cluster.mode: sharded requires"
             yield Problem(("vlans", str(vid), "algorithm"), message)
         if vlan.shadow is not None:
-            message = f"{vlan.shadow} cannot be with cluster.mode: sharded: a shadow sees the whole fabric"
+            message = f"{vlan.shadow} is not possible with cluster.mode: sharded: a shadow sees the whole fabric"
             yield Problem(("vlans", str(vid), "shadow"), message)
     if config.queue_mode != "per-vlan":
-        yield Problem(("queues", "mode"), f"{config.queue_mode} cannot be with cluster.mode: sharded")
+        yield Problem(("queues", "mode"), f"{config.queue_mode} is not possible with cluster.mode: sharded")
         return
     if config.ecn_source != "phantom":
-        message = f"{config.ecn_source} cannot be with cluster.mode: sharded: marks are counted by pair"
+        message = f"{config.ecn_source} is not possible with cluster.mode: sharded: marks are counted by pair"
         yield Problem(("ecn", "source"), message)
     for switch in config.switches.values():
         path = ("switches", switch.name)
@@ -206,7 +206,7 @@ def sharding_problems(config: Config) -> Iterator[Problem]:
             yield Problem(path, message, at_key=True)
         for port in switch.ports.values():
             if port.agent != "none":
-                message = f"{port.agent} cannot be with cluster.mode: sharded"
+                message = f"{port.agent} is not possible with cluster.mode: sharded"
                 yield Problem((*path, "ports", port.label, "agent"), message)
 
 

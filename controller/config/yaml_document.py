@@ -252,7 +252,7 @@ def _excess(text: str, bounds: Bounds) -> ConfigProblem | None:
 
 
 def _more_than(max_items: int) -> str:
-    return f"has more than {max_items} entries, the most that there can be"
+    return f"has more than {max_items} entries, the maximum"
 
 
 class _NotPlainError(Exception):

@@ -35,7 +35,7 @@ def _sending_port(decision: GatekeeperDecision, at: int, format_location: Locati
     guarantee_bps = float(view.vns.send_limit_bps[sender])
     borrowed_bps = max(float(decision.sending_bps[sender]) - guarantee_bps, 0.0)
     guarantee, borrowed = format_rate_text(guarantee_bps), format_rate_text(borrowed_bps)
-    return f"its part of {format_location(sender)}'s sending port (guarantee {guarantee}, borrowed {borrowed})"
+    return f"its share of {format_location(sender)}'s sending port (guarantee {guarantee}, borrowed {borrowed})"
 
 
 def _egress_limit(decision: GatekeeperDecision, at: int, format_location: LocationName) -> str:
@@ -54,8 +54,8 @@ def _egress_limit(decision: GatekeeperDecision, at: int, format_location: Locati
         f"dropped {format_rate_text(float(decision.notified_drops_bps[at]))} of {format_rate_text(capacity_bps)}, "
         f"threshold {format_rate_text(float(decision.threshold_bps[receiver]))}"
     )
-    halved = f"halved {times} times in the last {since_s:.1f} s" if times else "not halved since it was at its most"
-    return f"its egress limit, {halved}, {now}; last told by {format_location(receiver)} ({drops})"
+    halved = f"halved {times} times in the last {since_s:.1f} s" if times else "not halved since its maximum"
+    return f"its egress limit, {halved}, {now}; last notified by {format_location(receiver)} ({drops})"
 
 
 def _told_last(decision: GatekeeperDecision, at: int) -> int:

@@ -48,7 +48,7 @@ class Gatekeeper(Policy):
     )
     window: float = parameter(
         2.0,
-        "over how many intervals drops are averaged",
+        "number of intervals over which drops are averaged",
         minimum=1.0,
         maximum=float(ingress_monitor.MAX_WINDOW),
         whole=True,
@@ -61,29 +61,29 @@ class Gatekeeper(Policy):
         maximum=40.0,
         whole=True,
     )
-    decrease: float = parameter(0.5, "by which part a message lowers a limit", minimum=0.05, maximum=0.99)
+    decrease: float = parameter(0.5, "part by which a message lowers a limit", minimum=0.05, maximum=0.99)
     slope: float = parameter(
         0.4,
-        "by which part of a receiving port's capacity the limits of all its senders together rise in a second",
+        "part of a receiving port's capacity by which the limits of all its senders together rise in a second",
         above=0.0,
         maximum=10.0,
     )
     floor: float = parameter(
         1.0,
-        "no message brings a sender below this part of its share of the receive guarantee; 0 is the paper",
+        "lower bound of a limit, as a part of the sender's share of the receive guarantee; 0 is the paper",
         minimum=0.0,
         maximum=1.0,
     )
     served: float = parameter(
         1.0,
-        "nor below this part of its share of what the receiver's queue serves; 0 is the paper",
+        "lower bound of a limit, as a part of the sender's share of the queue's service rate; 0 is the paper",
         minimum=0.0,
         maximum=1.0,
     )
     targets: float = switch(
-        True, "whether every sender above its share of the guarantee gets the message; off, the largest alone"
+        True, "whether every sender above its share of the guarantee gets the message; off: only the largest"
     )
-    pair: float = switch(True, "whether each pair has a limit; off is the paper: one limit for all that a VN sends")
+    pair: float = switch(True, "whether each pair has a limit; off is the paper: one limit per sending VN")
     feedback: float = switch(True, "whether messages are sent at all")
 
     name: ClassVar[str] = "gatekeeper"
@@ -160,7 +160,7 @@ class Gatekeeper(Policy):
         )
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
-        """Return what binds the pair: its egress limit, its part of the sending port, or its ceilings."""
+        """Return what binds the pair: its egress limit, its share of the sending port, or its ceilings."""
         assert isinstance(decision, GatekeeperDecision)
         return explain(decision, at, format_location)
 

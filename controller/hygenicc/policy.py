@@ -141,7 +141,7 @@ class HyGenICC(Policy):
     )
     scope: float = switch(True, "1: each pair has a rate; 0: each sending VN has one, as in the paper")
     start: float = switch(True, "1: new pairs start at a part of the Capacity Share; 0: at all of it")
-    admit: float = switch(False, "1: new pairs wait at the least rate while their receiver is congested")
+    admit: float = switch(False, "1: new pairs wait at the minimum rate while their receiver is congested")
 
     name: ClassVar[str] = "hygenicc"
     title: ClassVar[str] = "HyGenICC"
@@ -273,7 +273,7 @@ class HyGenICC(Policy):
         if _reaches(grant_bps, first_bps):
             return Explanation(at, grant_bps, first, 0, 0, later_bps, later)
         if not _reaches(grant_bps, rate_bps):
-            return Explanation(at, grant_bps, f"what else {format_location(sender)} sends", 0, 0, first_bps, first)
+            return Explanation(at, grant_bps, f"the other traffic of {format_location(sender)}", 0, 0, first_bps, first)
         return Explanation(at, grant_bps, _by_marks(decision, at, format_location), 0, 0, first_bps, first)
 
 
@@ -283,7 +283,7 @@ def _reaches(rate_bps: float, bound_bps: float) -> bool:
 
 def _senders(decision: MarksDecision, at: int) -> str:
     count = int(decision.sharers[at])
-    return f"1 of {count} VNs that send" if count > 1 else "the only VN that sends"
+    return f"1 of {count} active VNs" if count > 1 else "the only active VN"
 
 
 def _by_marks(decision: MarksDecision, at: int, format_location: LocationName) -> str:
@@ -292,13 +292,13 @@ def _by_marks(decision: MarksDecision, at: int, format_location: LocationName) -
     if decision.waits[at]:
         return f"admission: it came while {format_location(int(decision.view.receiver[at]))} was congested"
     if np.isnan(share):
-        return "its last rate: nothing is known of its marks"
+        return "its last rate: its marks are unknown"
     if share > 0:
         where = decision.bottleneck_name(int(decision.place[at]), format_location)
         text = f"marks: {share:.0%} of its packets in the last interval ({where})"
         return f"{text}, decreased by {format_rate_text(-moved_bps)}" if moved_bps < 0 else text
     if _reaches(float(decision.least_bps[at]), float(decision.rate_bps[at])):
-        return "the least rate, at which a mark can come back"
+        return "the minimum rate, at which marks still arrive"
     since = "no mark yet" if quiet >= NEVER else f"no mark for {quiet:.0f} intervals"
     return f"recovering: {since}, + {format_rate_text(max(moved_bps, 0.0))} an interval"
 

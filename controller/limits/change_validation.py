@@ -58,7 +58,7 @@ def check_sharding(config: Config, vlan: Mapping[str, Any]) -> None:
     if vlan.get("algorithm") in policies:
         check_shardable(policies[vlan["algorithm"]])
     if vlan.get("shadow") is not None:
-        reason = "cannot be with cluster.mode: sharded: a shadow sees the whole fabric"
+        reason = "is not possible with cluster.mode: sharded: a shadow sees the whole fabric"
         raise InvalidValueError("shadow", vlan["shadow"], reason)
 
 

@@ -74,7 +74,7 @@ class Overload:
     capacity_bps: int
 
     def __str__(self) -> str:
-        return f"{self.place} would have to carry {format_rate(self.load_bps)} of {format_rate(self.capacity_bps)}"
+        return f"{self.place} would need to carry {format_rate(self.load_bps)} of {format_rate(self.capacity_bps)}"
 
 
 class AdmissionError(DetsError, ValueError):

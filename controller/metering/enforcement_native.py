@@ -57,7 +57,7 @@ def enforce(
         (*given, *floats, *kilos, *judged, below, rows, bursts), now_s, *idle
     )
     if count < 0:
-        raise MemoryError("no memory for the accounts of one receiver")
+        raise MemoryError("no memory for the budget of one receiver")
     limits_bps = np.maximum(limit_bps, least_bps) if below[0] else limit_bps  # which usually needs no separate column
     return [limits_bps, limits_bps if rooms is None else allowed_bps, *floats[1:]], kilos, judged, rows[:count]
 

@@ -69,12 +69,12 @@ def decode(
     if version != VERSION:
         raise MessageRejectedError(RejectCause.VERSION, f"version {version} is not {VERSION}")
     if its_fabric != fabric:
-        raise MessageRejectedError(RejectCause.FABRIC, "names the VNs of another configuration, or knows other owners")
+        raise MessageRejectedError(RejectCause.FABRIC, "names the VNs of another configuration, or has other owners")
     form = KINDS[kind]
     known = (before or {}).get(form)
     last = known.frame if known is not None else None
     if left & ~MAY_OMIT.get(kind, 0) or (limits and form is not ReportMessage):
-        raise MessageRejectedError(RejectCause.NOT_A_FRAME, "leaves out columns that its kind has to have")
+        raise MessageRejectedError(RejectCause.NOT_A_FRAME, "omits columns that its kind requires")
     if pairs:
         if known is not None and token < known.token:
             raise MessageRejectedError(

@@ -73,7 +73,7 @@ class HostReplication:
             )
         owned = np.array([dpid for dpid, owner in self._owners.items() if owner == node], dtype=np.uint64)
         if not np.isin(self._vns.dpid[hosts.vn], owned).all():
-            raise MessageRejectedError(RejectCause.NOT_OWNED, "speaks of VNs of switches that are not its own")
+            raise MessageRejectedError(RejectCause.NOT_OWNED, "names VNs of switches that are not its own")
         peer.last, self._others.now_s = (head.token, head.number), now_s
         known = head.known if head.known_token == self._token else 0
         peer.hearer.acknowledge(known if known <= self._said.number else 0, now_s)

@@ -227,7 +227,7 @@ class NodePartition(FabricPartition):
         owned = np.array(sorted(self._owned_by(node)), dtype=np.uint64)
         own = (places.up, places.lost_switches, places.receiver_dpid)
         if not all(np.isin(dpids, owned).all() for dpids in own):
-            raise MessageRejectedError(RejectCause.NOT_OWNED, "speaks of switches that are not its own")
+            raise MessageRejectedError(RejectCause.NOT_OWNED, "names switches that are not its own")
 
     def _apply_snapshot(self, peer: _Peer, places: SwitchSnapshot, now_s: float) -> None:
         central, network = self._central, self._central.network

@@ -7,7 +7,7 @@ from dataclasses import replace
 from controller.allocation.explanation import LIFTED_BPS, NO_OTHER, RECEIVE_LIMIT, SEND_LIMIT, Explanation
 from controller.policy.interface import PolicyView
 
-STARTING = "the equal share with which a sender that was silent may start"
+STARTING = "the idle share, with which an idle sender may start"
 _UNITS = ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"))
 
 

@@ -19,5 +19,5 @@ def check_shardable(policy: Policy | type[Policy]) -> None:
     """Raise InvalidValueError for a policy that cannot be sharded."""
     if policy.name in DELAY_SENSITIVE:
         raise InvalidValueError(
-            "algorithm", policy.name, "swings when its grants work intervals later, and cannot be cut into shards"
+            "algorithm", policy.name, "oscillates when its grants take effect late, and cannot be sharded"
         )

@@ -98,13 +98,15 @@ class _SenderShares(Policy):
     them, not 98.
     """
 
-    alpha: float = parameter(0.5, "how far a rate falls when all of its traffic is marked", above=0.0, maximum=1.0)
-    a: float = parameter(0.05, "by which part of what is left of a link all rates there rise", above=0.0, maximum=1.0)
+    alpha: float = parameter(0.5, "decrease of a rate when all of its traffic is marked", above=0.0, maximum=1.0)
+    a: float = parameter(
+        0.05, "part of a link's remaining capacity by which its rates rise", above=0.0, maximum=1.0
+    )
     beta: float = parameter(
         BETA, "the part of a rate that follows what each destination gets", minimum=0.0, maximum=1.0
     )
-    kappa: float = parameter(laws.KAPPA, "how many times its use of late a rate may be", minimum=1.0, maximum=100.0)
-    path: float = switch(False, "whether feedback is of the whole way, as in the paper, or of each link alone")
+    kappa: float = parameter(laws.KAPPA, "maximum rate, as a multiple of the recent use", minimum=1.0, maximum=100.0)
+    path: float = switch(False, "whether feedback is of the whole path, as in the paper, or of each link alone")
 
     law: ClassVar[Law]
     borrows: ClassVar[bool] = True
@@ -243,7 +245,7 @@ class Seawall(_SenderShares):
 
 @dataclass(frozen=True)
 class _OnACurve(_SenderShares):
-    a: float = parameter(0.01, "by which part of what is left of a link the rise itself grows", above=0.0, maximum=1.0)
+    a: float = parameter(0.01, "part of a link's remaining capacity by which the rise grows", above=0.0, maximum=1.0)
     delta: float = parameter(0.4, "how fast the concave part nears its goal", above=0.0, maximum=1.0)
     t_s: float = parameter(10.0, "intervals of the concave part", minimum=1.0, maximum=1000.0)
     hold: float = parameter(
@@ -255,7 +257,7 @@ class _OnACurve(_SenderShares):
 class SeawallCubic(_OnACurve):
     """The paper's Class 3 on losses alone (section 4.4)."""
 
-    alpha: float = parameter(0.2, "how far a rate falls at a loss", above=0.0, maximum=1.0)
+    alpha: float = parameter(0.2, "decrease of a rate at a loss", above=0.0, maximum=1.0)
 
     name: ClassVar[str] = "seawall-cubic"
     title: ClassVar[str] = "Seawall, on losses"

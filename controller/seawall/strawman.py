@@ -40,8 +40,8 @@ class SeawallStrawman(Policy):
     3. At most the pair's use, a multiple of it, or the lowest share of 1.
     """
 
-    alpha: float = parameter(0.5, "how far a rate falls when all of its traffic is lost", above=0.0, maximum=1.0)
-    a: float = parameter(0.02, "by which part of its share of the narrowest link a rate rises", above=0.0, maximum=1.0)
+    alpha: float = parameter(0.5, "decrease of a rate when all of its traffic is lost", above=0.0, maximum=1.0)
+    a: float = parameter(0.02, "rise of a rate, as a part of its share of the narrowest link", above=0.0, maximum=1.0)
 
     name: ClassVar[str] = "seawall-strawman"
     title: ClassVar[str] = "Seawall's strawman"
@@ -83,7 +83,7 @@ class SeawallStrawman(Policy):
         grant_bps = float(decision.grant_bps[at])
         if grant_bps >= ceilings.grant_bps:
             return ceilings
-        loop = f"its own loop on the losses of its way, narrowest at link {view.links.names[decision.narrowest[at]]}"
+        loop = f"its own loop, by the losses on its path, narrowest at link {view.links.names[decision.narrowest[at]]}"
         return Explanation(at, grant_bps, loop, 0, 0, ceilings.grant_bps, ceilings.constraint)
 
 

@@ -157,11 +157,11 @@ class Peer:
         if now_s - said_s > LATE_INTERVALS * self._interval_s:  # 4
             raise MessageRejectedError(RejectCause.LATE, f"knows nothing newer than number {head.ack}")
         if not self._may_say(frame):  # 5
-            raise MessageRejectedError(RejectCause.NOT_OWNED, "speaks of VNs that are not its own, or not this shard's")
+            raise MessageRejectedError(RejectCause.NOT_OWNED, "names VNs that are not its own, or not this shard's")
         if not isinstance(frame, GrantMessage) and head.to_allocator != self._mine.allocates:  # 6
-            raise MessageRejectedError(RejectCause.NOT_OWNED, "takes another one for the allocator")
+            raise MessageRejectedError(RejectCause.NOT_OWNED, "names another allocator")
         if head.to_allocator and head.omitted & OmittedColumns.AMOUNTS:
-            raise MessageRejectedError(RejectCause.NOT_OWNED, "leaves out what the allocator has to know")
+            raise MessageRejectedError(RejectCause.NOT_OWNED, "omits data that the allocator needs")
         self._knows = head.acked_pairs
         self._know(head, frame)
         if isinstance(frame, ReportMessage):

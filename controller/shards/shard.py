@@ -95,7 +95,7 @@ class Shard(RemoteSide):
             check_shardable(group.policy)
         if not vns.has_queue.all():
             row = int(np.flatnonzero(~vns.has_queue)[0])
-            raise InvalidValueError("queues", vns.key(row), "has no queue, and its senders share an account")
+            raise InvalidValueError("queues", vns.key(row), "has no queue, and its senders share a receive budget")
         self.vns, self.groups, self._number_of_shard = vns, groups, number
         self._interval_s, self._links, self._owners = interval_s, tuple(links), b""
         self.mine, self._outbox = np.zeros(len(vns), dtype=np.bool_), Outbox()

@@ -165,7 +165,7 @@ class _Planner:
         uuid = port["qos"][0] if port["qos"] else None
         if uuid is not None and OWNER_KEY not in self._tables.qos[uuid]["external_ids"]:
             kind = self._tables.qos[uuid]["type"]
-            self._problem(f"{name}: has a QoS row ({kind}) of others; left alone, so its VLANs have no queues here")
+            self._problem(f"{name}: has a QoS row ({kind}) of another application, so its VLANs get no queues here")
             return
         ids = {OWNER_KEY: self._owner, PORT_KEY: str(wanted.port_no)}
         row: Row = {"type": QOS_TYPE, "other_config": {"max-rate": str(wanted.max_rate_bps)}}
@@ -206,7 +206,9 @@ class _Planner:
             if uuid in self._kept_queues or not self._is_useless(row, uuid in users):
                 continue
             if uuid in users:
-                self._problem(f"Queue row {uuid} is ours, but QoS row {users[uuid]} of others uses it; left alone")
+                self._problem(
+                    f"Queue row {uuid} is the controller's, but foreign QoS row {users[uuid]} uses it"
+                )
             else:
                 self._delete("Queue", uuid, row)
 

@@ -289,7 +289,7 @@ def test_a_port_that_floods_is_silenced_by_its_switch(mode, profile) -> None:
     flooder = plane.central.agents.ports[port_of(model, 1)]
     flood(40 if profile == "full" else 4)  # a meter holds most of it back, so that there is time
     (event,) = [event for event in plane.events() if event.kind is EventKind.AGENT_DISTRUSTED]
-    assert "floods control frames" in event.text
+    assert "sends too many control frames" in event.text
     assert flooder.state is AgentState.MISTRUSTED
     refused, packet_ins = flooder.refused.copy(), plane.counts.packet_ins
     flood(2)

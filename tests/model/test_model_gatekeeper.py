@@ -177,7 +177,7 @@ def test_it_is_explained_and_congestion_is_an_event():
     free = explain_pair(fabric, tenants.pair(1))
     assert free.constraint == "no congestion: the lower of both ceilings"
     assert "its floor: its part of s3:1's receive guarantee" in held
-    assert any("last told by s3:1 (dropped " in bound for bound in held)
+    assert any("last notified by s3:1 (dropped " in bound for bound in held)
     assert any("VLAN 2 at s3:1: congestion began" in event.text for event in tenants.plane.events())
 
 
@@ -186,7 +186,7 @@ def test_a_flood_is_one_event_of_messages():
     tenants.run(100)
     texts = [event.text for event in tenants.plane.events() if event.kind is EventKind.CONGESTION_NOTIFICATION_SENT]
     assert len(texts) == 1
-    assert texts[0].startswith("VLAN 2 at s3:1: tells 1 of its senders of congestion; its queue dropped ")
+    assert texts[0].startswith("VLAN 2 at s3:1: notifies 1 of its senders of congestion; its queue dropped ")
     assert tenants.central.fabric.notifications[tenants.row(2)] > 5
 
 

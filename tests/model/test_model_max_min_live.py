@@ -185,7 +185,7 @@ def test_a_standing_rate_is_explained_as_what_it_is():
     loop.run(40)
     central = loop.fabric.central
     texts = [str(explain_pair(central.fabric, row)) for row in range(2)]
-    assert texts[0].startswith("VLAN 10, s1:1 to s1:9: 66.0 Mb/s; bound by what it demands; next bound: "), texts
+    assert texts[0].startswith("VLAN 10, s1:1 to s1:9: 66.0 Mb/s; bound by its demand; next bound: "), texts
     assert texts[1].startswith("VLAN 10, s1:2 to s1:9: 20.0 Mb/s; bound by an equal share of the guarantee, "), texts
 
 

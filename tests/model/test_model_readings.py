@@ -193,7 +193,7 @@ def test_a_queue_made_again_is_unknown_once_and_a_jump_is_reported():
     model.ports[at].port.queue_counters[2]["tx_errors"] += 1e12
     assert sorted(known())[:2] == [False, True]
     told = [event.text for event in plane.events() if event.kind == EventKind.COUNTERS_IMPLAUSIBLE]
-    assert told == ["VLAN 2 at s1:5: its queue's counters jumped or fell back"]
+    assert told == ["VLAN 2 at s1:5: its queue's counters jumped or went back"]
 
 
 def test_readings_are_recorded_and_decided_on_again():

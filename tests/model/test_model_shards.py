@@ -179,7 +179,7 @@ def test_a_receiver_is_calm_at_its_own_shard_alone_so_that_a_new_owner_frees_nob
 
 
 def test_a_policy_that_swings_is_refused():
-    with pytest.raises(InvalidValueError, match="cannot be cut into shards"):
+    with pytest.raises(InvalidValueError, match="cannot be sharded"):
         CutFabric("fe", [0, 0, 0, 1, 1, 1])
 
 

@@ -369,5 +369,5 @@ def test_who_speaks_of_others_switches_or_is_nobody_is_refused():
 
 
 def test_what_swings_when_it_hears_late_cannot_be_shared_out():
-    with pytest.raises(InvalidValueError, match="cannot be cut into shards"):
+    with pytest.raises(InvalidValueError, match="cannot be sharded"):
         SharedFabric(fabric(PORTS, limits={10: "400M"}, algorithm="fe"), LINKS, OWNER)

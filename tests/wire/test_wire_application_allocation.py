@@ -82,6 +82,6 @@ def test_a_limit_that_does_not_fit_is_refused_with_what_would(run: WireRun) -> N
     (error,) = problem["errors"]
     assert error["field"] == "send_limit_bps"
     assert error["reason"] == (
-        "does not fit: port s1:1 (sending) would have to carry 1.001G of 1G; at most 500000000 (500M) fits"
+        "does not fit: port s1:1 (sending) would need to carry 1.001G of 1G; at most 500000000 (500M) fits"
     )
     assert run.app.get("/v1/vns/10/s1/1")["send_limit_bps"] == 400_000_000

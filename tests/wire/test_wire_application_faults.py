@@ -184,7 +184,7 @@ def test_a_switch_that_confirms_nothing_is_made_to_connect_anew(two: WireRun) ->
         two.switch(1).faults.lose_barriers = -1
     two.fabric.inject(1, 1, frame(0xC00 + connections[0], EVERYBODY, 10))  # a host that is not known
     two.app.wait_for(lambda: two.app.events("switch-down", last), "dropped", 25)
-    assert any("did not confirm" in event["text"] for event in two.app.events("switch-error", last))
+    assert any("no barrier reply" in event["text"] for event in two.app.events("switch-error", last))
     with two.fabric.locked():
         two.switch(1).faults.lose_barriers = 0
     wait_back(two, 1, connections[0] + 1)

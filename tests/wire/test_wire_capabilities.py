@@ -76,7 +76,7 @@ def test_a_test_leaves_nothing_behind_and_meets_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("abilities", "why"),
     [
-        ({"refuse": True}, "the switch refuses meters: METER_MOD_FAILED / OUT_OF_METERS"),
+        ({"refuse": True}, "the switch rejects meters: METER_MOD_FAILED / OUT_OF_METERS"),
         ({"limit": False, "count": False}, "meters neither limit nor count"),
         ({"max_meters": 0}, "the switch has no meters that drop"),
     ],
@@ -124,7 +124,7 @@ def test_meters_that_only_count_are_used_and_not_relied_on(tmp_path: Path) -> No
     run = wire_run(tmp_path)
     run.switch(1).abilities.limit = False
     with run:
-        why = "senders are not limited: meters let everything through"
+        why = "senders are not limited: meters pass everything"
         assert told(run) == [f"port 1-3: enforceable: no ({why}; {NO_QUEUES})"]
         talk(run)
         assert meters_of_flows(run) != {None}
@@ -142,7 +142,7 @@ def test_meters_that_stop_limiting_are_found_out_by_their_counters(tmp_path: Pat
             run.switch(1).abilities.limit = False
         run.app.patch("/v1/vns/10/s1/2", receive_limit_bps=50_000_000)
         run.offer((1, 1), 0xA1, 0xA2, 300e6)
-        why = "senders are not limited: meters count, and let through more than their rates"
+        why = "senders are not limited: meters count, and pass more than their rates"
         run.app.wait_for(lambda: run.health().get("faults") == {"s1": [why]}, "found out", 30)
         run.app.wait_for(lambda: why in told(run)[-1], "told")
         with run.fabric.locked():
@@ -154,7 +154,7 @@ def test_meters_that_stop_limiting_are_found_out_by_their_counters(tmp_path: Pat
     ("abilities", "why"),
     [
         ({"count": False}, "its meters count nothing"),
-        ({"tells_counts": False, "count": False}, "the switch says that its meters do not count"),
+        ({"tells_counts": False, "count": False}, "the switch states that its meters do not count"),
     ],
 )
 def test_meters_that_do_not_count_limit_by_flow_counters(tmp_path: Path, abilities: dict[str, Any], why: str) -> None:
@@ -250,7 +250,8 @@ def test_queues_that_others_took_away_come_back(tmp_path: Path) -> None:
             run.fabric.set_link_up((1, 2), False)  # an occasion to look; there is one every 30 s
             run.app.wait_for(lambda: server.vsctl("get", "port", "eth1", "qos").strip() != "[]", "set again")
             run.app.wait_for(lambda: run.app.events("tables-repaired"), "told")
-            assert run.app.events("tables-repaired")[0]["text"] == "switch s1: queues mended that others had changed"
+            text = run.app.events("tables-repaired")[0]["text"]
+            assert text == "switch s1: queues repaired that another program had changed"
     finally:
         server.stop()
 
@@ -267,7 +268,7 @@ def test_whether_queues_take_effect_is_found_out(tmp_path: Path, ignores: bool) 
             for vid, rate_bps in ((10, 400e6), (20, 500e6)):
                 run.switch(1).ports[port].set_queue(vid, rate_bps, rate_bps)
         with run:
-            left = "receivers have no queue: has a QoS row (linux-htb) of others; left alone"
+            left = "receivers have no queue: has a QoS row (linux-htb) of another application"
             run.app.wait_for(lambda: any(left in text for text in told(run)), "told of the third port", 20)
             ignored = "frames do not reach the queues that they are sent to (set_queue has no effect)"
             if ignores:

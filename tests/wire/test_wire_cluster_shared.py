@@ -137,7 +137,7 @@ def test_what_operators_see_and_may_not_do(run: SharedRun) -> None:
     assert metrics["dets_cluster_messages_total", "n1", "received"] > 0
     assert [metrics.get(("dets_switch_ready", name)) for name in OWNERS] == [1.0, None, None]
     refusals = [
-        ("PATCH", "/v1/vlans/10", {"algorithm": "fe"}, "cannot be cut into shards"),
+        ("PATCH", "/v1/vlans/10", {"algorithm": "fe"}, "cannot be sharded"),
         ("PATCH", "/v1/vlans/10", {"shadow": "sp"}, "a shadow sees the whole fabric"),
         ("POST", "/v1/recording", {"action": "start"}, "sees a part of the fabric"),
     ]

@@ -82,7 +82,7 @@ def test_counters_that_move_as_no_traffic_can_change_no_grant(
     if fault is not reset:
         run.app.wait_for(lambda: run.app.events("counters-implausible"), "told")
         said = run.app.events("counters-implausible")[0]["text"]
-        assert said == "VLAN 10 at s1:1 to VLAN 10 at s1:4: its counters jumped or fell back"
+        assert said == "VLAN 10 at s1:1 to VLAN 10 at s1:4: its counters jumped or went back"
     asked = run.handled(1, MessageType.MULTIPART_REQUEST)
     run.wait(lambda: run.handled(1, MessageType.MULTIPART_REQUEST) > asked + 30, "read again")
     assert held(run)

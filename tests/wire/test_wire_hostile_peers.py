@@ -185,7 +185,7 @@ def test_a_switch_that_connects_again_wins_over_its_dead_connection(run: WireRun
             assert peer.become_ready(HOSTILE) is not None
             wait_counted(run, "evictions", "the switch has connected again", before)
             told = run.app.events("dpid-conflict")  # once a minute: an attack before this may have been the reason
-            assert any("the old one is dead" in event["text"] for event in told)
+            assert any("the first one is dead" in event["text"] for event in told)
             run.app.wait_for(lambda: state(run, HOSTILE) == "ready", "ready")
             run.fabric.disconnect(HOSTILE, reconnect=False)
     finally:

@@ -162,7 +162,7 @@ def test_meters_that_are_refused_later_leave_their_pairs_without(tmp_path: Path,
         talk(run)
         run.app.wait_for(lambda: len(shown(run, "unmetered_pairs")) == 6, "without", 30)
         why = {pair["why"] for pair in shown(run, "unmetered_pairs")}
-        said = "it does not stand on the switch" if blank else "METER_MOD_FAILED / BAD_FLAGS"
+        said = "it is not installed" if blank else "METER_MOD_FAILED / BAD_FLAGS"
         assert len(why) == 1
         assert said in why.pop()
         run.app.wait_for(lambda: said in str(run.health().get("faults")), "told")

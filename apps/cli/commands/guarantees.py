@@ -49,12 +49,12 @@ PORT_COLUMNS = (
 VN_COLUMNS = (
     number("VLAN", "vlan_vid"),
     Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
-    _guaranteed("is owed", "entitled_bps"),
+    _guaranteed("is entitled to", "entitled_bps"),
     _guaranteed("gets", "received_bps"),
-    Column("missing since", lambda row: row["guarantee"]["violated_since"]),
+    Column("violated since", lambda row: row["guarantee"]["violated_since"]),
     _seconds("no demand, s", "idle_s"),
     _seconds("met, s", "met_s"),
-    _seconds("missed, s", "violated_s"),
+    _seconds("violated, s", "violated_s"),
     _seconds("in the last hour", "violated_last_hour_s"),
     *(_seconds(f"by {name}", "violated_by_s", name) for name in MISSED_BY),
 )

@@ -60,7 +60,7 @@ class RequestForwarder(RemoteNodes):
         try:
             whole = complete(service(), nodes, [own, *others])
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # a node of another version, or file
-            log.warning("REST: answers of %s do not go together: %r", ", ".join(nodes.urls), error)
+            log.warning("REST: responses of %s cannot be merged: %r", ", ".join(nodes.urls), error)
             whole, partial = own.body, sorted(nodes.urls)
         response.set_data(json.dumps(whole | ({"unreachable_nodes": partial} if partial else {})))
         return response

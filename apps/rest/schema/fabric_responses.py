@@ -82,8 +82,8 @@ class ViolatedBy(RestModel):
 
     switch: float = Field(description="its switch, or one of its senders', was not connected")
     controller: float = Field(description="the controller was late in the last seconds")
-    floods: float = Field(description="floods took a part of the receive limit")
-    grants: float = Field(description="less was granted, or let through by the meters that follow the grants")
+    floods: float = Field(description="floods used a part of the receive limit")
+    grants: float = Field(description="less was granted, or passed by the meters that follow the grants")
 
 
 class GuaranteeView(RestModel):
@@ -91,11 +91,11 @@ class GuaranteeView(RestModel):
 
     entitled_bps: int = Field(description="what is offered within the limit, mean over 3 s, bit/s")
     received_bps: int = Field(description="what it gets, mean over 3 s, bit/s")
-    violated: bool = Field(description="it gets less than 95 % of what it is owed")
+    violated: bool = Field(description="it receives less than 95 % of its entitled rate")
     violated_since: str | None = Field(description="RFC 3339, UTC; null: it is met")
-    idle_s: float = Field(description="seconds in which nothing was owed, since the controller started")
-    met_s: float = Field(description="seconds in which it was owed and met")
-    violated_s: float = Field(description="seconds in which it was missed")
+    idle_s: float = Field(description="seconds without an entitled rate, since the controller started")
+    met_s: float = Field(description="seconds in which the guarantee was met")
+    violated_s: float = Field(description="seconds in which the guarantee was violated")
     violated_last_hour_s: float = Field(description="the same in the last hour")
     violated_by_s: ViolatedBy
 

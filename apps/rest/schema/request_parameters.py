@@ -113,7 +113,7 @@ class VnQuery(PageQuery):
 class VnListQuery(VnQuery):
     """The VNs to list."""
 
-    violated: value_types.Flag = Field(default=False, description="only those whose guarantee is missing now")
+    violated: value_types.Flag = Field(default=False, description="only VNs whose guarantee is violated now")
 
 
 class HistoryQuery(PageQuery):

@@ -92,11 +92,11 @@ class VnView(RestModel):
 class AgentView(RestModel):
     """The agent on the host behind an edge port."""
 
-    mode: Literal["trust", "verify"] = Field(description="whether it shapes alone, or meters watch it")
+    mode: Literal["trust", "verify"] = Field(description="whether it shapes alone, or meters verify it")
     state: Literal["absent", "hello", "trusted", "mistrusted"]
-    features: list[str] = Field(description="what it says that it can do")
-    last_seen_ms: int | None = Field(description="since it was heard last; null: never")
-    rejected_frames: dict[str, int] = Field(description="its frames that were not listened to, by cause")
+    features: list[str] = Field(description="its features")
+    last_seen_ms: int | None = Field(description="since its last frame; null: never")
+    rejected_frames: dict[str, int] = Field(description="its rejected frames, by cause")
 
 
 class PortView(RestModel):

@@ -77,7 +77,7 @@ class EvictionReason(StrEnum):
     UNREAD = "does not read"
     REPLY = "a reply too long"
     PORTS = "too many ports"
-    CLAIM = "claims a switch that is connected"
+    CLAIM = "presents the dpid of a connected switch"
     REPLACED = "the switch has connected again"
 
 

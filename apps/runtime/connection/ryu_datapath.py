@@ -153,7 +153,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         PeerDatapath.counts.cut_off[reason] += 1
         if PeerDatapath.sparing.due((reason, self.address[0])):
             dpid = "no dpid yet" if self.id is None else f"dpid {self.id:016x}"
-            LOG.warning("connection of %s:%s (%s) cut off: %s", *self.address[:2], dpid, reason)
+            LOG.warning("connection of %s:%s (%s) evicted: %s", *self.address[:2], dpid, reason)
         if self._queue.octets:
             with suppress(OSError, ValueError):
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

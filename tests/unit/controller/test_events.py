@@ -23,7 +23,7 @@ def test_of_many_at_once_the_first_are_named_and_the_others_counted() -> None:
     lines: list[tuple[EventKind, str]] = []
     log = EventLog(lambda kind, text: lines.append((kind, text)))
     assert note(log, BEGAN, 5.0) == list(range(int(NAMED_BURST)))
-    assert [event.text for event in log.newer_than(0)][-1].startswith("1900 more that are not named here")
+    assert [event.text for event in log.newer_than(0)][-1].startswith("1900 more without a text")
     assert (log.counts[BEGAN], len(lines)) == (len(ROWS), NAMED_BURST + 1)
 
 
@@ -40,7 +40,7 @@ def test_who_goes_on_gets_few_lines_a_second_and_each_kind_has_its_own() -> None
     named = [len(note(log, BEGAN, 5.0 + number * INTERVAL_S)) for number in range(1, 182)]  # for ten seconds
     assert sum(named) == int(NAMED_PER_S * 181 * INTERVAL_S)
     assert log.counts[BEGAN] == 182 * len(ROWS)
-    told = [event for event in log.newer_than(0) if "not named here" in event.text]
+    told = [event for event in log.newer_than(0) if "without a text" in event.text]
     assert 9 <= len(told) <= 11
     assert len(log.limit_named(ENDED, ROWS, 15.0)) == NAMED_BURST
 

@@ -98,7 +98,7 @@ def test_the_guides_limits_are_read(tmp_path: Path) -> None:
         "does not fit",
         "it was changed since",
         "is kept, but not in force after",
-        "is not in the configuration; left alone",
+        "is not in the configuration; ignored",
         "refuses meters",
         "has not sent its counters for",
         "guarantee-violated",

@@ -97,12 +97,12 @@ def test_balance_gives_each_switch_to_the_first_that_reaches_it(cluster: Cluster
 @pytest.mark.parametrize(
     ("ask", "why"),
     [
-        (lambda wishes: wishes.drain("n9"), "NODE: 'n9' is not one of the nodes that are there: n1, n2"),
+        (lambda wishes: wishes.drain("n9"), "NODE: 'n9' is not a live node: n1, n2"),
         (lambda wishes: wishes.drain("n2"), "NODE: 'n2' is drained already"),
-        (lambda wishes: wishes.drain("n1"), "NODE: 'n1' is the only node that is there and not drained"),
+        (lambda wishes: wishes.drain("n1"), "NODE: 'n1' is the only live node that is not drained"),
         (lambda wishes: wishes.undrain("n1"), "NODE: 'n1' is not drained; drained: n2"),
         (lambda wishes: wishes.move("s9", "n1"), "SWITCH: 's9' is not in the configuration: s1, s2, s3"),
-        (lambda wishes: wishes.move("s1", "n9"), "NODE: 'n9' is not one of the nodes that are there: n1, n2"),
+        (lambda wishes: wishes.move("s1", "n9"), "NODE: 'n9' is not a live node: n1, n2"),
         (lambda wishes: wishes.move("s1", "n2"), "NODE: 'n2' is drained; allowed: n1"),
         (lambda wishes: wishes.pin("s1", "n2"), "NODE: 'n2' is drained; allowed: n1"),
         (lambda wishes: wishes.unpin("s1"), "SWITCH: 's1' is not pinned; pinned: none"),
@@ -132,6 +132,6 @@ def test_two_who_drain_at_once_do_not_drain_all(cluster: Cluster, monkeypatch: p
         return transact(compare, *rest)
 
     monkeypatch.setattr(cluster.etcd, "transact", later)
-    with pytest.raises(DetsError, match="somebody has changed the cluster meanwhile"):
+    with pytest.raises(DetsError, match="the cluster has changed in the meantime"):
         cluster.wishes.drain("n1")
     assert cluster.wishes.read_state().drained == ["n2"]

@@ -70,7 +70,7 @@ def test_a_bad_weight_is_named_with_its_bounds_and_changes_nothing(desk: Desk, w
 
 def test_a_weight_that_nothing_uses_is_refused(desk: Desk) -> None:
     desk.patch(VLAN, {"algorithm": "fe"})
-    assert desk.central.events.newer_than(0)[-1].text == "VLAN 10: fe; the weights of 4 VNs are kept and not used"
+    assert desk.central.events.newer_than(0)[-1].text == "VLAN 10: fe; the weights of 4 VNs are stored and not used"
     before = desk.fingerprint()
     for path, body in ((VN, {"weight": 3}), (VLAN, {"weight": 3})):
         answer = desk.patch(path, body)

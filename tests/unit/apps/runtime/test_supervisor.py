@@ -110,7 +110,7 @@ def test_a_loop_that_hangs_is_told_of_but_not_one_that_has_nothing_to_do(desk: D
     desk.now_s += HANG_TIMEOUT_S
     assert desk.supervisor.faults() == {}
     desk.now_s += 1.0
-    assert desk.supervisor.faults() == {"hung": "has not come round for 61 s"}
+    assert desk.supervisor.faults() == {"hung": "has not run for 61 s"}
 
 
 def test_a_stop_ends_every_loop(desk: Desk) -> None:

@@ -214,7 +214,7 @@ def test_overrides_that_no_longer_fit_are_kept_and_named(tmp_path: Path) -> None
     )
     again = place.again(smaller)
     # Of the two at port 2 that raise, 60 + 40 of 90, the later one is off; the lower limit at port 1 never is.
-    assert again.inactive() == ["override of VLAN 10 at s1:2 is not in force: port s1:2 (sending) would have to carry "
+    assert again.inactive() == ["override of VLAN 10 at s1:2 is not in force: port s1:2 (sending) would need to carry "
                                 "100M of 90M"]  # fmt: skip
     assert (again.send_bps(VnName(20, "s1", 2)), again.send_bps(TWO), again.send_bps(ONE)) == (
         60_000_000,

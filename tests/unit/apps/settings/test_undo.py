@@ -85,7 +85,7 @@ def test_what_does_not_fit_any_more_is_refused_by_name(desk: Desk) -> None:
     desk.patch("/v1/vns/20/s1/1", {"receive_limit_bps": 80 * M})
     field, value, reason = refused(desk, 2)
     assert (field, value) == ("vns.10/s1/1.receive_limit_bps", 40 * M)
-    assert "port s1:1 (receiving) would have to carry 120M of 100M; at most 20000000" in reason
+    assert "port s1:1 (receiving) would need to carry 120M of 100M; at most 20000000" in reason
 
 
 def test_a_weight_that_nothing_uses_any_more_is_refused_by_name(desk: Desk) -> None:

@@ -213,7 +213,7 @@ def test_what_belongs_to_others_is_left_alone():
     assert all(not update.flow_deletes and not update.meter_deletes for update in updates)
     assert 70_000 not in updates[0].meter_id
     up = [event.text for event in net.central.events.newer_than(0) if event.kind == EventKind.SWITCH_UP]
-    assert "2 entries of others left alone" in up[0]
+    assert "2 foreign flow entries unchanged" in up[0]
 
 
 def taken_over(net):

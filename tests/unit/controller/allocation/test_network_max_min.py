@@ -169,7 +169,7 @@ def test_core_links_bind_and_the_explanation_says_so():
     assert (why[2].constraint, why[2].lifted_bps, why[2].next_constraint) == (
         "vn2's send limit",
         130.0,
-        "what it demands",
+        "its demand",
     )
     assert str(why[0]) == "20; bound by link core0, share 2 of 2; without it 50, bound by vn0's send limit"
 
@@ -178,7 +178,7 @@ def test_an_entry_that_has_what_it_demands_is_told_what_binds_next():
     constraints, paths = star(LIMITS, CEILINGS, 100 * M, PAIRS)
     grants = granted(paths, constraints, counters([10 * M, 10 * M], [50 * M, 50 * M]), np.ones(2))
     why = explain_network(paths, constraints, grants, np.ones(2), 0, partial(constraint_name, constraints, str, str))
-    assert why.constraint == "what it demands"
+    assert why.constraint == "its demand"
     np.testing.assert_allclose((why.grant_bps, why.lifted_bps), (11 * M, 89 * M))
     assert (why.rank, why.sharers) == (0, 0)
 

@@ -60,7 +60,7 @@ def test_what_works_is_enforceable() -> None:
         ({"meters": Ability()}, Verdict.PARTLY, "that meters limit senders has not been tested"),
         ({"passive": Ability(ProbeResult.FAILS, "so")}, Verdict.PARTLY, "senders are not limited: so"),
         ({"short_of_meters": True}, Verdict.PARTLY, "all meters are in use"),
-        ({"refuses_meters": True}, Verdict.PARTLY, "the switch refuses meters"),
+        ({"refuses_meters": True}, Verdict.PARTLY, "the switch rejects meters"),
         ({"counters": Ability(ProbeResult.FAILS, "none")}, Verdict.PARTLY, "up to 500 ms stale: none"),
         ({"role": ControllerRole.SLAVE}, Verdict.NO, "role is slave"),
         (
@@ -157,7 +157,7 @@ def test_changes_are_told_once_they_stand() -> None:
     assert len(told()) == 2
     assert port_enforceability.verdict_counts(central.fabric) == {"yes": 1, "partly": 1, "no": 1}
     assert port_enforceability.switch_verdicts(central.fabric, 2)[1].why == (
-        "the switch is not connected; its last settings stand",
+        "the switch is not connected; its last settings remain",
     )
 
 

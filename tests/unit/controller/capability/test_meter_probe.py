@@ -107,20 +107,20 @@ ALL = meter_probe.FRAMES
             ProbeResult.WORKS,
             "",
         ),  # frames to the controller get lost
-        (ALL, ALL, stats_body(ALL, 0), ProbeResult.FAILS, ProbeResult.WORKS, "let everything through"),
+        (ALL, ALL, stats_body(ALL, 0), ProbeResult.FAILS, ProbeResult.WORKS, "pass everything"),
         (
             ALL,
             ALL,
             stats_body(ALL, ALL),
             ProbeResult.FAILS,
             ProbeResult.WORKS,
-            "let everything through",
+            "pass everything",
         ),  # it only says so
-        (ALL, ALL, None, ProbeResult.FAILS, ProbeResult.UNKNOWN, "let everything through"),
+        (ALL, ALL, None, ProbeResult.FAILS, ProbeResult.UNKNOWN, "pass everything"),
         (ALL, ALL, stats_body(0, 0), ProbeResult.ABSENT, ProbeResult.ABSENT, "neither limit nor count"),
         (ALL, 0, stats_body(0, 0), ProbeResult.ABSENT, ProbeResult.ABSENT, "are lost"),
-        (0, 0, stats_body(0, 0), ProbeResult.UNKNOWN, ProbeResult.UNKNOWN, "no frames from the controller"),
-        (0, 0, b"", ProbeResult.UNKNOWN, ProbeResult.UNKNOWN, "no frames from the controller"),
+        (0, 0, stats_body(0, 0), ProbeResult.UNKNOWN, ProbeResult.UNKNOWN, "does not pass packet-outs"),
+        (0, 0, b"", ProbeResult.UNKNOWN, ProbeResult.UNKNOWN, "does not pass packet-outs"),
     ],
 )
 def test_the_verdict(
@@ -141,7 +141,7 @@ def test_a_count_that_is_not_kept_is_unknown_and_not_large() -> None:
 def test_refused_meters_are_not_used(part: str, what: str) -> None:
     can = judged(0, 0, None, **{part: "METER_MOD_FAILED / OUT_OF_METERS"})
     assert not can.uses_meters
-    assert can.limits.why == f"the switch refuses {what}: METER_MOD_FAILED / OUT_OF_METERS"
+    assert can.limits.why == f"the switch rejects {what}: METER_MOD_FAILED / OUT_OF_METERS"
     assert can.uses_queues
 
 
@@ -175,7 +175,7 @@ def test_marks_that_are_matched_and_cleared_work() -> None:
 
 def test_marks_that_are_refused_are_told_and_meters_work_all_the_same() -> None:
     can = marks_found(MARKED="BAD_MATCH / BAD_FIELD")
-    assert can.ecn.why == "the switch refuses to match and clear marks (ip_ecn): BAD_MATCH / BAD_FIELD"
+    assert can.ecn.why == "the switch rejects matching and clearing marks (ip_ecn): BAD_MATCH / BAD_FIELD"
     assert can.limits.works
 
 

@@ -60,6 +60,6 @@ def test_a_test_here_counts_more() -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"description": [1], "features": [1, 2, 3, 4, 5]}', b"\xff"])
 def test_what_is_not_that_is_refused_and_changes_nothing(data: bytes) -> None:
     can = Capabilities()
-    with pytest.raises(InvalidValueError, match="is not what tests of a switch have shown"):
+    with pytest.raises(InvalidValueError, match="is not a switch's test results"):
         import_probe_results(can, data)
     assert can == Capabilities()

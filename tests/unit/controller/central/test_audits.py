@@ -206,7 +206,7 @@ def test_between_the_pieces_of_an_audit_anything_may_change(talking, monkeypatch
     assert sum(counts) == 2
     assert len(counts) == len(gone) + 1  # what is wanted, expected and there is not looked at one by one
     assert max(counts) == 1
-    assert mended(talking) == ["switch s1: 2 entries and meters mended"]
+    assert mended(talking) == ["switch s1: 2 flow entries and meters repaired"]
     assert switch.flows.keys() > expected.flows.keys()
     assert talking.audit(1) == 0
 
@@ -221,7 +221,7 @@ def test_an_audit_given_up_tells_what_it_has_mended(talking, monkeypatch):
     audit = central.reconciler.audit(1, central.reconciler.tables(1), flows, meters, 2.0)
     assert next(count for count in audit if count) == 1
     audit.close()
-    assert mended(talking) == ["switch s1: 1 entries and meters mended"]
+    assert mended(talking) == ["switch s1: 1 flow entries and meters repaired"]
     assert talking.audit(1) == 1
     assert contents(talking) == before
 

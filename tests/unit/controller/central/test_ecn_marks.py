@@ -154,7 +154,7 @@ def test_a_switch_that_cannot_clear_marks_leaves_its_vlans_to_phantom_meters():
     net.settle()
     assert not counters(net)
     said = [event.text for event in net.central.events.newer_than(0) if event.kind == EventKind.ECN_MARKS_UNAVAILABLE]
-    assert said == ["VLAN 10: no marks on the way, since s2 cannot count them and take them off: refused"]
+    assert said == ["VLAN 10: no marks on the way, since s2 cannot count and clear them: refused"]
     assert net.central.fabric.phantoms
     way, (end,), _ = sent(net, frame_of(HERE, THERE), HERE)
     assert way.ip_ecn == end.ip_ecn == NOT_ECT

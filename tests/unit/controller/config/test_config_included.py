@@ -80,7 +80,7 @@ def test_a_small_file_that_includes_others_is_read_in_a_process(folder: Path) ->
         ("racks/2", "dpid: 2", "dpid: 1", "racks/2.yaml:4:14: switches.s2.dpid: 0000000000000001 is also the dpid of "),
         ("racks/2", "s2: {", "s1: {", "racks/2.yaml:4:3: switches.s1: is in two files (line 2 of racks/1.yaml)"),
         ("tenants", "12:", "10-20:", "tenants.yaml:2:3: vlans.10-20: is in two files (line 4 of dets.yaml)"),
-        ("tenants", "12: {name", "19-21: {name", "tenants.yaml:2:11: vlans.19-21.name: cannot be that of all"),
+        ("tenants", "12: {name", "19-21: {name", "tenants.yaml:2:11: vlans.19-21.name: cannot apply to all of 19-21"),
         ("tenants", "vlans:", "control:", "tenants.yaml:1:1: control: is not for an included file: these hold vlans,"),
         ("tenants", "vlans:", "include:", "tenants.yaml:1:1: include: is not for an included file"),
         ("tenants", TENANTS, "vlans: 7", "tenants.yaml:1:8: vlans: is no section"),

@@ -63,9 +63,9 @@ GOOD = "{capacity: 100M, access: 10}"
         (f"1-3: {GOOD}, 3-5: {GOOD}", "f:2:69: switches.s1.ports.3-5: 3 is in 1-3 already (line 2)"),
         (
             "1-3: {name: a, capacity: 100M, access: 10}",
-            "f:2:40: switches.s1.ports.1-3.name: cannot be that of all of 1-3",
+            "f:2:40: switches.s1.ports.1-3.name: cannot apply to all of 1-3",
         ),
-        ("1-3: {expect: a, capacity: 100M, access: 10}", "f:2:40: switches.s1.ports.1-3.expect: cannot be that of all"),
+        ("1-3: {expect: a, capacity: 100M, access: 10}", "f:2:40: switches.s1.ports.1-3.expect: cannot apply to all"),
         (
             f"3-1: {GOOD}",
             "f:2:34: switches.s1.ports.3-1: is no range: write FIRST-LAST within 1 to 4294967040, of 4096",

@@ -213,7 +213,7 @@ ONE_PROBLEM = [
     ("[10, 20]}", "[]}", "f:8:34: switches.s1.ports.1.trunk: ", "names no VLAN"),
     ("[10, 20]}", "10}", "f:8:34: switches.s1.ports.1.trunk: ", "10 is not a list"),
     ("[10, 20]}", "[10, x]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "'x' is not a whole number"),
-    ("[10, 20]}", "[10, 4095]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "4095 is above 4094, the most"),
+    ("[10, 20]}", "[10, 4095]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "4095 is above 4094, the maximum"),
     (
         "[10, 20]}",
         "[10], vns: {20: {}}}",
@@ -243,18 +243,18 @@ ONE_PROBLEM = [
     ),
     ("  20: {send", "  20: {name: 7, send", "f:3:14: vlans.20.name: ", "put a number in quotes"),
     ("  20: {send", "  20: {name: 'a b', send", "f:3:14: vlans.20.name: ", "'a b' must be 1 to 63 letters"),
-    ("  20: {send", "  20: {weight: 0, send", "f:3:16: vlans.20.weight: ", "0 is below 1e-06, the least"),
-    ("  20: {send", "  20: {weight: 0.0000001, send", "f:3:16: vlans.20.weight: ", "1e-07 is below 1e-06, the least"),
+    ("  20: {send", "  20: {weight: 0, send", "f:3:16: vlans.20.weight: ", "0 is below 1e-06, the minimum"),
+    ("  20: {send", "  20: {weight: 0.0000001, send", "f:3:16: vlans.20.weight: ", "1e-07 is below 1e-06, the minimum"),
     ("  20: {send", "  20: {weight: .nan, send", "f:3:16: vlans.20.weight: ", "'.nan' is not a number"),
     ("  20: {send", "  20: {weight: true, send", "f:3:16: vlans.20.weight: ", "True is not a number"),
     ("vlans:", "queues: {max_rate: most}\nvlans:", "f:1:20: queues.max_rate: ", "'most' must be 'limit' or 'capacity'"),
-    ("vlans:", "control: {interval_ms: 9}\nvlans:", "f:1:24: control.interval_ms: ", "9 is below 10, the least"),
+    ("vlans:", "control: {interval_ms: 9}\nvlans:", "f:1:24: control.interval_ms: ", "9 is below 10, the minimum"),
     ("vlans:", "control: {interval_ms: 5.5}\nvlans:", "f:1:24: control.interval_ms: ", "5.5 is not a whole number"),
     (
         "vlans:",
         "control: {interval_ms: 10001}\nvlans:",
         "f:1:24: control.interval_ms: ",
-        "10001 is above 10000, the most",
+        "10001 is above 10000, the maximum",
     ),
     ("vlans:", "control: 5\nvlans:", "f:1:10: control: ", "5 is not a section"),
     (
@@ -303,7 +303,7 @@ ONE_PROBLEM = [
         "127.0.0.1:8080 is also rest.listen",
     ),
     ("vlans:", "ovsdb_tls: {}\nvlans:", "f:1:1: ovsdb_tls.ca: ", "is missing"),
-    ("vlans:", "ovsdb_tls: {ca: c, key: k}\nvlans:", "f:1:20: ovsdb_tls.key: ", "stands without ovsdb_tls.certificate"),
+    ("vlans:", "ovsdb_tls: {ca: c, key: k}\nvlans:", "f:1:20: ovsdb_tls.key: ", "is set without ovsdb_tls.certificate"),
     ("    dpid: 1", "    ovsdb: h:6640\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "is not an OVSDB address"),
     ("    dpid: 1\n", "", "f:5:3: switches.s1.dpid: ", "is missing"),
     # What is misspelt is not also missing.
@@ -410,7 +410,7 @@ def test_where_nothing_fits_the_link_is_pointed_at() -> None:
     link = 'links:\n- {between: ["s1:9", "s2:9"], capacity: 90M}\n'
     parse_config(SMALL + second + link, "f")
     (line,) = refused(SMALL + second + link.replace("90M", "40M"))
-    assert "link s1:9-s2:9 would have to carry 90M of 40M (line 14); nothing fits next to the limits before it" in line
+    assert "link s1:9-s2:9 would need to carry 90M of 40M (line 14); nothing fits next to the limits before it" in line
 
 
 def test_metrics_of_vns_are_there_unless_they_are_left_out() -> None:
@@ -442,7 +442,7 @@ def test_a_shadow_has_parameters_of_its_own() -> None:
     (line,) = refused(SMALL.replace("20: {", given.replace("0.1", "11")))
     assert line.startswith("f:3:85: vlans.20.shadow_parameters.headroom: 11 must be ")
     (line,) = refused(SMALL.replace("20: {", given.replace("shadow: sp, ", "")))
-    assert "vlans.20.shadow_parameters: stands without shadow" in line
+    assert "vlans.20.shadow_parameters: is set without shadow" in line
 
 
 def test_all_problems_are_told_at_once_each_once() -> None:
@@ -581,7 +581,7 @@ def test_switches_that_can_be_shared_out() -> None:
     ("old", "new", "problem"),
     [
         (', peer_listen: "127.0.0.1:6654"', "", "cluster.mode: sharded needs cluster.peer_listen"),
-        ("mode: sharded, ", "", "cluster.peer_listen: stands without cluster.mode: sharded"),
+        ("mode: sharded, ", "", "cluster.peer_listen: is set without cluster.mode: sharded"),
         (
             "vlans:\n",
             'openflow: {listen: "127.0.0.1:6654"}\nvlans:\n',
@@ -600,23 +600,23 @@ def test_switches_that_can_be_shared_out() -> None:
         (
             '"http://127.0.0.1:2379"',
             '"http://127.0.0.1:2379", "http://127.0.0.1:2379"',
-            "cluster.etcd[1]: 'http://127.0.0.1:2379' is there twice",
+            "cluster.etcd[1]: 'http://127.0.0.1:2379' is listed twice",
         ),
-        ('"http://127.0.0.1:2379"', "", "cluster.etcd: [] has fewer items than 1, the least"),
+        ('"http://127.0.0.1:2379"', "", "cluster.etcd: [] has fewer items than 1, the minimum"),
         ("127.0.0.1:6654", "node1:6654", "cluster.peer_listen: node1 is not an IP address"),
         ("127.0.0.1:6654", "0.0.0.0:6654", "cluster.peer_listen: 0.0.0.0 is every address"),
         ("127.0.0.1:6654", "[fe80::1%eth0]:6654", "cluster.peer_listen: fe80::1%eth0 is an address of one link"),
-        ("algorithm: fs", "algorithm: fe", "vlans.10.algorithm: fe swings when"),
-        ("algorithm: fs", "algorithm: fs, shadow: sp", "vlans.10.shadow: sp cannot be with cluster.mode"),
+        ("algorithm: fs", "algorithm: fe", "vlans.10.algorithm: fe oscillates when"),
+        ("algorithm: fs", "algorithm: fs, shadow: sp", "vlans.10.shadow: sp is not possible with cluster.mode"),
         ('ovsdb: "tcp:127.0.0.1:1", ', "", "switches.s1: has no queues"),
         ("ports:", "profile: no-queues, ports:", "switches.s1: has no queues"),
         (
             "vlans:\n",
             "ecn: {source: phantom+network}\nvlans:\n",
-            "ecn.source: phantom+network cannot be with cluster.mode",
+            "ecn.source: phantom+network is not possible with cluster.mode",
         ),
-        ("vlans:\n", "queues: {mode: single}\nvlans:\n", "queues.mode: single cannot be with cluster.mode"),
-        ("capacity: 100M", "agent: trust, capacity: 100M", "switches.s1.ports.1.agent: trust cannot be with"),
+        ("vlans:\n", "queues: {mode: single}\nvlans:\n", "queues.mode: single is not possible with cluster.mode"),
+        ("capacity: 100M", "agent: trust, capacity: 100M", "switches.s1.ports.1.agent: trust is not possible with"),
     ],
 )
 def test_what_cannot_be_shared_out_is_refused_by_name(old: str, new: str, problem: str) -> None:
@@ -677,7 +677,7 @@ def test_what_no_switchs_meters_can_be_is_refused_by_name(given: str, problem: s
 def test_a_file_of_more_than_there_can_be_is_refused_at_once(text: str, line: int, path: str, most: int) -> None:
     (problem,) = refused(text)
     assert problem.startswith(f"f:{line}:")
-    assert problem.endswith(f"{path}: has more than {most} entries, the most that there can be")
+    assert problem.endswith(f"{path}: has more than {most} entries, the maximum")
 
 
 @pytest.mark.parametrize("key", ["send_limit", "receive_limit"])

@@ -49,7 +49,7 @@ def test_what_is_expected_of_a_number() -> None:
         ("007", None, "'007' is not a port number or an interface's name"),
         ("eth/1", None, "'eth/1' is not a port number or an interface's name"),
         (FIRST_NAMED, None, "are kept for ports by name"),
-        ("eth1", {"expect": "eth1"}, "says nothing here"),
+        ("eth1", {"expect": "eth1"}, "has no effect here"),
         (1, {"expect": ""}, "is empty"),
         (1, {"expect": "e" * 256}, "is longer than 255 characters"),
         (1, {"expect": "eth1\n"}, "cannot be printed"),

@@ -258,7 +258,7 @@ def test_one_limit_for_all_a_vn_sends():
     other = each.ends[1].index(B[2])
     assert each.decision.limit_bps[other] == C
     assert both.decision.limit_bps.sum() <= C / 2 * (1 + 1e-9)
-    assert "last told by s1:4" in both.why(other).constraint
+    assert "last notified by s1:4" in both.why(other).constraint
 
 
 def test_the_sending_port_serves_guarantees_first():
@@ -269,7 +269,7 @@ def test_the_sending_port_serves_guarantees_first():
     row = world.ends[0].index(B[0])
     got = dict(zip(world.ends[0], world.decision.grant_bps.tolist(), strict=True))
     assert got[B[0]] == pytest.approx(C - got[A[0]], rel=0.01)
-    assert world.why(row).constraint.startswith("its part of s1:1's sending port (guarantee 215.0 Mb/s, borrowed 1")
+    assert world.why(row).constraint.startswith("its share of s1:1's sending port (guarantee 215.0 Mb/s, borrowed 1")
 
 
 def test_who_is_crowded_out_of_a_full_port_has_room_to_show_what_it_wants():
@@ -291,7 +291,7 @@ def test_it_is_explained():
     found = world.why()
     assert found.constraint == (
         "its egress limit, halved 1 times in the last 0.1 s, rising 400.0 Mb/s per s, 522.0 Mb/s of 1.0 Gb/s; "
-        "last told by s1:4 (dropped 250.0 Mb/s of 1.0 Gb/s, threshold 20.0 Mb/s)"
+        "last notified by s1:4 (dropped 250.0 Mb/s of 1.0 Gb/s, threshold 20.0 Mb/s)"
     )
     assert found.next_constraint == "no congestion: the lower of both ceilings"
     assert found.lifted_bps == C

@@ -175,7 +175,7 @@ def test_what_one_pair_leaves_of_its_vns_share_the_other_has():
     for _ in range(30):
         grants = world.after({(A, D): 5 * M, (A, E): C})
     assert grants[A, E] >= 0.9 * C
-    assert world.bound((A, E)).startswith(("what else s1:1 sends", "its share of port s1:1", "the limits"))
+    assert world.bound((A, E)).startswith(("the other traffic of s1:1", "its share of port s1:1", "the limits"))
     grants = world.after({(A, D): 0.95 * grants[A, D], (A, E): C})  # TCP at its limit: nothing is dropped
     assert grants[A, D] == pytest.approx(C / 2)
     for _ in range(3):
@@ -201,7 +201,7 @@ def test_unknown_marks_move_nothing():
     both = greedy((A, E), (B, E))
     before = world.after(both)
     assert world.after(both, arrived=np.nan) == pytest.approx(before)
-    assert world.bound((A, E)) == "its last rate: nothing is known of its marks"
+    assert world.bound((A, E)) == "its last rate: its marks are unknown"
 
 
 def test_the_floor_lets_a_mark_come_back():

@@ -70,7 +70,7 @@ def test_the_limit_that_is_one_too_many_for_a_link_is_told_with_what_would_fit()
     ((path, message),) = problems("20M")
     assert path.startswith("switches.s2.ports.3")
     assert "20M, does not fit: link " in message
-    assert "would have to carry 120M of 100M (line 1); nothing fits" in message
+    assert "would need to carry 120M of 100M (line 1); nothing fits" in message
 
 
 def test_the_offer_is_accepted_and_what_is_beyond_is_not():
@@ -159,7 +159,7 @@ def test_the_core_has_to_carry_every_matrix(key, links):
     with pytest.raises(InvalidValueError) as caught:
         operator.set_vn(row, 0.0, **{key: 50 * MBIT})
     assert caught.value.key == key
-    assert any(f"link {link} would have to carry 130M of 100M" in caught.value.reason for link in links)
+    assert any(f"link {link} would need to carry 130M of 100M" in caught.value.reason for link in links)
     assert "at most 20000000 (20M) fits" in caught.value.reason
     assert central.vns is before
     operator.set_vn(row, 0.0, **{key: 20 * MBIT})

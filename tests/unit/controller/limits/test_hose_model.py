@@ -55,7 +55,7 @@ def test_an_access_port_is_refused_with_what_fits():
         "port a1 (sending)",
     )
     assert str(error) == (
-        "vlans.20.a1.send_limit: 41M does not fit: port a1 (sending) would have to carry 101M of 100M; at most 40M fits"
+        "vlans.20.a1.send_limit: 41M does not fit: port a1 (sending) would need to carry 101M of 100M; at most 40M fits"
     )
     admit(two_switches(), vns, VnLimits(20, "a1", 40 * M, 40 * M))
 
@@ -64,7 +64,7 @@ def test_where_the_others_leave_nothing_nothing_fits():
     with pytest.raises(AdmissionError) as caught:
         admit(two_switches(), limits(100 * M, 1 * M, 10, ("a1",)), VnLimits(20, "a1", 50 * M, 1 * M))
     assert caught.value.largest_bps == 0
-    assert str(caught.value).endswith("would have to carry 150M of 100M; nothing fits")
+    assert str(caught.value).endswith("would need to carry 150M of 100M; nothing fits")
 
 
 def test_the_limit_that_was_changed_is_spoken_of():

@@ -75,7 +75,7 @@ def test_it_is_an_event_once_and_again_when_it_comes_back():
     first = told()
     assert first[0] == (
         "s1:1: receive limits of 960 of 1000 Mbit/s of the only link before its switch: "
-        "drops happen there, where no policy sees them; leave 5% of the link"
+        "drops there are invisible to policies; use at most 5% of the link"
     )
     assert told() == first
     assert len(first) == 2

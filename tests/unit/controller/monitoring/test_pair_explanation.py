@@ -81,7 +81,7 @@ def test_a_silent_sender_has_a_share_to_start_with():
     loop.senders[0].rate_bps = 0.0
     loop.run(15)
     found = explained(loop, 1)
-    assert "silent" in found.constraint
+    assert "idle" in found.constraint
     assert found.limit_bps == pytest.approx(40 * M / 3, rel=0.01)
 
 

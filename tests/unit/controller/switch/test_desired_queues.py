@@ -287,7 +287,7 @@ def test_none_wanted_takes_all_of_ours_and_nothing_else(database: Database) -> N
 def test_a_row_of_others_stays_and_is_reported(database: Database) -> None:
     foreign = database.add_qos(None, {5: database.add_queue(None)}, "p1")
     _, problems = apply(database, wanted(p1={10: 1_000_000}, p2={10: 2_000_000}))
-    assert problems == ["p1: has a QoS row (linux-htb) of others; left alone, so its VLANs have no queues here"]
+    assert problems == ["p1: has a QoS row (linux-htb) of another application, so its VLANs get no queues here"]
     assert database.qos_of("p1") == foreign
     assert rates(database.queues_of("p2")[10]) == (2_000_000, 2_000_000)
 

@@ -116,9 +116,9 @@ def test_unusable_files_are_named(pki, files, key, reason):
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"certificate": "c.pem"}, "openflow.certificate: stands without openflow.key: TLS needs both"),
-        ({"key": "c.key"}, "openflow.key: stands without openflow.certificate: TLS needs both"),
-        ({"client_ca": "ca.pem"}, "openflow.client_ca: stands without openflow.certificate: it is for TLS"),
+        ({"certificate": "c.pem"}, "openflow.certificate: is set without openflow.key: TLS needs both"),
+        ({"key": "c.key"}, "openflow.key: is set without openflow.certificate: TLS needs both"),
+        ({"client_ca": "ca.pem"}, "openflow.client_ca: is set without openflow.certificate: it is for TLS"),
     ],
 )
 def test_half_a_tls_configuration_is_refused(keys, said):
