@@ -243,7 +243,7 @@ class _RestService(rest.Service):
         needs_if_match = dets.config.rest.if_match == "required"
         super().__init__(dets.shell.central, time.monotonic, dets.settings, needs_if_match, dets.observer)
         self._dets = dets
-        self.others = dets.membership.others()
+        self.remote_nodes = dets.membership.remote_nodes()
         self._in_force = ChangeTracker(dets.shell, dets.queues, dets.settings.revision)
 
     def health(self) -> dict[str, Any]:

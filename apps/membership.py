@@ -68,7 +68,7 @@ class Standalone:
         """Return the contents of ``/v1/health``; ``health`` is the state of switches and loops."""
         return health
 
-    def others(self) -> RemoteNodes:
+    def remote_nodes(self) -> RemoteNodes:
         """Return the other controllers, for requests that need them."""
         return RemoteNodes()
 

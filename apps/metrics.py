@@ -44,7 +44,7 @@ class Southbound(Protocol):
         """Return the OpenFlow message counts by dpid."""
 
     @property
-    def strangers(self) -> Sized:
+    def unmanaged(self) -> Sized:
         """Return the number of connections of unmanaged switches."""
 
     def is_ready(self, dpid: int) -> bool:
@@ -151,10 +151,10 @@ class _Controller(Collector):
         entries = len(self._metrics.central.state.entries)
         yield GaugeMetricFamily("dets_metered_pairs", "Pairs of VNs that have a meter.", value=entries)
         about = "Of these, pairs with a bottleneck, by bottleneck: a link, or the limit of a VN."
-        held = GaugeMetricFamily("dets_bottlenecked_pairs", about, labels=["bottleneck"])
+        bottlenecks = GaugeMetricFamily("dets_bottlenecked_pairs", about, labels=["bottleneck"])
         for place, count in bottleneck_counts(self._metrics.central.fabric).items():
-            held.add_metric([place], count)
-        yield held
+            bottlenecks.add_metric([place], count)
+        yield bottlenecks
         queues = self._metrics.queues
         yield CounterMetricFamily(
             "dets_ovsdb_transactions", "Transactions with switches' databases.", value=queues.applied
@@ -164,7 +164,7 @@ class _Controller(Collector):
     def _switches(self) -> Iterator[Metric]:
         about = "1 while the switch is under control; none where another node has it under control."
         ready = GaugeMetricFamily("dets_switch_ready", about, labels=["switch"])
-        elsewhere = self._metrics.central.fabric.share.elsewhere
+        elsewhere = self._metrics.central.fabric.share.remote_switches
         messages = CounterMetricFamily(
             "dets_openflow_messages", "OpenFlow messages except echoes.", labels=["switch", "direction"]
         )
@@ -189,7 +189,7 @@ class _Controller(Collector):
         strangers = GaugeMetricFamily(
             "dets_openflow_unmanaged_connections", "Connections of switches that are not under control."
         )
-        strangers.add_metric([], len(self._metrics.shell.strangers))
+        strangers.add_metric([], len(self._metrics.shell.unmanaged))
         yield from (ready, messages, errors, cut_off, dropped, strangers)
 
     def _service(self) -> Iterator[Metric]:
@@ -271,7 +271,7 @@ class _Controller(Collector):
             "dets_port_refused_frames", "Hosts' frames dropped at their edge port.", labels=["switch", "port", "reason"]
         )
         for switch, port in central.config.ports():
-            for reason, count in (central.switches[switch.dpid].refused.of_port(port.port_no) or {}).items():
+            for reason, count in (central.switches[switch.dpid].refused.counts_at_port(port.port_no) or {}).items():
                 unwanted.add_metric([switch.name, port.label, reason], count)
         yield from (moved, capacity, promised, unwanted)
         for dpid, record in central.switches.items():

@@ -18,7 +18,7 @@ from apps.runtime.sd_notify import ServiceManager
 from apps.runtime.tls import RenewableContext
 from apps.settings.file_plan import FilePlan
 from apps.settings.settings import Settings
-from controller.central.reconfiguration import Beforehand, reconfigure
+from controller.central.reconfiguration import PreparedReconfiguration, reconfigure
 from controller.config.config_diff import check_changeable
 from controller.config.config_summary import ConfigDiff, compare_configs, shorten
 from controller.errors import DetsError
@@ -157,11 +157,11 @@ class Reloader:
             LOG.info("%d values of the configuration have changed: %s", len(diff.changes), shorten(diff.summary, "; "))
         return diff
 
-    def _change(self, config: Config, made: Beforehand) -> None:
+    def _change(self, config: Config, made: PreparedReconfiguration) -> None:
         application = self._application
         application.manager.reloading()
         try:
-            with application.shell.standing_still:
+            with application.shell.switch_lock:
                 self._put_in_force(config, made)
             keep_made(len(made.fabric.vns))
         except Exception as error:
@@ -180,13 +180,13 @@ class Reloader:
         except DetsError as error:
             LOG.error("not reloaded, the configuration is as before: %s", error)
 
-    def _put_in_force(self, config: Config, made: Beforehand) -> None:
+    def _put_in_force(self, config: Config, made: PreparedReconfiguration) -> None:
         """Store, apply and commit; on an error undo the completed steps in reverse order."""
         application = self._application
         with ExitStack() as undo:
             plan = application.settings.prepare(config)
             undo.callback(plan.undo)
-            for _ in made.make_own(application.shell.central):
+            for _ in made.build_switch_flows(application.shell.central):
                 application.yield_control()
             # Others in the process run up to here, and again once all is done.
             switch_over = _Transition(application, config, made, plan)
@@ -197,13 +197,13 @@ class Reloader:
         switch_over.update_switches()
 
 
-def _compared(before: Config, config: Config, events: EventLog) -> tuple[ConfigDiff, Beforehand]:
+def _compared(before: Config, config: Config, events: EventLog) -> tuple[ConfigDiff, PreparedReconfiguration]:
     """Return the differences, and the work for the new configuration that can be done in advance; for a thread.
 
     Raises errors before anything is changed.
     """
     check_changeable(before, config)
-    return compare_configs(before, config), Beforehand(config, events)
+    return compare_configs(before, config), PreparedReconfiguration(config, events)
 
 
 def _renewals(contexts: list[RenewableContext]) -> list[tuple[str, Callable[[], None]]]:
@@ -215,7 +215,7 @@ def _renewals(contexts: list[RenewableContext]) -> list[tuple[str, Callable[[], 
 class _Transition:
     """One change of the configuration in memory: it never waits, and can be undone until switches are updated."""
 
-    def __init__(self, application: Application, config: Config, made: Beforehand, plan: FilePlan) -> None:
+    def __init__(self, application: Application, config: Config, made: PreparedReconfiguration, plan: FilePlan) -> None:
         self._application, self._config, self._made, self._plan = application, config, made, plan
         shell = application.shell
         shell.push()
@@ -223,7 +223,7 @@ class _Transition:
         self._records = dict(shell.central.switches)
         self._peers = dict(shell.peers)
         self._watches = {dpid: (peer.meters, peer.queues) for dpid, peer in shell.peers.items()}
-        self._gone: dict[int, ConnectedSwitch] = {}
+        self._removed: dict[int, ConnectedSwitch] = {}
         self._undo = ExitStack()
 
     def make(self) -> None:
@@ -237,7 +237,7 @@ class _Transition:
         self._undo.callback(adopt, self._application.config)
         adopt(self._config)
         self._undo.callback(self._restore_peers)
-        self._gone = {dpid: shell.peers.pop(dpid) for dpid in change.removed if dpid in shell.peers}
+        self._removed = {dpid: shell.peers.pop(dpid) for dpid in change.removed if dpid in shell.peers}
         shell.sync_switches()
 
     def undo(self) -> None:
@@ -257,12 +257,12 @@ class _Transition:
         self._undo.pop_all()  # it is not undone any more, and the state before need not be kept
         shell.push()
         self._application.queues.wake()
-        for dpid, peer in self._gone.items():
+        for dpid, peer in self._removed.items():
             if dpid in central.switches:  # it has another profile, or other classes of queues
                 self._application.spawn(shell.reconnect, peer, None)
             else:
                 self._application.spawn(self._clean_up_switch, peer, self._leaving[dpid], self._records[dpid].switch)
-        for connection in list(shell.strangers):
+        for connection in list(shell.unmanaged):
             if connection.dpid in central.switches and connection.dpid not in shell.peers:
                 connection.disconnect()  # it is configured now, and must connect again
 

@@ -130,7 +130,7 @@ class EventLog:
     _events: defaultdict[Severity, deque[Event]] = field(default_factory=lambda: defaultdict(deque))
     last: int = 0  # the number of the last one, 0 before the first
     # The number of allowed events, and the time of that number.
-    _room: dict[EventKind, tuple[float, float]] = field(default_factory=dict)
+    _tokens: dict[EventKind, tuple[float, float]] = field(default_factory=dict)
     _unnamed: Counter[EventKind] = field(default_factory=Counter)
     _summary_s: float = -math.inf
 
@@ -160,10 +160,10 @@ class EventLog:
 
         The others are counted for ``report_suppressed``.
         """
-        room, since_s = self._room.get(kind, (NAMED_BURST, at_s))
+        room, since_s = self._tokens.get(kind, (NAMED_BURST, at_s))
         room = min(room + NAMED_PER_S * (at_s - since_s), NAMED_BURST)
         found: list[int] = rows[: int(room)].tolist()
-        self._room[kind] = room - len(found), at_s
+        self._tokens[kind] = room - len(found), at_s
         if len(found) < len(rows):
             self._unnamed[kind] += len(rows) - len(found)
             self.counts[kind] += len(rows) - len(found)

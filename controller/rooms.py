@@ -52,7 +52,7 @@ def room_of(module: str) -> str:
 
 
 @cache
-def is_here(name: str) -> bool:
+def is_installed(name: str) -> bool:
     """Return whether a room is installed; modules without a room (``room_of``) always are."""
     if not name:
         return True
@@ -65,7 +65,7 @@ def is_here(name: str) -> bool:
 
 def check(name: str, key: str, value: object) -> None:
     """Raise InvalidValueError if a value needs a room that is not installed."""
-    if not is_here(name):
+    if not is_installed(name):
         one = ROOMS[name]
         raise InvalidValueError(key, value, f"needs {one.brings}: pip install {one.install}")
 

@@ -110,7 +110,7 @@ class ClusterMember(Standalone):
         status = "ready" if ready else health["status"]
         return {**health, "status": "degraded" if cluster["etcd"] else status, "cluster": cluster}
 
-    def others(self) -> RequestForwarder:  # noqa: D102
+    def remote_nodes(self) -> RequestForwarder:  # noqa: D102
         return RequestForwarder(self._nodes)
 
     def _nodes(self) -> Nodes:

@@ -165,7 +165,7 @@ class ClusterNode:
 
     def _ask(self, began_s: float) -> None:
         try:
-            self._answer = self._asked(began_s)
+            self._answer = self._requested(began_s)
             if self.problem:
                 LOG.info("etcd responds again")
             self.problem = ""
@@ -177,7 +177,7 @@ class ClusterNode:
         finally:
             self._asking = False
 
-    def _asked(self, began_s: float) -> LeaseSnapshot | None:
+    def _requested(self, began_s: float) -> LeaseSnapshot | None:
         lease_id = self.leadership.lease_id
         if lease_id is None:
             lease_id = self.etcd.grant(self.cluster.lease_ttl_s)  # 1
@@ -209,7 +209,7 @@ class ClusterNode:
 
     def _needs_fast_polling(self, now_s: float) -> bool:
         """Return whether a node has not refreshed its lease for over a second, or switches change owners."""
-        silent = any(one.left_s <= self.cluster.lease_ttl_s - 2 for one in self._expiry_of.values())
+        silent = any(one.remaining_s <= self.cluster.lease_ttl_s - 2 for one in self._expiry_of.values())
         return silent or (self.shared is not None and self.shared.needs_fast_polling(now_s))
 
     def _ended(self, lease_ids: set[int]) -> set[int]:

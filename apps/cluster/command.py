@@ -171,9 +171,9 @@ def balance(config: OfConfig = CONFIG) -> int:
     its owner.
     """
     with _asking(config) as wishes:
-        moved, wanted = wishes.balance()
-    echo(f"{moved} switches have changed hands" + (f", of {wanted}" if moved < wanted else ""))
-    return 0 if moved == wanted else 1
+        moved, desired = wishes.balance()
+    echo(f"{moved} switches have changed hands" + (f", of {desired}" if moved < desired else ""))
+    return 0 if moved == desired else 1
 
 
 @app.command()

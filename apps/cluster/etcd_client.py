@@ -179,12 +179,12 @@ def get(
     key: str, *, prefix: bool = False, before: str | None = None, limit: int = 0, keys_only: bool = False
 ) -> Operation:
     """Return the range of one key, of all keys with that prefix, or of the keys from it to ``before``, newest first."""
-    wanted: dict[str, Any] = {"key": _base64(key.encode())}
+    desired: dict[str, Any] = {"key": _base64(key.encode())}
     if prefix:
-        wanted["range_end"] = _base64(_after(key))
+        desired["range_end"] = _base64(_after(key))
     if before is not None:
-        wanted |= {"range_end": _base64(before.encode()), "sort_order": "DESCEND", "sort_target": "KEY"}
-    return {"request_range": wanted | ({"limit": limit} if limit else {}) | ({"keys_only": True} if keys_only else {})}
+        desired |= {"range_end": _base64(before.encode()), "sort_order": "DESCEND", "sort_target": "KEY"}
+    return {"request_range": desired | ({"limit": limit} if limit else {}) | ({"keys_only": True} if keys_only else {})}
 
 
 def put(key: str, value: bytes, lease_id: int = 0) -> Operation:

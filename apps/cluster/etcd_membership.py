@@ -65,7 +65,7 @@ class EtcdMembership:
         self.believe: Callable[[int, bytes], None] = lambda dpid, data: None
         self._tested: dict[int, bytes] = {}  # as this node has written it
         self._placement: Placement | None = None
-        self._heard: tuple[Mapping[int, Owner], Mapping[str, NodeRecord], int, bytes] | None = None
+        self._snapshot: tuple[Mapping[int, Owner], Mapping[str, NodeRecord], int, bytes] | None = None
         self._changed_s = -math.inf
         self._refused = False  # whether etcd has refused to write the last time
         self.owners: Mapping[int, Owner] = {}
@@ -75,8 +75,8 @@ class EtcdMembership:
 
     def apply_snapshot(self) -> None:
         """Apply etcd's last reply; called by the control loop."""
-        if self._heard is not None:
-            self.owners, self.nodes, self.token, self.secret = self._heard
+        if self._snapshot is not None:
+            self.owners, self.nodes, self.token, self.secret = self._snapshot
 
     @property
     def moving(self) -> bool:
@@ -123,9 +123,9 @@ class EtcdMembership:
         nodes, _, owners, *_, secret = found
         mine = next((one for one in nodes if _name(one) == self.me), None)
         owner_of = {int(_name(one), 16): Owner(*_owner(one, epoch)) for one in owners}
-        if self._heard is not None and self._heard[0] != owner_of:
+        if self._snapshot is not None and self._snapshot[0] != owner_of:
             self._changed_s = now_s
-        self._heard = (
+        self._snapshot = (
             owner_of,
             {_name(one): NodeRecord(**json.loads(one.value)) for one in nodes},
             0 if mine is None else mine.mod_revision,
@@ -135,9 +135,9 @@ class EtcdMembership:
     def _about(self, found: Sequence[list[KeyValue]], lease_id: int) -> list[Operation]:
         """Return the operations that write this node's own keys."""
         about = NodeRecord(str(self._cluster.peer_advertise), self.public_key, self._cluster.rest_advertise)._asdict()
-        wanted = {"nodes": about, "reached": sorted(self.reached())}
+        desired = {"nodes": about, "reached": sorted(self.reached())}
         writing = []
-        for (kind, value), standing in zip(wanted.items(), found, strict=False):
+        for (kind, value), standing in zip(desired.items(), found, strict=False):
             place, data = f"{self._prefix}{kind}/{self.me}", json.dumps(value).encode()
             if not any((one.key, one.lease_id, one.value) == (place, lease_id, data) for one in standing):
                 writing.append(put(place, data, lease_id))

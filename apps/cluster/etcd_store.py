@@ -196,9 +196,9 @@ class EtcdStore:
     def _change_key(self, revision: int) -> str:
         return f"{self._prefix}changes/{revision:012}"
 
-    def _read(self, wanted: Operation) -> list[KeyValue]:
+    def _read(self, desired: Operation) -> list[KeyValue]:
         try:
-            return self._etcd.read(wanted)[0]
+            return self._etcd.read(desired)[0]
         except EtcdError as error:
             raise StoreError(f"cluster.etcd: {error}") from error
 

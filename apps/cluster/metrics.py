@@ -81,6 +81,6 @@ class LinksMetrics(Collector):
             again.add_metric((peer,), traffic.reconnects)
         about = "Rejections at the address for nodes, by cause: key, handshake, frame, flood."
         strangers = CounterMetricFamily("dets_cluster_rejected_connections", about, labels=("cause",))
-        for cause, count in self._links.strangers.items():
+        for cause, count in self._links.rejections.items():
             strangers.add_metric((cause,), count)
         yield from (frames, octets, again, strangers)

@@ -76,7 +76,7 @@ class _Peer:
 class PeerTransport:
     """The connections of one node. ``address`` is its listening address, HOST:PORT.
 
-    ``traffic`` has the counters of each peer, ``strangers`` the rejections: ``key`` (connections with unlisted keys),
+    ``traffic`` has the counters of each peer, ``rejections`` the rejections: ``key`` (connections with unlisted keys),
     ``handshake`` (connections that proved no key), ``frame`` (messages with keys that are no longer listed), ``flood``
     (calls after which the listener was closed for a while). Raises InvalidValueError for an address without an IP
     address, OSError if listening there fails.
@@ -88,7 +88,7 @@ class PeerTransport:
         self._public, self._secret = zmq.curve_keypair()
         self.public_key = self._public.decode()
         self.traffic: dict[str, PeerTraffic] = {}
-        self.strangers: Counter[str] = Counter(dict.fromkeys(("key", "handshake", "frame", "flood"), 0))
+        self.rejections: Counter[str] = Counter(dict.fromkeys(("key", "handshake", "frame", "flood"), 0))
         self._peers: dict[str, _Peer] = {}
         self._names: dict[str, str] = {}  # by public key
         self._open: set[int] = set()  # descriptors of connections that were let in by the kernel
@@ -171,7 +171,7 @@ class PeerTransport:
             octets += len(frame)
             name = self._names.get(str(frame.get("User-Id")))
             if name is None:
-                self.strangers["frame"] += 1
+                self.rejections["frame"] += 1
             else:
                 frames.append((name, frame.buffer.toreadonly()))
                 self.traffic[name].received += 1
@@ -220,7 +220,7 @@ class PeerTransport:
             text = z85.encode(key).decode()
             status = b"200" if text in self._names else b"400"
             if status == b"400":
-                self.strangers["key"] += 1
+                self.rejections["key"] += 1
             self._zap.send_multipart([version, request, status, b"", text.encode(), b""], zmq.NOBLOCK)
 
     def _count_connections(self) -> None:
@@ -238,9 +238,9 @@ class PeerTransport:
             elif kind == zmq.EVENT_DISCONNECTED:
                 self._open.discard(value)
             else:
-                self.strangers["handshake"] += 1
+                self.rejections["handshake"] += 1
         flooded = seen == EVENTS or len(self._open) > MAX_UNAUTHENTICATED + len(self._peers)
-        self.strangers["flood"] += flooded
+        self.rejections["flood"] += flooded
         if flooded and self._listens:
             program = struct.pack("HP", 1, ctypes.addressof(_DROP_ALL))
             self._listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)

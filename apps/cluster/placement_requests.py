@@ -138,14 +138,14 @@ class PlacementRequests:
             with suppress(EtcdError):
                 self._etcd.revoke(lease_id)
 
-    def _await(self, wanted: Mapping[int, str], lease_id: int | None = None) -> Collection[int]:
-        missing, since_s = set(wanted), self._clock()
+    def _await(self, desired: Mapping[int, str], lease_id: int | None = None) -> Collection[int]:
+        missing, since_s = set(desired), self._clock()
         while missing and self._clock() - since_s <= MOVE_TIMEOUT_S:
             self._sleep(POLL_INTERVAL_S)
             if lease_id is not None:
                 self._etcd.keep_alive(lease_id)
             owners = self.read_state().owners
-            left = {dpid for dpid in missing if owners.get(dpid) != wanted[dpid]}
+            left = {dpid for dpid in missing if owners.get(dpid) != desired[dpid]}
             missing, since_s = left, since_s if left == missing else self._clock()
         return missing
 

@@ -76,11 +76,11 @@ class SwitchReachability:
         self._peers, self._ready = peers, ready
         shared.reached, shared.controlled = self.reached, self.controlled
         shared.tested, shared.believe = self._handover_state, self._believe
-        self._asked: dict[int, _Asked] = {}  # by dpid: one question at a time
+        self._probes: dict[int, _Asked] = {}  # by dpid: one question at a time
 
     def round(self) -> None:
         """Probe the switches that are due. Never waits."""
-        now_s, before, self._asked = self._now_s(), self._asked, {}
+        now_s, before, self._probes = self._now_s(), self._probes, {}
         for dpid in self._roles.reached() - self._peers.keys():
             connection, asked = self._roles.connection(dpid), before.get(dpid)
             if connection is None:
@@ -88,19 +88,19 @@ class SwitchReachability:
             new = asked is None or asked.connection is not connection
             if asked is None or new or (asked.reply.done and now_s - asked.at_s >= PROBE_INTERVAL_S):
                 asked = _Asked(connection, connection.ask(encode_role_request), now_s, not new)
-            self._asked[dpid] = asked
+            self._probes[dpid] = asked
 
     def reached(self) -> set[int]:
         """Return the switches that are connected and reply."""
         now_s = self._now_s()
-        waiting = {dpid: one for dpid, one in self._asked.items() if not one.reply.done}
+        waiting = {dpid: one for dpid, one in self._probes.items() if not one.reply.done}
         silent = {dpid for dpid, one in waiting.items() if not one.answered or now_s - one.at_s > ANSWER_S}
         silent |= {dpid for dpid, peer in self._peers.items() if now_s - peer.counted_s > ANSWER_S}
         return self._roles.reached() - silent
 
     def controlled(self) -> set[int]:
         """Return the switches that their owners have under control, as far as this node knows."""
-        mine, elsewhere = self._ready(), self._central.fabric.share.elsewhere
+        mine, elsewhere = self._ready(), self._central.fabric.share.remote_switches
         owners = self._shared.owners.items()
         return {dpid for dpid, one in owners if dpid in (mine if one.node == self._shared.me else elsewhere)}
 

@@ -30,12 +30,12 @@ Request = tuple[ControllerRole, int]
 class _SwitchRole:
     """The connection of one switch: the last requested role, and whether the controller has the switch.
 
-    ``asked`` is None again if the same role may be requested once more.
+    ``requested`` is None again if the same role may be requested once more.
     """
 
     connection: SwitchConnection
     gate: WriteGate
-    asked: Request | None = None
+    requested: Request | None = None
     in_control: bool = False
 
 
@@ -49,12 +49,12 @@ class RoleManager:
 
     def __init__(
         self,
-        wanted: Callable[[int], Request | None],
+        desired: Callable[[int], Request | None],
         held: Callable[[int], int | None],
         now_s: Callable[[], float],
         spawn: Callable[..., object],
     ) -> None:
-        self._wanted, self._held, self._spawn = wanted, held, spawn
+        self._desired_role, self._held, self._spawn = desired, held, spawn
         self.control: Callable[[SwitchConnection], None] = lambda connection: None
         self.release: Callable[[SwitchConnection], None] = lambda connection: None
         self._links: dict[int, _SwitchRole] = {}
@@ -92,7 +92,7 @@ class RoleManager:
         if link is not None and link.connection is connection:
             self.refused += 1
             if link.in_control:
-                self._give_up(link)
+                self._release(link)
 
     def round(self) -> None:
         """Request roles that are due, and release switches whose gate has closed. Never waits."""
@@ -104,11 +104,13 @@ class RoleManager:
 
     def _confirm(self, link: _SwitchRole) -> None:
         if link.in_control and not link.gate.is_open:
-            self._give_up(link)
-            link.asked = None  # the same generation may be confirmed again: nobody has said that it is not this node's
+            self._release(link)
+            link.requested = (
+                None  # the same generation may be confirmed again: nobody has said that it is not this node's
+            )
         self._ask_if_due(link)
 
-    def _give_up(self, link: _SwitchRole) -> None:
+    def _release(self, link: _SwitchRole) -> None:
         link.in_control = False
         link.gate.close()
         self.release(link.connection)
@@ -134,13 +136,13 @@ class RoleManager:
             del self._links[link.connection.dpid]
 
     def _ask_if_due(self, link: _SwitchRole) -> None:
-        wanted = self._wanted(link.connection.dpid)
-        if wanted is not None and wanted != link.asked:  # what was refused is not asked for again
-            link.asked = wanted
-            self._spawn(self._ask, link, wanted)
+        desired = self._desired_role(link.connection.dpid)
+        if desired is not None and desired != link.requested:  # what was refused is not asked for again
+            link.requested = desired
+            self._spawn(self._ask, link, desired)
 
-    def _ask(self, link: _SwitchRole, wanted: Request) -> None:
-        role, generation = wanted
+    def _ask(self, link: _SwitchRole, desired: Request) -> None:
+        role, generation = desired
         connection = link.connection
         try:
             body = connection.ask(lambda xid: encode_role_request(xid, role, generation)).wait(ROLE_TIMEOUT_S)
@@ -156,10 +158,10 @@ class RoleManager:
         if not confirmed:
             self._complain(link, f"has not confirmed the role {role.name}; connection closed, waiting for reconnect")
             connection.disconnect()
-        elif role is ControllerRole.MASTER and link.asked == wanted and not connection.closed:
+        elif role is ControllerRole.MASTER and link.requested == desired and not connection.closed:
             link.gate.confirm(generation)
             if not link.gate.is_open:
-                link.asked = None
+                link.requested = None
             elif self._links.get(connection.dpid) is link:
                 link.in_control = True
                 self.control(connection)

@@ -57,7 +57,7 @@ class QueueReconciler:
         self._writers: dict[str, OvsdbQueueWriter | OvsdbListener] = {}
         self._unused: set[str] = set()  # addresses, when the last round began
         self._problems: dict[int, list[str]] = {}
-        self._wanted: dict[int, dict[str, PortQueues]] = {}  # what each switch's rows were last brought to
+        self._written: dict[int, dict[str, PortQueues]] = {}  # what each switch's rows were last brought to
         self.applied = self.failed = 0
         self._ended_s = -math.inf  # when the last round did
         self.reconciled_s = -math.inf  # what limits and ports wanted then is written
@@ -99,7 +99,7 @@ class QueueReconciler:
     def remove(self, switch: Switch) -> None:
         """Remove the controller's queues from a switch, and forget it."""
         self._problems.pop(switch.dpid, None)
-        self._wanted.pop(switch.dpid, None)
+        self._written.pop(switch.dpid, None)
         if switch.ovsdb is not None:
             try:
                 self._writer(switch.ovsdb).remove(switch.dpid)
@@ -135,17 +135,17 @@ class QueueReconciler:
             problems = [str(error)]
             record.capabilities.queues_set = dict.fromkeys(names.values(), str(error))
         else:
-            told = [(problem.partition(":")[0], problem.partition(": ")[2]) for problem in problems]
-            in_the_way = {names[name]: text for name, text in told if name in names}
+            reported = [(problem.partition(":")[0], problem.partition(": ")[2]) for problem in problems]
+            in_the_way = {names[name]: text for name, text in reported if name in names}
             absent = dict.fromkeys(desired.keys() - names.values(), "the switch has no such port")
             record.capabilities.queues_set = {
                 **{port_no: in_the_way.get(port_no) for port_no in names.values()},
                 **absent,
             }
-            if writer.writes > writes and self._wanted.get(dpid) == wanted:
+            if writer.writes > writes and self._written.get(dpid) == wanted:
                 text = f"switch {record.switch.name}: queues repaired that another program had changed"
                 self._shell.central.note(EventKind.TABLES_REPAIRED, text, self._shell.now_s(), dpid=dpid)
-            self._wanted[dpid] = wanted
+            self._written[dpid] = wanted
         for problem in problems:
             if problem not in self._problems.get(dpid, []):
                 text = f"switch {record.switch.name} ({dpid:016x}): {problem}"

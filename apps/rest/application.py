@@ -27,7 +27,7 @@ from apps.rest.schema import request_bodies, request_parameters
 from apps.rest.schema.openapi_document import in_openapi_3_0, mark_wide_integers
 from apps.rest.streams import event_stream
 from controller.errors import InvalidValueError
-from controller.rooms import is_here, room
+from controller.rooms import is_installed, room
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS: Json = {"description": "text", "content": {_METRICS_TYPE: {"schema": {"type": "string"}}}}
@@ -76,14 +76,14 @@ def create_app(
         access.reject_cross_origin(tokens)
         g.caller, g.scope = access.identify(tokens)
         _check_request()
-        return running.others.forwarded()
+        return running.remote_nodes.forwarded()
 
     app.before_request(check_request)
-    app.after_request(lambda response: running.others.completed(response))
+    app.after_request(lambda response: running.remote_nodes.completed(response))
     app.after_request(_add_headers)
     app.register_api(api)
     app.get("/docs", summary="This interface as a page.", responses={200: api_page.RESPONSE, **ANY})(show_docs)
-    if with_page and is_here("ui"):
+    if with_page and is_installed("ui"):
         room("ui").add_to(app)
     about = "Metrics in Prometheus' text format, version 0.0.4."
     app.get("/metrics", summary=about, responses={200: _METRICS, **ANY})(show_metrics)
@@ -102,18 +102,16 @@ def show_metrics(query: request_parameters.MetricsQuery) -> Response:
     here, names = service(), frozenset(one.encode() for one in query.names)
 
     def pieces() -> Iterator[bytes]:
-        for piece in here.metrics():
-            yield _samples_of(piece, names) if names else piece
+        for part in here.metrics():
+            yield _samples_of(part, names) if names else part
             here.sleep(0.0)
 
     return Response(stream_with_context(pieces()), mimetype=None, content_type=_METRICS_TYPE)
 
 
-def _samples_of(piece: bytes, names: frozenset[bytes]) -> bytes:
+def _samples_of(part: bytes, names: frozenset[bytes]) -> bytes:
     """Return the samples of these names, without their description lines."""
-    return b"".join(
-        line for line in piece.splitlines(keepends=True) if re.split(rb"[{ ]", line, maxsplit=1)[0] in names
-    )
+    return b"".join(line for line in part.splitlines(keepends=True) if re.split(rb"[{ ]", line, maxsplit=1)[0] in names)
 
 
 def show_docs(query: request_parameters.NoQuery) -> Response:
@@ -141,7 +139,7 @@ def _document() -> Json:
 def _refuse(error: ValidationError) -> Response:
     if request.method in _WITH_BODY:  # what is not there has no values, good or bad
         lookup.check_path(service().central, request.view_args or {})
-    return problems.of_validation(error, _FIELDS).response()
+    return problems.problem_from_validation(error, _FIELDS).response()
 
 
 def _check_request() -> None:

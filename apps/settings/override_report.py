@@ -20,8 +20,8 @@ def override_counts(config: Config) -> tuple[int, dict[str, str]]:
     path = config.rest.store
     if config.cluster is not None or not Path(path).is_file():
         return 0, {}
-    standing = read_state(path)
-    overrides = Overrides.build(FileValues(config), standing.vlans, standing.vns)
+    stored = read_state(path)
+    overrides = Overrides.build(FileValues(config), stored.vlans, stored.vns)
     in_force = resolve(overrides, AdmittedLimits(config).core_overload)
     inactive = {f"VLAN {vid}": reason for vid, reason in in_force.inactive_vlans.items()}
     inactive |= {str(name): reason for name, reason in {**in_force.inactive_vns, **in_force.unused_vns}.items()}

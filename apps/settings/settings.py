@@ -105,10 +105,10 @@ class Settings:
         return True
 
     def _apply_stored(self) -> None:
-        standing = self.store.load()
-        self.revision = standing.revision
-        self._facts: Mapping[str, str] = standing.metadata
-        self.overrides = Overrides.build(self.file, standing.vlans, standing.vns)
+        stored = self.store.load()
+        self.revision = stored.revision
+        self._facts: Mapping[str, str] = stored.metadata
+        self.overrides = Overrides.build(self.file, stored.vlans, stored.vns)
         values = resolve(self.overrides, self.central.fabric.admitted.core_overload)
         plan = self._plan(self.overrides, values, digest_of(self.file))
         self.central.put_in_force(plan.values, self._clock())
@@ -155,8 +155,8 @@ class Settings:
 
     def port_names(self) -> dict[tuple[str, int], str]:
         """Return the stored names of edge ports, by switch and number."""
-        kept = ([*key.split(" "), name] for key, name in self._facts.items() if key.startswith(f"{_PORT} "))
-        return {(switch, int(port_no)): name for _, switch, port_no, name in kept}
+        stored_values = ([*key.split(" "), name] for key, name in self._facts.items() if key.startswith(f"{_PORT} "))
+        return {(switch, int(port_no)): name for _, switch, port_no, name in stored_values}
 
     def keep_port_names(self, names: Mapping[tuple[str, int], str]) -> None:
         """Store names of edge ports. Raises StoreError."""
@@ -186,8 +186,8 @@ class Settings:
             for name in changes.keys() - self.file.row_of.keys():
                 raise InvalidValueError("vn", str(name), "is not a VN of the configuration any more")
             rows = np.array([self.file.row_of[name] for name in changes], dtype=np.int64)
-            standing = self.overrides.of_vns(rows)
-            for count, (name, before) in enumerate(zip(changes, standing, strict=True), 1):
+            stored = self.overrides.vn_overrides_of(rows)
+            for count, (name, before) in enumerate(zip(changes, stored, strict=True), 1):
                 vns[name] = Override({**before.values, **changes[name]}, revision)
                 self._rest_after(count)
             return _Proposal(action, {}, vns)

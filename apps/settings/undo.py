@@ -35,7 +35,7 @@ def undoing_overrides(
     given: dict[int | VnName, dict[str, Any]] = {}
     for item in change.items:
         place = _place(item)
-        if _still(item, place, overrides, values, change.revision):
+        if _needs_undo(item, place, overrides, values, change.revision):
             given.setdefault(place, {})[item.field] = item.before
     vlans = {vid: one for vid, one in given.items() if isinstance(vid, int)}
     new_vlans = {vid: _vlan_override(vid, one, overrides, values, revision) for vid, one in vlans.items()}
@@ -50,7 +50,9 @@ def _place(item: Item) -> int | VnName:
     return VnName(item.vlan_vid, item.switch, item.port_no)
 
 
-def _still(item: Item, target: int | VnName, overrides: Overrides, values: EffectiveSettings, changed_by: int) -> bool:
+def _needs_undo(
+    item: Item, target: int | VnName, overrides: Overrides, values: EffectiveSettings, changed_by: int
+) -> bool:
     """Return whether a value is as the change left it; False also if it already equals the previous one."""
     file, key = overrides.file, undo_key(target, item.field)
     if isinstance(target, int):
@@ -73,20 +75,20 @@ def _still(item: Item, target: int | VnName, overrides: Overrides, values: Effec
 def _vlan_override(
     vid: int, given: dict[str, Any], overrides: Overrides, values: EffectiveSettings, revision: int
 ) -> Override:
-    standing, file = overrides.vlans.get(vid, Override({}, 0)), overrides.file.config.vlans[vid]
+    stored, file = overrides.vlans.get(vid, Override({}, 0)), overrides.file.config.vlans[vid]
     now = values.vlans[vid]
     for pair in _PAIRED:
         if given.keys() & set(pair):
             given |= {name: given.get(name, getattr(now, name)) for name in pair}
     of_file = {name for name in given if given[name] == getattr(file, name)}
     of_file -= {name for pair in _PAIRED if not of_file.issuperset(pair) for name in pair}
-    new = {name: value for name, value in {**standing.values, **given}.items() if name not in of_file}
+    new = {name: value for name, value in {**stored.values, **given}.items() if name not in of_file}
     try:
         complete_vlan(now, given, overrides.file.config.interval_ms)
         check_vlan_values(new)
     except InvalidValueError as error:
         raise InvalidValueError(undo_key(vid, error.key), error.value, error.reason) from error
-    return Override(new, revision, revision if given.keys() & set(VLAN_LIMITS) else standing.limits_revision)
+    return Override(new, revision, revision if given.keys() & set(VLAN_LIMITS) else stored.limits_revision)
 
 
 def _vn_overrides(
@@ -99,9 +101,9 @@ def _vn_overrides(
     off[rows] = True
     without = overrides.without_vlans(values.inactive_vlans).without_vns(off).vns()
     found = {}
-    for (name, given), row, standing in zip(vns.items(), rows.tolist(), overrides.of_vns(rows), strict=True):
+    for (name, given), row, stored in zip(vns.items(), rows.tolist(), overrides.vn_overrides_of(rows), strict=True):
         check_vn(values.vns, vlans[name.vlan_vid], row, given, undo_key(name, ""))
         inherited = {one for one in given if vn_value(one, getattr(without, one)[row].item()) == given[one]}
-        kept = {one: value for one, value in {**standing.values, **given}.items() if one not in inherited}
-        found[name] = Override(kept, revision)
+        stored_values = {one: value for one, value in {**stored.values, **given}.items() if one not in inherited}
+        found[name] = Override(stored_values, revision)
     return found

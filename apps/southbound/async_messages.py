@@ -80,7 +80,7 @@ class AsyncMessageHandler:
 
     def replay_port_status(self, peer: ConnectedSwitch) -> None:
         """Process the port-status messages that arrived while a switch was brought up."""
-        early, peer.early = peer.early, {}
+        early, peer.early_port_status = peer.early_port_status, {}
         for status in early.values():
             self._port_changed(peer, status)
 
@@ -109,20 +109,20 @@ class AsyncMessageHandler:
 
     def _port_changed(self, peer: ConnectedSwitch, status: PortStatus) -> None:
         central, dpid, port = self._peers.central, peer.connection.dpid, status.port
-        if len(peer.ports) + len(peer.early) > MAX_PORTS:
+        if len(peer.ports) + len(peer.early_port_status) > MAX_PORTS:
             peer.connection.disconnect(EvictionReason.PORTS)
             return
         if not central.switches[dpid].connected:
-            peer.early.pop(port.port_no, None)
-            peer.early[port.port_no] = status
+            peer.early_port_status.pop(port.port_no, None)
+            peer.early_port_status[port.port_no] = status
             return
         before = peer.ports.get(port.port_no)
         note_port(peer, status)
-        gone = status.reason == ofp.PortReason.DELETE or not port.up
-        if gone or (before is not None and before.name != port.name):  # a link of another name is another link
+        removed = status.reason == ofp.PortReason.DELETE or not port.up
+        if removed or (before is not None and before.name != port.name):  # a link of another name is another link
             central.port_down(dpid, port.port_no, self._peers.clock())
         self._edge_ports.touch(peer)
-        if not gone:
+        if not removed:
             self._hellos.send_probe(dpid, port.port_no)
         self._on_ports(dpid)
         self._push_soon()
@@ -148,16 +148,19 @@ class AsyncMessageHandler:
         self._complain(peer, kind, error.text)
         central, dpid, code = self._peers.central, peer.connection.dpid, error.text.rpartition(" / ")[2]
         seen_to = was_asked or (kind in (None, MessageType.METER_MOD) and central.meter_refused(dpid, error.data, code))
-        peer.audit_wanted = peer.audit_wanted or not seen_to
+        peer.audit_requested = peer.audit_requested or not seen_to
 
     def _complain(self, peer: ConnectedSwitch, kind: int | None, reason: str) -> None:
         refused = MessageType(kind).name if kind in set(MessageType) else "a message"
         text = f"refused {refused}: {reason}"
         now_s = self._peers.clock()
-        if now_s - peer.complaints.get(text, -math.inf) >= REPEAT_S:
-            peer.complaints.pop(text, None)
-            if len(peer.complaints) < MAX_COMPLAINTS or now_s - next(iter(peer.complaints.values())) >= REPEAT_S:
-                while len(peer.complaints) >= MAX_COMPLAINTS:
-                    del peer.complaints[next(iter(peer.complaints))]
-                peer.complaints[text] = now_s
+        if now_s - peer.reported_errors.get(text, -math.inf) >= REPEAT_S:
+            peer.reported_errors.pop(text, None)
+            if (
+                len(peer.reported_errors) < MAX_COMPLAINTS
+                or now_s - next(iter(peer.reported_errors.values())) >= REPEAT_S
+            ):
+                while len(peer.reported_errors) >= MAX_COMPLAINTS:
+                    del peer.reported_errors[next(iter(peer.reported_errors))]
+                peer.reported_errors[text] = now_s
                 self._peers.report_fault(peer.connection.dpid, text)

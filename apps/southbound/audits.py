@@ -43,7 +43,7 @@ class Audits:
         """Audit the switches with error replies, each at most once in REPEAT_S."""
         for peer in self._ready():
             now_s = self._peers.clock()
-            if peer.audit_wanted and now_s - peer.early_audit_s >= REPEAT_S:
+            if peer.audit_requested and now_s - peer.early_audit_s >= REPEAT_S:
                 peer.early_audit_s = now_s
                 self._run(peer)
 
@@ -68,7 +68,7 @@ class Audits:
         return [peer for peer in self._peers.values() if peer.state == SwitchState.READY and not peer.in_audit]
 
     def _run(self, peer: ConnectedSwitch) -> None:
-        peer.audit_wanted, peer.in_audit = False, True
+        peer.audit_requested, peer.in_audit = False, True
         try:
             self._compare(peer)
         except ProtocolError as error:
@@ -114,8 +114,8 @@ class Audits:
         tidy = not central.fabric.awaits_switches(peers.clock())
         only = changed | touched if peer.compared and (peer.cleaned_up or not tidy) else None
         peer.compared = False  # unless this comparison comes to its end
-        standing = decode_meter_config(config or b"")[0]
-        for _ in central.reconciler.audit(dpid, expected, peer.listing.own, standing, peers.clock(), only):
+        installed = decode_meter_config(config or b"")[0]
+        for _ in central.reconciler.audit(dpid, expected, peer.listing.own, installed, peers.clock(), only):
             self._yield_control()
             if is_over():
                 return

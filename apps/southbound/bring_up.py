@@ -80,7 +80,7 @@ def read_switch(
     check_size("meters", len(meters or b""), 2 * MAX_QUEUED_BYTES)
     check_size("tables", len(tables or b""))
     peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
-    early, peer.early = peer.early, {}
+    early, peer.early_port_status = peer.early_port_status, {}
     for status in early.values():  # what is older than the description has something newer behind it
         note_port(peer, status)
     can = peers.central.switches[peer.connection.dpid].capabilities
@@ -93,11 +93,11 @@ def read_switch(
     can.tables = decode_table_ids(tables) if tables is not None else frozenset()
     can.role = decode_role(role) if role is not None else None
     can.queues_set = {}
-    edge_ports.judge(peer)
+    edge_ports.check(peer)
     _judge_tables(peers, peer, can)
     peer.listing.read(flows, yield_control)
     own = peer.listing.own.copy()
-    _delete_misplaced(peers, peer, own, edge_ports.others(peer))
+    _delete_misplaced(peers, peer, own, edge_ports.former_links(peer))
     config, others = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
     meter_ids = {*config["meter_id"].tolist(), *others.tolist()}
     return InstalledState(own, peer.listing.foreign, config, meter_ids)

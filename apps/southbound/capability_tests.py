@@ -27,14 +27,14 @@ LATE_FRAMES_S = 0.05
 CHECK_INTERVAL_S = 0.005
 
 
-def test_meters(peers: ConnectedSwitches, peer: ConnectedSwitch, standing: set[int]) -> None:
-    """Test a switch's meters, given the ids ``standing`` in use; store the results in its capabilities.
+def test_meters(peers: ConnectedSwitches, peer: ConnectedSwitch, installed: set[int]) -> None:
+    """Test a switch's meters, given the ids ``installed`` in use; store the results in its capabilities.
 
     Raises ProtocolError if the switch stops replying.
     """
     record = peers.central.switches[peer.connection.dpid]
     most = min(record.meter_ids.last, record.capabilities.features.max_meter if record.capabilities.features else 0)
-    meter_id = meter_probe.free_meter_id(record.meter_ids.first, most, standing)
+    meter_id = meter_probe.free_meter_id(record.meter_ids.first, most, installed)
     queue_id = next((vid for port in record.switch.ports.values() for vid in port.vlan_vids), None)
     if record.capabilities.tested or record.capabilities.meters_unused or meter_id is None or queue_id is None:
         return
@@ -87,7 +87,7 @@ def _try_all(
 ) -> list[bound_search.Answer]:
     """Try settings of the test's meter one after the other; return the result of each."""
     # To ask for a meter that is not there is an error.
-    asks = partial(encode_meter_config_request, meter_id=ofp.METER_ALL if test.stands is None else test.meter_id)
+    asks = partial(encode_meter_config_request, meter_id=ofp.METER_ALL if test.installed is None else test.meter_id)
     sent = []
     for setting in tried:
         xid = peer.connection.reserve(1)

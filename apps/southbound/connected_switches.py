@@ -50,9 +50,9 @@ class SwitchState(StrEnum):
 
 
 class Poll(NamedTuple):
-    """The pending requests to a switch, sent at ``asked_s``. None: not requested this time."""
+    """The pending requests to a switch, sent at ``requested_s``. None: not requested this time."""
 
-    asked_s: float
+    requested_s: float
     meters: Reply
     ports: Reply | None = None
     queues: Reply | None = None
@@ -62,9 +62,9 @@ class Poll(NamedTuple):
 class ConnectedSwitch:
     """One connected switch: its replies, and its latest counters.
 
-    ``counting`` exists only if its meters do not count, and then derives meter-stats from flow-stats. ``early`` is the
-    last port-status of each port that arrived during bring-up. ``complaints`` has the time at which each of its errors
-    was reported last. ``known_flows`` makes the next reading of its flow entries fast.
+    ``counting`` exists only if its meters do not count, and then derives meter-stats from flow-stats.
+    ``early_port_status`` is the last port-status of each port that arrived during bring-up. ``reported_errors`` has the
+    time at which each of its errors was reported last. ``known_flows`` makes the next reading of its flow entries fast.
     """
 
     connection: SwitchConnection
@@ -83,11 +83,11 @@ class ConnectedSwitch:
     )  # ids of meters that were set since that was asked
     probe: MeterProbe | BoundTest | None = None  # the test of its meters that is going on
     unfinished: list[tuple[float, Reply]] = field(default_factory=list)
-    early: dict[int, PortStatus] = field(default_factory=dict)
-    complaints: dict[str, float] = field(default_factory=dict)
-    asked_s: float = -math.inf  # when it was last asked for a barrier
+    early_port_status: dict[int, PortStatus] = field(default_factory=dict)
+    reported_errors: dict[str, float] = field(default_factory=dict)
+    barrier_requested_s: float = -math.inf  # when it was last asked for a barrier
     confirmed_until_s: float = -math.inf  # what was sent until then is confirmed
-    looked_s: float = -math.inf  # when it was last asked for the counters of its ports and queues
+    port_queue_polled_s: float = -math.inf  # when it was last asked for the counters of its ports and queues
     # The barrier behind the meters that an interval modified last, unless a bulk request awaits it.
     meters_set: Reply | None = None
     confirmed_s: float | None = None  # when a bulk request heard that these were set
@@ -98,7 +98,7 @@ class ConnectedSwitch:
     counted_s: float = math.inf  # when its counters came last
     meters_refused_s: float = -math.inf  # when it refused a meter last
     unreadable_s: float = -math.inf  # when it was last said that its counters cannot be read
-    audit_wanted: bool = False
+    audit_requested: bool = False
     in_audit: bool = False
     early_audit_s: float = -math.inf  # when it was last audited because of a refusal
 
@@ -121,11 +121,11 @@ class ConnectedSwitch:
         """Extend timeouts by the time in which the controller did not read its sockets."""
         self.unfinished = [(at_s + seconds, reply) for at_s, reply in self.unfinished]
         self.counted_s += seconds
-        self.asked_s += seconds
+        self.barrier_requested_s += seconds
 
     def await_barrier(self, reply: Reply, now_s: float) -> None:
         """Record that a barrier was requested just now."""
-        self.asked_s = now_s
+        self.barrier_requested_s = now_s
         self.unfinished.append((now_s, reply))
         if self.lacks_confirmation:
             self.meters_set = reply
@@ -199,8 +199,8 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
                 done = peer.connection.request(data, xid, messages)
                 peer.await_barrier(done, self.clock())
             else:
-                peer.asked_s = self.clock()
-                self._called.append((peer, peer.asked_s, restarts_counts))
+                peer.barrier_requested_s = self.clock()
+                self._called.append((peer, peer.barrier_requested_s, restarts_counts))
                 filenos.append(fileno)
                 xids.append(xid)
             if restarts_counts:

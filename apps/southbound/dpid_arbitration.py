@@ -32,25 +32,25 @@ class DpidArbiter:
         self._waiting: set[int] = set()
         self._sparing = LogRateLimiter(peers.clock)
 
-    def admit(self, newcomer: SwitchConnection) -> bool:
+    def admit(self, connection: SwitchConnection) -> bool:
         """Return whether the new connection gets its dpid; otherwise evict it. Waits at most LIVENESS_TIMEOUT_S."""
-        dpid = newcomer.dpid
+        dpid = connection.dpid
         owner = self._owner(dpid)
         if owner is None and dpid not in self._waiting:  # 1
             return True
         if dpid in self._waiting:
-            newcomer.disconnect(EvictionReason.CLAIM)
+            connection.disconnect(EvictionReason.CLAIM)
             return False
         self._waiting.add(dpid)
         try:
             stays = owner is not None and self._is_alive(owner)  # 2
         finally:
             self._waiting.discard(dpid)
-        if newcomer.closed:
+        if connection.closed:
             return False
         if stays:
-            newcomer.disconnect(EvictionReason.CLAIM)
-        self._note(dpid, newcomer, "evicted: the first one is alive" if stays else "accepted: the first one is dead")
+            connection.disconnect(EvictionReason.CLAIM)
+        self._note(dpid, connection, "evicted: the first one is alive" if stays else "accepted: the first one is dead")
         return not stays  # 3
 
     def _is_alive(self, owner: SwitchConnection) -> bool:
@@ -69,9 +69,9 @@ class DpidArbiter:
                     return False
         return False
 
-    def _note(self, dpid: int, newcomer: SwitchConnection, outcome: str) -> None:
+    def _note(self, dpid: int, connection: SwitchConnection, outcome: str) -> None:
         if dpid not in self._peers.central.switches or not self._sparing.due((dpid, outcome)):
             return
         name = self._peers.central.switches[dpid].switch.name
-        text = f"switch {name} ({dpid:016x}): a second connection, from {newcomer.address[0]}, was {outcome}"
+        text = f"switch {name} ({dpid:016x}): a second connection, from {connection.address[0]}, was {outcome}"
         self._peers.central.note(EventKind.DPID_CONFLICT, text, self._peers.clock(), dpid=dpid)

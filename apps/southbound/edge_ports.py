@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from controller.switch.port_states import judge
+from controller.switch.port_states import port_states
 
 if TYPE_CHECKING:  # these need the framework, which names do not
     from apps.southbound.connected_switches import ConnectedSwitch, ConnectedSwitches
@@ -58,7 +58,7 @@ class EdgePorts:
                 if self.names.get((name, port_no)) != peer.ports[port_no].name:
                     self.names[name, port_no] = self.changed[name, port_no] = peer.ports[port_no].name
 
-    def others(self, peer: ConnectedSwitch) -> set[int]:
+    def former_links(self, peer: ConnectedSwitch) -> set[int]:
         """Return the numbers of former links with changed names that are no edge ports."""
         central, dpid = self._peers.central, peer.connection.dpid
         known = {
@@ -74,25 +74,25 @@ class EdgePorts:
         }
 
     def touch(self, peer: ConnectedSwitch) -> None:
-        """Record that a port of a switch has changed; ``judge_touched`` checks its edge ports before the next push.
+        """Record that a port of a switch has changed; ``check_touched`` checks its edge ports before the next push.
 
         A switch may report thousands of ports at once, and each check reads all of them.
         """
         self._touched[peer] = None
 
-    def judge_touched(self) -> None:
+    def check_touched(self) -> None:
         """Check the edge ports of the switches with changed ports."""
         touched, self._touched = self._touched, {}
         for peer in touched:
             if self._peers.is_current(peer) and peer.connection.dpid in self._peers.central.switches:
-                self.judge(peer)
+                self.check(peer)
 
-    def judge(self, peer: ConnectedSwitch) -> None:
+    def check(self, peer: ConnectedSwitch) -> None:
         """Check the edge ports of a configured switch after its ports, or the configuration, changed."""
         central, dpid = self._peers.central, peer.connection.dpid
         switch = central.switches[dpid].switch
         known = {port_no: name for port_no in switch.ports if (name := self.names.get((switch.name, port_no)))}
-        states = judge(switch, peer.ports, known)
+        states = port_states(switch, peer.ports, known)
         for port_no, state in states.items():
             found_by_number = switch.ports[port_no].interface is None
             if found_by_number and not state.fence and state.name and state.name != known.get(port_no):

@@ -82,13 +82,13 @@ def poll(
     peers.collect_confirmations()
     told = _collect_replies(called, started_s)
     others = [peer for peer in ready.values() if peer.poll is not None and peer not in told]
-    for peer in sorted(others, key=lambda peer: peer.poll is not None and peer.poll.asked_s < started_s):
+    for peer in sorted(others, key=lambda peer: peer.poll is not None and peer.poll.requested_s < started_s):
         asked = peer.poll
         if asked is None:
             continue
         try:
-            came = asked.meters.wait_complete(soon_s - peers.clock() if asked.asked_s == started_s else 0.0)
-            if not came and asked.asked_s == started_s:
+            came = asked.meters.wait_complete(soon_s - peers.clock() if asked.requested_s == started_s else 0.0)
+            if not came and asked.requested_s == started_s:
                 with waiting():
                     came = asked.meters.wait_complete(deadline_s - peers.clock())
         except ProtocolError as error:
@@ -98,7 +98,7 @@ def poll(
         unanswered += not came
         if came:
             answered.append((peer, asked))
-        elif peers.clock() - asked.asked_s >= POLL_TIMEOUT_S:
+        elif peers.clock() - asked.requested_s >= POLL_TIMEOUT_S:
             silent.append((peer, asked))
     answered = [(peer, asked) for peer, asked in answered if peers.is_current(peer)]
     there = peers.current(told)
@@ -140,13 +140,15 @@ def _read_port_queue_polls(
     also in those of the meters. The others are read later.
     """
     for_long_s = peers.clock() - POLL_TIMEOUT_S
-    over = [(peer, look) for peer in ready if (look := peer.port_queue_poll) is not None and look.asked_s < started_s]
-    over = [(peer, look) for peer, look in over if look.meters.done or look.asked_s < for_long_s]
+    over = [
+        (peer, look) for peer in ready if (look := peer.port_queue_poll) is not None and look.requested_s < started_s
+    ]
+    over = [(peer, look) for peer, look in over if look.meters.done or look.requested_s < for_long_s]
     read = [(peer, look) for peer, look in over if peer.connection.dpid in counted and peers.is_current(peer)]
     at_s = {peer.connection.dpid: look.ports.received_s for peer, look in read if look.ports is not None}
     read_ports_and_queues(peers, read, at_s, partial(_report_fault, peers))
     for peer, look in over:
-        if look.asked_s < for_long_s or peer.connection.dpid in counted:
+        if look.requested_s < for_long_s or peer.connection.dpid in counted:
             _cancel(peer, look)
             peer.port_queue_poll = None
 
@@ -173,11 +175,11 @@ def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: 
     asked = [peer for peer in ready if peer.poll is None]
     to_call: list[ConnectedSwitch] = []
     to_look: list[ConnectedSwitch] = []
-    before_s = now_s if always else looked_before_s([peer.looked_s for peer in asked], now_s)
+    before_s = now_s if always else looked_before_s([peer.port_queue_polled_s for peer in asked], now_s)
     for peer in asked:
         if peer.stale_meter_ids:
             peer.stale_meter_ids = []
-        looks = peer.looked_s <= before_s
+        looks = peer.port_queue_polled_s <= before_s
         uses_meters = switches[peer.connection.dpid].capabilities.uses_meters
         if uses_meters and peer.counting is None and not (looks and always) and peer.meters_listed:
             to_call.append(peer)
@@ -200,7 +202,7 @@ def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: 
     BULK_METER_STATS.start(filenos, xids)
     for peer in to_look:
         ports, queues = peer.connection.ask_all(encode_port_stats_request, encode_queue_stats_request)
-        peer.port_queue_poll, peer.looked_s = Poll(now_s, queues, ports, queues), now_s
+        peer.port_queue_poll, peer.port_queue_polled_s = Poll(now_s, queues, ports, queues), now_s
     return called
 
 
@@ -236,7 +238,7 @@ def _ask(peer: ConnectedSwitch, uses_meters: bool, now_s: float, looks: bool) ->
         ask_meters = encode_barrier_request  # nothing to read: its answer, which has no body, says that all is there
     if not looks:
         return Poll(now_s, peer.connection.ask(ask_meters))
-    peer.looked_s = now_s
+    peer.port_queue_polled_s = now_s
     # Answers come in this order: with the meters, all are there.
     ports, queues, meters = peer.connection.ask_all(encode_port_stats_request, encode_queue_stats_request, ask_meters)
     return Poll(now_s, meters, ports, queues)
@@ -296,7 +298,7 @@ def _watch_meters(peers: ConnectedSwitches, reports: MeterStatsBatch) -> None:
         if peers[dpid].counting is None and switches[dpid].capabilities.uses_meters
     }
     if len(watched) < len(reports.dpids):
-        reports = reports.of_switches(watched)
+        reports = reports.select_switches(watched)
     rows, enforcement = fabric.listing.find(switches, reports).entry, fabric.state.enforcement
     settings = enforcement.rate_kbps, enforcement.burst_kbits
     update_monitors(list(watched.values()), reports.whole, reports.ends, rows, settings)

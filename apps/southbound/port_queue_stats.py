@@ -33,7 +33,7 @@ def read_ports_and_queues(
     looked = [(peer, asked) for peer, asked in looked if asked.ports is not None]
     if not looked:
         return
-    at_s = {peer.connection.dpid: received_s.get(peer.connection.dpid, asked.asked_s) for peer, asked in looked}
+    at_s = {peer.connection.dpid: received_s.get(peer.connection.dpid, asked.requested_s) for peer, asked in looked}
     bodies, refused = _bodies("ports", [(peer, asked.ports) for peer, asked in looked], report_fault)
     ports, unreadable = _decoded(bodies, decode_port_stats, report_fault)
     for peer, port_stats in ports:

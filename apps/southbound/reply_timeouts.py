@@ -14,9 +14,9 @@ STALL_TOLERANCE_S = 0.2  # a wait that ends so much later than asked
 
 
 class PendingReply(Protocol):
-    """A pending reply; ``heard_s`` is when its last part so far arrived."""
+    """A pending reply; ``arrived_s`` is when its last part so far arrived."""
 
-    heard_s: float
+    arrived_s: float
 
     def wait(self, timeout_s: float) -> bytes | None:
         """Return the reply, or None if it is incomplete in time."""
@@ -31,7 +31,7 @@ def await_reply(reply: PendingReply, clock: Callable[[], float]) -> bytes:
     since_s = last_s = clock()
     last_s += MAX_REPLY_S
     while True:
-        since_s = max(since_s, reply.heard_s)
+        since_s = max(since_s, reply.arrived_s)
         due_s = min(since_s + ANSWER_TIMEOUT_S, last_s)
         body = reply.wait(due_s - clock())
         if body is not None:
@@ -41,5 +41,5 @@ def await_reply(reply: PendingReply, clock: Callable[[], float]) -> bytes:
             since_s, last_s = clock(), last_s + late_s
         elif due_s >= last_s:
             raise ProtocolError(f"no end of its answer within {MAX_REPLY_S:g} s")
-        elif reply.heard_s <= since_s:
+        elif reply.arrived_s <= since_s:
             raise ProtocolError(f"no answer within {ANSWER_TIMEOUT_S:g} s")

@@ -98,10 +98,10 @@ class SouthboundDriver:
         self.agents = AgentFrames(self.peers)
         self.edge_ports = EdgePorts(self.peers)
         self.audits = Audits(self.peers, self.push, yield_control)
-        self.strangers: set[SwitchConnection] = set()  # connected, and not under control
+        self.unmanaged: set[SwitchConnection] = set()  # connected, and not under control
         self.counts: dict[int, MessageCounts] = {}  # by dpid of the configuration
         self.times = LoopStats(config.interval_s)
-        self.standing_still = hub.Semaphore()  # held while a switch is brought up, or the configuration changes
+        self.switch_lock = hub.Semaphore()  # held while a switch is brought up, or the configuration changes
         self._config = config
         self._clock = clock
         self._on_ports = on_ports
@@ -158,10 +158,10 @@ class SouthboundDriver:
     def connected(self, connection: SwitchConnection) -> None:
         """Bring up a newly connected switch: read its state, then bring its tables to the desired state."""
         dpid = connection.dpid
-        self.strangers.add(connection)
-        connection.on_close = partial(self.strangers.discard, connection)
+        self.unmanaged.add(connection)
+        connection.on_close = partial(self.unmanaged.discard, connection)
         if connection.closed:
-            self.strangers.discard(connection)
+            self.unmanaged.discard(connection)
         elif dpid not in self.central.switches:
             if self._sparing.due(connection.address[0]):
                 LOG.warning("switch %016x from %s is not in the configuration; ignored", dpid, connection.address)
@@ -169,7 +169,7 @@ class SouthboundDriver:
             if self.roles is None:
                 self.control(connection)
             else:
-                self.strangers.discard(connection)
+                self.unmanaged.discard(connection)
                 self.roles.on_connected(connection)
 
     def release(self, connection: SwitchConnection) -> None:
@@ -205,7 +205,7 @@ class SouthboundDriver:
         if before is not None:
             self.disconnected(before)
             before.connection.disconnect(EvictionReason.REPLACED)
-        self.strangers.discard(connection)
+        self.unmanaged.discard(connection)
         peer = self.peers[dpid] = self._new_peer(connection)
         connection.count = self.counts.setdefault(dpid, connection.count)
         connection.on_report = partial(self._reports.handle, peer)
@@ -270,7 +270,7 @@ class SouthboundDriver:
         self, dpid: int, peer: ConnectedSwitch, holds: InstalledState, yield_control: Callable[[], None]
     ) -> bool:
         """Adopt a switch's tables; return whether it is still connected."""
-        with self.standing_still:
+        with self.switch_lock:
             if not self.peers.is_current(peer):
                 return False
             now_s = self._clock()
@@ -327,7 +327,7 @@ class SouthboundDriver:
 
     def push(self) -> None:
         """Send due messages: one batch and one barrier per switch."""
-        self.edge_ports.judge_touched()
+        self.edge_ports.check_touched()
         updates = self.central.drain_updates()
         if updates:
             self._send(updates)
@@ -362,7 +362,7 @@ class SouthboundDriver:
             if unconfirmed and now_s - unconfirmed[0][0] > BARRIER_TIMEOUT_S:
                 self.peers.report_fault(dpid, f"no barrier reply for {BARRIER_TIMEOUT_S:g} s; connection closed")
                 peer.connection.disconnect()
-            elif peer.state == SwitchState.READY and now_s - peer.asked_s >= BARRIER_INTERVAL_S:
+            elif peer.state == SwitchState.READY and now_s - peer.barrier_requested_s >= BARRIER_INTERVAL_S:
                 peer.await_barrier(peer.connection.barrier(), self._clock())
 
     def finalize_meters(self) -> None:
@@ -378,7 +378,7 @@ class SouthboundDriver:
                 fresh = self._new_peer(peer.connection)
                 peer.meters, peer.queues = fresh.meters, fresh.queues
                 if peer.ports:
-                    self.edge_ports.judge(peer)
+                    self.edge_ports.check(peer)
 
     def reconnect(self, peer: ConnectedSwitch, meters: list[int] | None) -> None:
         """Close a switch's connection, so that it reconnects.

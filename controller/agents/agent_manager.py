@@ -55,7 +55,7 @@ class AgentManager(NoAgents):
         self._speech = AgentOutbox(fabric.config, fabric.vns, self.ports, epoch)
         self._agents = list(self.ports.values())
         self._number_of_vn = self._ports_of_vns()
-        self._heard: list[tuple[int, ControlFrame]] = []
+        self._received: list[tuple[int, ControlFrame]] = []
         self._entries = fabric.state.entries
         self._reports = AgentCounters.initial(len(self._entries))
         self._verification = Verification.initial(len(self._entries))
@@ -101,10 +101,10 @@ class AgentManager(NoAgents):
 
     # -- what is known
 
-    def seen(self, port: PortId) -> AgentSeen | None:
+    def agent_status(self, port: PortId) -> AgentSeen | None:
         """Return the agent behind an edge port, None where there is none."""
         agent = self.ports.get(port)
-        return None if agent is None else agent.seen(-math.inf if self._stepped_s is None else self._stepped_s)
+        return None if agent is None else agent.status(-math.inf if self._stepped_s is None else self._stepped_s)
 
     def shaping(self) -> list[Shaping]:
         """Return who shapes each pair: an agent or a meter."""
@@ -168,7 +168,7 @@ class AgentManager(NoAgents):
             agent.state = AgentState.TRUSTED
             row = self._fabric.vns.row_of(vid, *port)
             if row is not None:
-                self._heard.append((row, frame))
+                self._received.append((row, frame))
         return True
 
     def drain_frames(self) -> list[AgentFrame]:
@@ -202,26 +202,26 @@ class AgentManager(NoAgents):
     def after_step(self, limit_bps: FloatArray, now_s: float) -> None:
         """Send agents the rates that follow from the effective limits, shape (entries,)."""
         self._meant_kbps = np.rint(whole_rates(limit_bps) / RATE_STEP_BPS).astype(np.int64)
-        told = self._addressable_pairs()
-        self._refill(told)
+        addressed = self._addressable_pairs()
+        self._refill(addressed)
         for port, agent in self.ports.items():
             if agent.answer_hello and agent.present:
                 agent.answer_hello = False
                 self._speech.hello(port, agent, now_s)
         present = self._by_vn(lambda agent: agent.present)
         heard_since_s = now_s - STALE_INTERVALS * self._fabric.config.interval_s
-        mine = present[told.sender]
+        mine = present[addressed.sender]
         row, sender, sender_mac, receiver_mac = (
-            column[mine] for column in (told.row, told.sender, told.sender_mac, told.receiver_mac)
+            column[mine] for column in (addressed.row, addressed.sender, addressed.sender_mac, addressed.receiver_mac)
         )
         reports = self._reports
-        heard = reports.received_s[row] >= heard_since_s
-        pairs = AgentRates(sender, sender_mac, receiver_mac, self._meant_kbps[row], reports.limit_kbps[row], heard)
+        reported = reports.received_s[row] >= heard_since_s
+        pairs = AgentRates(sender, sender_mac, receiver_mac, self._meant_kbps[row], reports.limit_kbps[row], reported)
         senders, first = np.unique(sender, return_index=True)
         most_kbps = np.rint(whole_rates(self._fabric.vns.send_max_bps[senders]) / RATE_STEP_BPS).astype(np.int64)
-        macs, heard = sender_mac[first], self._own_heard_s[senders] >= heard_since_s
+        macs, reported = sender_mac[first], self._own_heard_s[senders] >= heard_since_s
         self._speech.send_rates(
-            AgentRates(senders, macs, macs, most_kbps, self._own_kbps[senders], heard), pairs, now_s
+            AgentRates(senders, macs, macs, most_kbps, self._own_kbps[senders], reported), pairs, now_s
         )
         unknown, self._unknown = self._unknown, {}
         self._speech.deactivate(unknown, now_s)
@@ -311,13 +311,13 @@ class AgentManager(NoAgents):
 
         Pairs that no longer exist are queued to be deactivated.
         """
-        heard, self._heard = self._heard, []
-        if not heard:
+        reported, self._received = self._received, []
+        if not reported:
             return
-        said = np.concatenate([frame.entries for _, frame in heard])
-        counts = [len(frame.entries) for _, frame in heard]
-        sender = np.repeat(np.array([row for row, _ in heard], dtype=np.int64), counts)
-        clock_s = np.repeat(np.array([frame.clock_ms / 1000 for _, frame in heard]), counts)
+        said = np.concatenate([frame.entries for _, frame in reported])
+        counts = [len(frame.entries) for _, frame in reported]
+        sender = np.repeat(np.array([row for row, _ in reported], dtype=np.int64), counts)
+        clock_s = np.repeat(np.array([frame.clock_ms / 1000 for _, frame in reported]), counts)
         own = (said["sender"] == said["receiver"]).all(axis=1)
         self._own_kbps[sender[own]] = said["limit_kbps"][own]
         self._own_heard_s[sender[own]] = now_s

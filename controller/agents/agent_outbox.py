@@ -37,7 +37,7 @@ class AgentRates(NamedTuple):
     """The rates that agents must apply, and those that they report; columns of shape (pairs,).
 
     ``sender`` is a row of the VN table. A VN's own limit is written as a pair with the sender's address at both ends.
-    ``heard`` is the mask of the pairs with a recent report.
+    ``reported_mask`` is the mask of the pairs with a recent report.
     """
 
     sender: IntArray
@@ -45,7 +45,7 @@ class AgentRates(NamedTuple):
     receiver_mac: IntArray
     desired_kbps: IntArray
     reported_kbps: IntArray
-    heard: BoolArray
+    reported_mask: BoolArray
 
 
 class AgentOutbox:

@@ -67,7 +67,7 @@ class AgentPort:
         """Return whether the agent accepts frames with more than 44 bytes of parameters."""
         return bool(self.features & Feature.LONG_FRAMES)
 
-    def seen(self, now_s: float) -> AgentSeen:
+    def status(self, now_s: float) -> AgentSeen:
         """Return the agent as REST shows it."""
         features = [feature.name.lower().replace("_", "-") for feature in Feature if self.features & feature]
         silent_s = math.nan if math.isinf(self.last_seen_s) else now_s - self.last_seen_s

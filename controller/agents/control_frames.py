@@ -154,8 +154,8 @@ class ControlFrame:
 
 def capacity(opcode: Opcode, octets: int = SHORT_PARAMETER_BYTES) -> int:
     """Return how many records a frame with this many bytes of parameters holds; a Hello holds one."""
-    most = 1 if opcode is Opcode.HELLO else MAX_COUNT
-    return min((octets - _HEAD.size) // LAYOUTS[opcode].itemsize, most)
+    maximum = 1 if opcode is Opcode.HELLO else MAX_COUNT
+    return min((octets - _HEAD.size) // LAYOUTS[opcode].itemsize, maximum)
 
 
 def mac_octets(addresses: IntArray) -> npt.NDArray[np.uint8]:
@@ -193,10 +193,10 @@ def encode(
     if opcode is Opcode.SET_RATE and not entries["rate_kbps"].all():
         raise InvalidValueError("rate_kbps", 0, f"is below {MIN_RATE_KBPS}")
     header = _header(speaker)
-    most = capacity(opcode, longest_octets)
+    maximum = capacity(opcode, longest_octets)
     frames: list[bytes] = []
-    for first in range(0, len(entries), most):
-        part = entries[first : first + most]
+    for first in range(0, len(entries), maximum):
+        part = entries[first : first + maximum]
         number = (sequence + len(frames)) % _SEQUENCES
         head = _HEAD.pack(VERSION, len(part), number, clock_ms % 2**32, speaker.epoch)
         frames.append(header + _OPCODE.pack(opcode) + (head + part.tobytes()).ljust(SHORT_PARAMETER_BYTES, b"\0"))
@@ -252,9 +252,9 @@ def _read(speaker: FrameAddress, opcode: Opcode, body: memoryview) -> ControlFra
     version, count, sequence, clock_ms, epoch = _HEAD.unpack_from(body)
     if version != VERSION:
         return FrameRejection(FrameRejectCause.VERSION, f"version {version}, expected {VERSION}")
-    most, size = capacity(opcode, len(body)), LAYOUTS[opcode].itemsize
-    if not 1 <= count <= most:
-        return FrameRejection(FrameRejectCause.COUNT, f"count {count}, expected 1 to {most}")
+    maximum, size = capacity(opcode, len(body)), LAYOUTS[opcode].itemsize
+    if not 1 <= count <= maximum:
+        return FrameRejection(FrameRejectCause.COUNT, f"count {count}, expected 1 to {maximum}")
     end = _HEAD.size + count * size
     if any(body[end:]):
         return FrameRejection(FrameRejectCause.PADDING, "octets other than zero behind the entries")
@@ -265,8 +265,8 @@ def _read(speaker: FrameAddress, opcode: Opcode, body: memoryview) -> ControlFra
         return FrameRejection(FrameRejectCause.ADDRESS, "a group address in an entry")
     if opcode is Opcode.SET_RATE and not entries["rate_kbps"].all():
         return FrameRejection(FrameRejectCause.RATE, f"rate 0, expected at least {MIN_RATE_KBPS} kb/s")
-    heard = FrameAddress(speaker.destination, speaker.source, speaker.vlan_vid, epoch, speaker.ethertype)
-    return ControlFrame(heard, opcode, sequence, clock_ms, entries)
+    reported = FrameAddress(speaker.destination, speaker.source, speaker.vlan_vid, epoch, speaker.ethertype)
+    return ControlFrame(reported, opcode, sequence, clock_ms, entries)
 
 
 def _is_group(address: int) -> bool:
@@ -310,8 +310,8 @@ def records(opcode: Opcode, **columns: npt.ArrayLike) -> npt.NDArray[np.void]:
 def _fitting(layout: np.dtype[np.void], columns: dict[str, npt.ArrayLike]) -> Iterator[tuple[str, IntArray]]:
     for name, values in columns.items():
         array = np.asarray(values, dtype=np.int64)
-        most = 2**48 - 1 if name in ("sender", "receiver") else 2 ** (8 * layout[name].itemsize) - 1
-        bad = (array < 0) | (array > most)
+        maximum = 2**48 - 1 if name in ("sender", "receiver") else 2 ** (8 * layout[name].itemsize) - 1
+        bad = (array < 0) | (array > maximum)
         if bad.any():
-            raise InvalidValueError(name, int(array[bad][0]), f"is outside 0 to {most}")
+            raise InvalidValueError(name, int(array[bad][0]), f"is outside 0 to {maximum}")
         yield name, array

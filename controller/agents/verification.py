@@ -20,14 +20,14 @@ class Verification:
     """Sums over the current window, in bytes and seconds; columns of shape (entries,).
 
     ``metered`` is what arrived at the meter, in ``metered_s`` of the meter's own time; ``last`` and ``last_s`` are the
-    meter's counter and clock, NaN where unknown. ``reported`` and ``granted`` cover ``told_s``.
+    meter's counter and clock, NaN where unknown. ``reported`` and ``granted`` cover ``covered_s``.
     """
 
     metered: FloatArray
     metered_s: FloatArray
     reported: FloatArray
     granted: FloatArray
-    told_s: FloatArray
+    covered_s: FloatArray
     last: FloatArray
     last_s: FloatArray
     intervals: IntArray
@@ -73,13 +73,13 @@ class Verification:
         self.metered_s = np.where(watched, self.metered_s + np.where(known, passed_s, 0.0), 0.0)
         self.reported = np.where(watched, self.reported + reported_octets, 0.0)
         self.granted = np.where(watched, self.granted + granted, 0.0)
-        self.told_s = np.where(watched, self.told_s + interval_s, 0.0)
+        self.covered_s = np.where(watched, self.covered_s + interval_s, 0.0)
         self.intervals = np.where(watched, self.intervals + 1, 0)
         full = known & (self.intervals >= WINDOW_INTERVALS)
         slack = SLACK_INTERVALS * granted + SLACK_BYTES
-        most = (1 + TOLERANCE) * self.metered_s / np.maximum(self.told_s, interval_s)
-        above = [self.metered > most * told + slack for told in (self.granted, self.reported)]
+        maximum = (1 + TOLERANCE) * self.metered_s / np.maximum(self.covered_s, interval_s)
+        above = [self.metered > maximum * addressed + slack for addressed in (self.granted, self.reported)]
         lied: BoolArray = full & (above[0] | above[1])
-        for column in (self.metered, self.metered_s, self.reported, self.granted, self.told_s, self.intervals):
+        for column in (self.metered, self.metered_s, self.reported, self.granted, self.covered_s, self.intervals):
             column[full | begins] = 0
         return lied

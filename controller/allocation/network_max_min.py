@@ -209,6 +209,6 @@ def estimate_demands(
     probed_bps = np.maximum(offered_bps, in_force_bps * probe)
     if guaranteed_bps is not None:
         probed_bps = np.maximum(probed_bps, guaranteed_bps)
-    wanted_bps = np.where(full, np.where(exact, offered_bps, probed_bps), measured_bps * (1 + headroom))
-    result: FloatArray = np.where(counters.active, np.maximum(wanted_bps, least_bps), 0.0)
+    demand_bps = np.where(full, np.where(exact, offered_bps, probed_bps), measured_bps * (1 + headroom))
+    result: FloatArray = np.where(counters.active, np.maximum(demand_bps, least_bps), 0.0)
     return result

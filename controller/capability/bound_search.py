@@ -60,7 +60,7 @@ def search(need: Setting) -> Search:
     large, small, *primes = yield tried + [Setting(prime, burst) for prime in PRIMES]
     # 3
     step = yield from _find_step(base, primes)
-    most, least = yield [
+    maximum, minimum = yield [
         Setting(need.rate_kbps // step * step, burst),
         Setting(-(-MIN_RATE_KBPS // step) * step, burst),
     ]
@@ -77,16 +77,16 @@ def search(need: Setting) -> Search:
     elif small.burst_kbits > MIN_BURST_KBITS:
         bounds = bounds._replace(min_burst_kbits=small.burst_kbits)
     steps = -(-rate // step)
-    if most is None:
+    if maximum is None:
         found = yield from _bisect(steps, need.rate_kbps // step, lambda at: Setting(at * step, burst))
         bounds = bounds._replace(max_rate_kbps=found * step)
-    elif most.rate_kbps < need.rate_kbps // step * step:
-        bounds = bounds._replace(max_rate_kbps=most.rate_kbps)
-    if least is None:
+    elif maximum.rate_kbps < need.rate_kbps // step * step:
+        bounds = bounds._replace(max_rate_kbps=maximum.rate_kbps)
+    if minimum is None:
         found = yield from _bisect(steps, 0, lambda at: Setting(at * step, burst))
         bounds = bounds._replace(min_rate_kbps=found * step)
-    elif least.rate_kbps > step:
-        bounds = bounds._replace(min_rate_kbps=least.rate_kbps)
+    elif minimum.rate_kbps > step:
+        bounds = bounds._replace(min_rate_kbps=minimum.rate_kbps)
     return bounds
 
 
@@ -125,14 +125,14 @@ class BoundTest:
 
     def __init__(self, meter_id: int) -> None:
         self.meter_id = meter_id
-        self.stands: Setting | None = None
+        self.installed: Setting | None = None
         self._refused: set[int] = set()
         self._xids: set[int] = set()
 
     def attempt(self, setting: Setting, xid: int) -> bytes:
         """Return the meter-mod that tries a setting."""
         self._xids.add(xid)
-        command = MeterModCommand.ADD if self.stands is None else MeterModCommand.MODIFY
+        command = MeterModCommand.ADD if self.installed is None else MeterModCommand.MODIFY
         return encode_meter_mods(command, [self.meter_id], [setting.rate_kbps], [setting.burst_kbits], xid)
 
     def on_error(self, error: ErrorMessage) -> bool:
@@ -144,10 +144,10 @@ class BoundTest:
         """Return False: no packet-in belongs to the search."""
         return False
 
-    def answer(self, asked: Setting, xid: int, read: Setting | None, *, readable: bool) -> Answer:
+    def answer(self, requested: Setting, xid: int, read: Setting | None, *, readable: bool) -> Answer:
         """Return the result of a setting; ``read`` is what the meter reads now, if it is installed and can be read."""
-        before, now = self.stands, read if readable else asked
-        if xid in self._refused or now is None or (now == before != asked):
+        before, now = self.installed, read if readable else requested
+        if xid in self._refused or now is None or (now == before != requested):
             return None
-        self.stands = now
+        self.installed = now
         return now

@@ -76,16 +76,16 @@ PortVerdicts = dict[int, Enforceability]
 class Verdicts:
     """For each switch's ports: the verdict last reported, the latest one with its time, and its evidence.
 
-    ``shaped`` are the verdicts that last decided whether queues hold receivers. ``crowded`` are the ports that lack
-    headroom under the limits ``crowded_of``.
+    ``shaped`` are the verdicts that last decided whether queues hold receivers. ``short_of_headroom`` are the ports
+    that lack headroom under the limits ``headroom_vns``.
     """
 
     reported: dict[int, PortVerdicts] = field(default_factory=dict)
     seen: dict[int, tuple[PortVerdicts, float]] = field(default_factory=dict)
     made: dict[int, tuple[tuple[object, ...], PortVerdicts]] = field(default_factory=dict)
     shaped: dict[int, PortVerdicts] = field(default_factory=dict)
-    crowded: frozenset[HeadroomShortage] = frozenset()
-    crowded_of: VnTable | None = None
+    short_of_headroom: frozenset[HeadroomShortage] = frozenset()
+    headroom_vns: VnTable | None = None
 
 
 @dataclass
@@ -97,13 +97,13 @@ class Capabilities:
     of an edge port, by its number, take effect. ``queues_set`` says which edge ports have the queues that the limits
     want: None, or the reason why not; a port that is absent here gets no queues. ``meters_unused`` is the reason why no
     pair gets a meter, "" if pairs do. ``passive`` is what the counters of ordinary traffic show of meters. ``classes``:
-    edge ports have a queue for each VLAN, not one. ``bounds`` are the bounds of a meter: ``told`` from the
-    configuration, otherwise by tests and error replies. ``taken_as`` maps settings to the different values that the
+    edge ports have a queue for each VLAN, not one. ``bounds`` are the bounds of a meter: ``configured_bounds`` from the
+    configuration, otherwise by tests and error replies. ``aliases`` maps settings to the different values that the
     switch reports for them. ``lacking`` lists the meters that it rejected, and what has no meter because of that.
     """
 
     profile: Profile = "auto"
-    told: MeterSettings = field(default_factory=MeterSettings)
+    configured_bounds: MeterSettings = field(default_factory=MeterSettings)
     features: MeterFeatures | None = None
     description: SwitchDesc | None = None
     role: ControllerRole | None = None
@@ -120,7 +120,7 @@ class Capabilities:
     refuses_meters: bool = False  # it did recently, in spite of a good test
     classes: bool = True
     lacking: tuple[str, ...] = ()
-    taken_as: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    aliases: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     bounds: MeterBounds = UNBOUNDED
     uses_meters: bool = field(init=False)
 
@@ -130,17 +130,17 @@ class Capabilities:
 
     def learn_bounds(self, bounds: MeterBounds) -> None:
         """Store the bounds that tests found; bounds from the configuration take precedence."""
-        self.bounds = bounds._replace(**self.told.bounds())
+        self.bounds = bounds._replace(**self.configured_bounds.bounds())
 
-    def takes_as(self, asked: tuple[int, int], found: tuple[int, int]) -> bool:
-        """Return whether a meter that reads ``found``, (kb/s, kb), may be the switch's rounding of ``asked``."""
-        return asked == found or self.taken_as.get(asked) == found
+    def is_alias(self, requested: tuple[int, int], found: tuple[int, int]) -> bool:
+        """Return whether a meter that reads ``found``, (kb/s, kb), may be the switch's rounding of ``requested``."""
+        return requested == found or self.aliases.get(requested) == found
 
-    def note_taken_as(self, asked: tuple[int, int], found: tuple[int, int]) -> None:
+    def record_alias(self, requested: tuple[int, int], found: tuple[int, int]) -> None:
         """Record that the switch repeatedly accepts a setting and reports another one."""
-        while len(self.taken_as) >= MAX_ALIASES:
-            del self.taken_as[next(iter(self.taken_as))]
-        self.taken_as[asked] = found
+        while len(self.aliases) >= MAX_ALIASES:
+            del self.aliases[next(iter(self.aliases))]
+        self.aliases[requested] = found
 
     def set_meters_unused(self, why: str) -> None:
         """Give no pair a meter, for this reason; "" gives pairs meters again. ``uses_meters`` is read in every round.
@@ -182,7 +182,7 @@ class Capabilities:
         """Discard test results: another switch has connected. What the switch itself states stays."""
         self.meters = self.counters = self.set_queue = self.ecn = UNKNOWN
         self.set_meters_unused("")
-        self.taken_as = {}
+        self.aliases = {}
         self.learn_bounds(UNBOUNDED)
 
     def note_features(self, features: MeterFeatures) -> None:

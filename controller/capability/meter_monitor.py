@@ -72,15 +72,15 @@ class MeterMonitor:
         if not np.array_equal(self._meter_id, meters["meter_id"]):
             self._begin(meters)
             return
-        counts, most = self._counts, self._most
+        counts, maximum = self._counts, self._most
         modified = (in_bytes < counts[_IN_BYTES]) | (dropped_bytes < counts[_DROPPED_BYTES])
         counts[_IN_SUM] += in_bytes - np.where(modified, 0.0, counts[_IN_BYTES])
         counts[_IN_SUM, dropped_bytes > np.where(modified, 0.0, counts[_DROPPED_BYTES])] = np.nan
         counts[_IN_BYTES], counts[_DROPPED_BYTES] = in_bytes, dropped_bytes
         if modified.any():  # the present settings count as well
             rate_kbps, burst_kbits = self.settings(self._meter_id[modified].astype(np.int64))
-            most[_RATE_KBPS, modified] = np.maximum(most[_RATE_KBPS, modified], rate_kbps)
-            most[_BURST_KBITS, modified] += np.minimum(burst_kbits, NOT_KNOWN - most[_BURST_KBITS, modified])
+            maximum[_RATE_KBPS, modified] = np.maximum(maximum[_RATE_KBPS, modified], rate_kbps)
+            maximum[_BURST_KBITS, modified] += np.minimum(burst_kbits, NOT_KNOWN - maximum[_BURST_KBITS, modified])
 
     def update(self, ports: NDArray[np.void], now_s: float) -> None:
         """Record PORT_STATS rows that were read together with the last meter rows: they end a window."""

@@ -221,9 +221,9 @@ def _known(counts: list[int]) -> int:
     return sum(int(count) for count in counts if count != ofp.COUNTER_UNAVAILABLE)
 
 
-def free_meter_id(first: int, last: int, standing: set[int]) -> int | None:
-    """Return the highest id of a range that no meter in ``standing`` has; None if all are in use."""
-    return next((meter_id for meter_id in range(last, first - 1, -1) if meter_id not in standing), None)
+def free_meter_id(first: int, last: int, installed: set[int]) -> int | None:
+    """Return the highest id of a range that no meter in ``installed`` has; None if all are in use."""
+    return next((meter_id for meter_id in range(last, first - 1, -1) if meter_id not in installed), None)
 
 
 def queue_frames(port: EdgePort, xid_first: int) -> bytes:

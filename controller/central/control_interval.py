@@ -45,7 +45,7 @@ def run_interval(
     confirmed_s: Mapping[int, float],
 ) -> control_step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
-    stats = MeterStatsBatch.from_stats(stats).of_switches(
+    stats = MeterStatsBatch.from_stats(stats).select_switches(
         fabric.switches
     )  # another configuration may have arrived in between
     if fabric.state.adopted_bps is not None and not fabric.may_lack_senders(now_s):
@@ -72,7 +72,7 @@ def run_interval(
     if shadow.names:
         shadow = shadow_step(shadow, vns, control.state, state, links, observed)
     fabric.control = ControlContext(control.config, control.vns, control.policies, control.groups, shadow, state)
-    fabric.received_bps, fabric.brought = result.received_bps, (state.measured, result.receiver_loads_bps)
+    fabric.received_bps, fabric.last_loads = result.received_bps, (state.measured, result.receiver_loads_bps)
     queues = None if observed is None else observed.queues
     fabric.queue_dropped_bps = nan_column(len(vns)) if queues is None else queues.dropped_bps
     fabric.send_limits = fabric.send_limits.updated(of_send_limits, vns.capacity_bps)
@@ -197,7 +197,7 @@ def _watch_send_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> N
 
 
 def _note_guarantees(
-    fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_what: str, now_s: float
+    fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_rate: str, now_s: float
 ) -> None:
     """Record events for violated and restored guarantees; ``verb`` is the direction: receives or sends."""
     if columns_equal(before.violated, after.violated):
@@ -207,7 +207,7 @@ def _note_guarantees(
     )
     for row in fabric.events.limit_named(EventKind.GUARANTEE_VIOLATED, missed, now_s):
         got, owed = after.received_bps[row] / 1e6, after.entitled_bps[row] / 1e6
-        text = f"{fabric.vn_name(row)}: {verb} {got:.3g} of {owed:.3g} Mbit/s {of_what}"
+        text = f"{fabric.vn_name(row)}: {verb} {got:.3g} of {owed:.3g} Mbit/s {of_rate}"
         fabric.note(EventKind.GUARANTEE_VIOLATED, text, now_s, vn=row)
     for row in fabric.events.limit_named(EventKind.GUARANTEE_RESTORED, met, now_s):
         text = f"{fabric.vn_name(row)}: {verb} its guaranteed rate again"

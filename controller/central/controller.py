@@ -255,8 +255,8 @@ class CentralController:
         network.paths.tick(now_s)
         self.fabric.learning.tick(now_s)
         after = network.topology.links()
-        if after is not before and (gone := before - after):
-            self.note(EventKind.LINK_DOWN, f"{len(gone)} links down: no discovery probes received", now_s)
+        if after is not before and (removed := before - after):
+            self.note(EventKind.LINK_DOWN, f"{len(removed)} links down: no discovery probes received", now_s)
 
     def extend_timeouts(self, seconds: float) -> None:
         """Extend timeouts by the time in which sockets were not read, so that links do not expire for that."""
@@ -287,8 +287,8 @@ class CentralController:
         network.update_paths()
         installed = {dpid: record.installed for dpid, record in switches.items() if record.connected}
         for dpid, keys in network.desired.pop_changed(MAX_FLOW_CHANGES, installed).items():
-            wanted = network.desired.of_switch(dpid)
-            switches[dpid].set_flows(plan_flows(wanted, installed[dpid], keys))
+            desired = network.desired.flows_at(dpid)
+            switches[dpid].set_flows(plan_flows(desired, installed[dpid], keys))
         waiting = network.desired.pending
         due = [dpid for dpid in installed if switches[dpid].update.due]
         taken = {dpid: switches[dpid].drain_update(keep_meters=dpid in waiting) for dpid in due}

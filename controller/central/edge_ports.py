@@ -11,7 +11,7 @@ from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.flow_table import pack_key
-from controller.switch.port_entries import of_ports
+from controller.switch.port_entries import flows_of_ports
 from controller.switch.port_states import ABSENT, PortState
 from controller.switch.switch_record import SwitchRecord
 from controller.units import format_rate
@@ -67,9 +67,9 @@ def faults(record: SwitchRecord) -> list[str]:
 
 def _cut(fabric: FabricState, dpid: int, port_nos: set[int]) -> None:
     """Queue the deletion of all flow entries of these ports."""
-    record, wanted = fabric.switches[dpid], fabric.network.desired.of_switch(dpid)
-    keys = {pack_key(flow) for flow in of_ports(record.installed, port_nos)}
-    record.set_flows(plan_flows(wanted, record.installed, keys))
+    record, desired = fabric.switches[dpid], fabric.network.desired.flows_at(dpid)
+    keys = {pack_key(flow) for flow in flows_of_ports(record.installed, port_nos)}
+    record.set_flows(plan_flows(desired, record.installed, keys))
 
 
 def _note(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s: float) -> None:

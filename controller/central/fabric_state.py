@@ -76,7 +76,7 @@ class ControlContext(NamedTuple):
     def start(cls, config: Config) -> ControlContext:
         """Return the initial state for a configuration: no pair is active."""
         policies = choices_of(config)
-        vns = apply_choices(VnTable.of_config(config), policies)
+        vns = apply_choices(VnTable.from_config(config), policies)
         groups = groups_of(vns, policies)
         shadow = Shadow.build(vns, shadows_of(config))
         return cls(config, vns, policies, groups, shadow, control_step.ControlState.start(vns, groups))
@@ -111,7 +111,7 @@ class SwitchArrivals:
         if math.isinf(self.new_s):
             self.new_s = now_s
 
-    def came(self, dpid: int, now_s: float) -> None:
+    def connected(self, dpid: int, now_s: float) -> None:
         """Record that a switch has connected, whatever its tables hold."""
         self.last_s = now_s
         if dpid not in self.known:
@@ -154,7 +154,9 @@ class FabricState:
         self.measuring = CountingMeters.empty()
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
-        self.brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None  # the measurement of the last interval
+        self.last_loads: tuple[Measurement, tuple[FloatArray, ...]] | None = (
+            None  # the measurement of the last interval
+        )
         self.reports = TokenBuckets(len(self.vns), PACKET_INS_PER_S, PACKET_IN_BURST)
         # A reload replaces this state, which is freed only if it is in no reference cycle.
         self.learning = Learning(proxy(self), config.max_macs_per_vn)
@@ -224,12 +226,12 @@ class FabricState:
         """
         state = self.control.state
         measured = state.measured
-        if self.brought is None or self.brought[0] is not measured:
+        if self.last_loads is None or self.last_loads[0] is not measured:
             columns = (measured.offered_bps, measured.passed_bps, measured.dropped_bps)
-            self.brought = (measured, sum_by_row(state.entries.receiver, columns, len(self.control.vns)))
-        return self.brought[1]
+            self.last_loads = (measured, sum_by_row(state.entries.receiver, columns, len(self.control.vns)))
+        return self.last_loads[1]
 
-    def of_senders(self) -> tuple[FloatArray, FloatArray]:
+    def sender_limits(self) -> tuple[FloatArray, FloatArray]:
         """Return the limits that senders set themselves, and the time since their last message, (entries,)."""
         entries = self.state.entries
         limit_bps, silent_s = np.full((2, len(entries)), np.nan)
@@ -263,7 +265,7 @@ class FabricState:
 
         In a cluster a node waits for all switches without limit: the other node may have connected more.
         """
-        elsewhere = self.share.elsewhere
+        elsewhere = self.share.remote_switches
         missing = not all(record.connected or dpid in elsewhere for dpid, record in self.switches.items())
         return missing and (self.config.cluster is not None or now_s - self.arrivals.last_s < SWITCH_WAIT_S)
 
@@ -279,9 +281,9 @@ class FabricState:
 
     def vn_name(self, row: int) -> str:
         """Return a VN's name in text form: ``VLAN 10 at s1:3``."""
-        return f"VLAN {self.vns.key(row).vlan_vid} at {self.place_name(row)}"
+        return f"VLAN {self.vns.key(row).vlan_vid} at {self.location_name(row)}"
 
-    def place_name(self, row: int) -> str:
+    def location_name(self, row: int) -> str:
         """Return a VN's location in text form: ``s1:3``."""
         return self.port_name(PortId(*self.vns.key(row)[1:]))
 
@@ -299,9 +301,9 @@ class FabricState:
         """Return the record of the switch at which a VN sends."""
         return self.switches[self.vns.key(row).dpid]
 
-    def learn(self, host: Host, port: PortId, now_s: float, *, standing: bool = False) -> None:
-        """Record where a host is, by a frame or, if ``standing``, by the flow tables of its switch."""
-        self.learning.learn(host, port, now_s, standing=standing)
+    def learn(self, host: Host, port: PortId, now_s: float, *, installed: bool = False) -> None:
+        """Record where a host is, by a frame or, if ``installed``, by the flow tables of its switch."""
+        self.learning.learn(host, port, now_s, installed=installed)
 
     def invalidate_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
         """Discard counters of meters of a switch, all or some, which may have been set outside of the interval."""
@@ -323,7 +325,7 @@ class FabricState:
         """Discard the counters of these pairs: they come from another source now."""
         self.state = self.state._replace(counters=self.state.counters.invalidated(rows))
 
-    def stand_at(self, rows: IntArray, settings: Sequence[MeterSetting]) -> None:
+    def set_installed(self, rows: IntArray, settings: Sequence[MeterSetting]) -> None:
         """Record that the meters of these pairs are set to these settings."""
         if not len(rows):
             return
@@ -371,13 +373,15 @@ class FabricState:
             np.maximum(newcomer_bits[rows], least_bits),
             packet_in_bursts(rates_bps[5], agent_burst_s),
         )
-        there = vn_meter_id > 0
+        present = vn_meter_id > 0
         mine, enforcement = record.metered_rows(), self.state.enforcement
         mark_id, mark_bps, mark_bits = self.phantoms.settings(record.switch.dpid, self.vns)
         limits = MeterSettingsTable(
-            np.concatenate([vn_meter_id[there], self.state.entries.meter_id[mine], mark_id]),
-            np.concatenate([to_kilo(np.stack(rates_bps)[there]), enforcement.rate_kbps[mine], to_kilo(mark_bps)]),
-            np.concatenate([to_kilo(np.stack(bursts_bits)[there]), enforcement.burst_kbits[mine], to_kilo(mark_bits)]),
+            np.concatenate([vn_meter_id[present], self.state.entries.meter_id[mine], mark_id]),
+            np.concatenate([to_kilo(np.stack(rates_bps)[present]), enforcement.rate_kbps[mine], to_kilo(mark_bps)]),
+            np.concatenate(
+                [to_kilo(np.stack(bursts_bits)[present]), enforcement.burst_kbits[mine], to_kilo(mark_bits)]
+            ),
         )
         return limits.merged(self.measuring.settings(record.switch.dpid, self.vns)).within_bounds(
             record.capabilities.bounds

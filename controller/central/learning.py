@@ -49,7 +49,7 @@ class _Why(Enum):
     ONE_TOO_MANY = 3
 
 
-class Places(Protocol):
+class VnEvents(Protocol):
     """What ``Learning`` needs to name VNs and record events; ``FabricState`` has it."""
 
     network: ForwardingState
@@ -65,11 +65,11 @@ class Places(Protocol):
     def vn_name(self, row: int) -> str:
         """Return a VN's name in text form."""
 
-    def place_name(self, row: int) -> str:
+    def location_name(self, row: int) -> str:
         """Return a VN's location in text form."""
 
 
-class TwoPlaces(NamedTuple):
+class TwoLocations(NamedTuple):
     """A finding about two VNs (rows, ascending): a loop between them, or this host in both."""
 
     rows: tuple[int, int]
@@ -85,7 +85,7 @@ class Movers:
         self._since_s: dict[tuple[int, int], float] = {}
         self._told_s: dict[tuple[int, int], float] = {}
 
-    def moved(self, host: Host, before: int, after: int, now_s: float) -> TwoPlaces | None:
+    def moved(self, host: Host, before: int, after: int, now_s: float) -> TwoLocations | None:
         """Record a move of a host to another VN; return the resulting finding, once in LOOP_EVENT_GAP_S."""
         rows = (min(before, after), max(before, after))
         if now_s - self._since_s.get(rows, -math.inf) > WINDOW_S:
@@ -102,7 +102,7 @@ class Movers:
             del self._told_s[next(iter(self._told_s))]
         self._told_s[rows] = now_s
         to_and_fro = sum(count > 1 for count in turns.values())
-        return TwoPlaces(rows, host, to_and_fro >= HOSTS_OF_LOOP)
+        return TwoLocations(rows, host, to_and_fro >= HOSTS_OF_LOOP)
 
     def _forget(self, rows: tuple[int, int]) -> None:
         self._turns.pop(rows, None)
@@ -112,7 +112,7 @@ class Movers:
 class Learning:
     """Adds hosts to the ``fabric``'s network."""
 
-    def __init__(self, fabric: Places, max_hosts: int) -> None:
+    def __init__(self, fabric: VnEvents, max_hosts: int) -> None:
         self._fabric, self._most = fabric, max_hosts
         self._moves = TokenBuckets(len(fabric.vns), MOVES_PER_S, MOVE_BURST)
         self._movers = Movers()
@@ -120,8 +120,8 @@ class Learning:
         self._strangers: dict[int, int] = {}  # by row: frames of hosts that a full VN cannot learn
         self._unheeded: deque[tuple[float, int]] = deque()  # until when these VNs' unknown hosts are not reported
 
-    def learn(self, host: Host, port: PortId, now_s: float, *, standing: bool) -> None:
-        """Record where a host is; it may be in its switch's tables already (``standing``).
+    def learn(self, host: Host, port: PortId, now_s: float, *, installed: bool) -> None:
+        """Record where a host is; it may be in its switch's tables already (``installed``).
 
         Record an event when its VN is full.
 
@@ -139,7 +139,7 @@ class Learning:
                 self._report(_Why.FLAP, EventKind.HOST_FLAPPING, text, row, now_s)
                 return
         was_full = known.full(row)
-        news = fabric.network.learn_host(host, port, now_s, standing=standing)
+        news = fabric.network.learn_host(host, port, now_s, installed=installed)
         if news:
             self._note_move(host, row, now_s)
         if news and known.full(row):
@@ -153,7 +153,7 @@ class Learning:
         elif was_full and host not in known:
             text = f"{name} may have {self._most} hosts; {mac} is one too many: frames to it are flooded"
             self._report(_Why.ONE_TOO_MANY, EventKind.HOST_LIMIT_REACHED, text, row, now_s)
-            self._count_stranger(row, now_s)
+            self._count_unlearned(row, now_s)
 
     def tick(self, now_s: float) -> None:
         """Report hosts of VNs again after their waiting time; call it every interval."""
@@ -162,7 +162,7 @@ class Learning:
             del self._strangers[row]
             self._fabric.network.of_hosts.heed(row, Heed.ALL)
 
-    def _count_stranger(self, row: int, now_s: float) -> None:
+    def _count_unlearned(self, row: int, now_s: float) -> None:
         count = self._strangers[row] = self._strangers.get(row, 0) + 1
         if count == FOREIGN_BURST:
             self._unheeded.append((now_s + UNHEEDED_S, row))
@@ -176,15 +176,15 @@ class Learning:
         if moved_from is None:
             return
         for named in fabric.events.limit_named(EventKind.HOST_MOVED, np.array([row]), now_s):
-            places = f"from {fabric.place_name(moved_from)} to {fabric.place_name(named)}"
+            places = f"from {fabric.location_name(moved_from)} to {fabric.location_name(named)}"
             text = f"{format_mac(host.mac)} of VLAN {host.vlan_vid} has moved {places}"
             fabric.note(EventKind.HOST_MOVED, text, now_s, vn=named)
 
-    def _note_two_places(self, found: TwoPlaces | None, now_s: float) -> None:
+    def _note_two_places(self, found: TwoLocations | None, now_s: float) -> None:
         kind = EventKind.LOOP_SUSPECTED if found is not None and found.is_loop else EventKind.HOST_TWICE
         if found is None or not self._fabric.events.limit_named(kind, np.array(found.rows[:1]), now_s):
             return
-        one, other = (self._fabric.place_name(row) for row in found.rows)
+        one, other = (self._fabric.location_name(row) for row in found.rows)
         if found.is_loop:
             text = f"VLAN {found.host.vlan_vid}: hosts are at {one} and at {other} by turns: these ports make a loop"
         else:

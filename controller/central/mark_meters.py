@@ -37,10 +37,10 @@ class MarkMeterManager:
     def flush(self, now_s: float) -> None:
         """Add, delete and set meters where pairs or limits changed. Does nothing otherwise."""
         fabric, control = self._fabric, self._fabric.control
-        if not self._wanted() and not fabric.phantoms and not fabric.network.marked.vlans:
+        if not self._is_needed() and not fabric.phantoms and not fabric.network.marked.vlans:
             return
         mine = fabric.share.receives
-        sent_to = fabric.network.sent_to_elsewhere
+        sent_to = fabric.network.remote_destinations
         known = (control.state.entries, control.groups, control.shadow.groups, control.vns, mine, sent_to)
         able = [(record.capabilities.uses_meters, record.capabilities.uses_ecn) for record in fabric.switches.values()]
         refilled = any(fabric.switches[dpid].meter_ids.available for dpid in self._short)
@@ -68,7 +68,7 @@ class MarkMeterManager:
         fabric.phantoms = fabric.phantoms.added(rows, np.full(len(rows), NO_METER))
         self._known = ()
 
-    def _wanted(self) -> bool:
+    def _is_needed(self) -> bool:
         """Return whether any policy uses marks."""
         control = self._fabric.control
         known = (control.groups, control.shadow.groups, control.vns)
@@ -81,41 +81,41 @@ class MarkMeterManager:
         fabric, vns = self._fabric, self._fabric.vns
         if fabric.config.ecn_source == "phantom":
             return frozenset()
-        wanted: set[int] = set(vns.vlan_vid[asking].tolist())
+        desired: set[int] = set(vns.vlan_vid[asking].tolist())
         unable: dict[int, SwitchRecord] = {}
         for dpid, record in fabric.switches.items():
             if not record.capabilities.uses_ecn:
-                unable |= dict.fromkeys(set(vns.vlan_vid[vns.dpid == dpid].tolist()) & wanted, record)
+                unable |= dict.fromkeys(set(vns.vlan_vid[vns.dpid == dpid].tolist()) & desired, record)
         for vid in sorted(unable.keys() - self._left):
             switch = unable[vid].switch
             why = unable[vid].capabilities.ecn.why or "its meters are unusable"
             text = f"VLAN {vid}: no marks on the way, since {switch.name} cannot count and clear them: {why}"
             fabric.note(EventKind.ECN_MARKS_UNAVAILABLE, text, now_s, dpid=switch.dpid)
         self._left = frozenset(unable)
-        return frozenset(wanted - self._left)
+        return frozenset(desired - self._left)
 
     def _measure(self, entries: PairTable, now_s: float) -> None:
         """Give a counting meter to exactly the pairs whose frames may be marked."""
         fabric, vns, marked = self._fabric, self._fabric.vns, self._fabric.network.marked
         able = np.isin(vns.vlan_vid[entries.sender], sorted(marked.vlans))
         able &= vns.dpid[entries.sender] != vns.dpid[entries.receiver]
-        at, there = fabric.measuring.rows_in(entries)
-        stays = there.copy()
-        stays[there] = able[at[there]]
+        at, present = fabric.measuring.rows_in(entries)
+        stays = present.copy()
+        stays[present] = able[at[present]]
         lacks = able.copy()
         lacks[at[stays]] = False
         if stays.all() and not lacks.any():
             return
-        standing = fabric.measuring
+        installed = fabric.measuring
         for row in np.flatnonzero(~stays).tolist():
-            pair = Pair(int(standing.sender[row]), int(standing.receiver[row]))
+            pair = Pair(int(installed.sender[row]), int(installed.receiver[row]))
             marked.set_counter(pair, None)
-            self._allocate(fabric.record_of_sender(pair.receiver), int(standing.meter_id[row]))
+            self._allocate(fabric.record_of_sender(pair.receiver), int(installed.meter_id[row]))
         given: dict[Pair, int] = {}
         for row in np.flatnonzero(lacks).tolist():
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
             record = fabric.record_of_sender(pair.receiver)
-            meter_id, stands = self._give(record, marked.counter_keys(pair), now_s)
+            meter_id, stands = self._assign_meter(record, marked.counter_keys(pair), now_s)
             if meter_id is None:
                 continue
             marked.set_counter(pair, meter_id)
@@ -124,7 +124,7 @@ class MarkMeterManager:
                 record.update.put_meters({meter_id: UNLIMITED}, [])
         pairs = np.array(list(given), dtype=np.int64).reshape(-1, 2)
         ids = np.array(list(given.values()), dtype=np.int64)
-        fabric.measuring = standing.kept(stays).added(pairs[:, 0], pairs[:, 1], ids)
+        fabric.measuring = installed.subset(stays).added(pairs[:, 0], pairs[:, 1], ids)
 
     def _follow_limits(self) -> None:
         fabric, limit_bps = self._fabric, self._fabric.vns.receive_limit_bps
@@ -134,20 +134,20 @@ class MarkMeterManager:
             self._put(changed, changed)
             fabric.phantoms = fabric.phantoms.added(changed, fabric.phantoms.meter_id[changed])
 
-    def _phantom(self, wanted: BoolArray, now_s: float) -> None:
+    def _phantom(self, desired: BoolArray, now_s: float) -> None:
         """Give a phantom meter to exactly these receiving VNs."""
         fabric = self._fabric
-        standing = fabric.phantoms.meter_id
+        installed = fabric.phantoms.meter_id
         rows: list[int] = []
         ids: list[int] = []
         stood: list[int] = []
-        for row in np.flatnonzero(~wanted & (standing != NO_METER)).tolist():
+        for row in np.flatnonzero(~desired & (installed != NO_METER)).tolist():
             fabric.network.of_hosts.set_phantom(row, None)
-            self._allocate(fabric.record_of_sender(row), int(standing[row]))
+            self._allocate(fabric.record_of_sender(row), int(installed[row]))
             rows.append(row)
             ids.append(NO_METER)
-        for row in np.flatnonzero(wanted & (standing == NO_METER)).tolist():
-            meter_id, stands = self._give(
+        for row in np.flatnonzero(desired & (installed == NO_METER)).tolist():
+            meter_id, stands = self._assign_meter(
                 fabric.record_of_sender(row), fabric.network.of_hosts.phantom_keys(row), now_s
             )
             if meter_id is not None:
@@ -160,7 +160,7 @@ class MarkMeterManager:
             fabric.phantoms = fabric.phantoms.added(np.array(rows, dtype=np.int64), np.array(ids, dtype=np.int64))
             self._put(np.array(rows, dtype=np.int64), np.array(stood, dtype=np.int64))
 
-    def _give(self, record: SwitchRecord, keys: Iterable[FlowKey], now_s: float) -> tuple[int | None, bool]:
+    def _assign_meter(self, record: SwitchRecord, keys: Iterable[FlowKey], now_s: float) -> tuple[int | None, bool]:
         """Return a meter id, and True if the switch's flow entries of these keys name that meter and it is installed.
 
         None when all ids are in use.
@@ -178,16 +178,16 @@ class MarkMeterManager:
                 self._fabric.note(EventKind.OUT_OF_METERS, text, now_s)
         return meter_id, False
 
-    def _put(self, rows: IntArray, standing: IntArray) -> None:
-        """Queue the settings of the meters of these VNs; the meters of ``standing`` are installed already."""
+    def _put(self, rows: IntArray, installed: IntArray) -> None:
+        """Queue the settings of the meters of these VNs; the meters of ``installed`` are installed already."""
         vns, meter_id = self._fabric.vns, self._fabric.phantoms.meter_id
         rows = rows[meter_id[rows] != NO_METER]
         rate_bps, burst_bits = phantom_settings(vns.receive_limit_bps[rows])
         for dpid in np.unique(vns.dpid[rows]).tolist():
             record, mine = self._fabric.switches[dpid], vns.dpid[rows] == dpid
             if record.connected:
-                settings = MeterSettingsTable.of_rates(meter_id[rows[mine]], rate_bps[mine], burst_bits[mine])
-                record.update.put_meters(settings, set(meter_id[standing].tolist()))
+                settings = MeterSettingsTable.from_rates(meter_id[rows[mine]], rate_bps[mine], burst_bits[mine])
+                record.update.put_meters(settings, set(meter_id[installed].tolist()))
 
     def _allocate(self, record: SwitchRecord, meter_id: int) -> None:
         if record.connected and record.capabilities.uses_meters:

@@ -30,7 +30,7 @@ class NoAgents:
 
     # -- what is known
 
-    def seen(self, port: PortId) -> AgentSeen | None:
+    def agent_status(self, port: PortId) -> AgentSeen | None:
         """Return the agent behind an edge port, None where there is none."""
 
     def shaping(self) -> list[Shaping]:

@@ -80,8 +80,8 @@ class PairMeterManager:
         can = self._fabric.record_of_sender(pair.sender).capabilities
         return self._refused.get(pair) or can.meters_unused or (ALL_IN_USE if can.uses_meters else "no-meters")
 
-    def refuse(self, rows: Iterable[int], why: str, *, standing: bool = False) -> None:
-        """Remove the meters of these pairs, which may be installed (``standing``).
+    def refuse(self, rows: Iterable[int], why: str, *, installed: bool = False) -> None:
+        """Remove the meters of these pairs, which may be installed (``installed``).
 
         The pairs have none until ``retry``.
         """
@@ -89,7 +89,7 @@ class PairMeterManager:
         pairs = {Pair(int(entries.sender[row]), int(entries.receiver[row])) for row in rows}
         if pairs:
             self._refused |= dict.fromkeys(pairs, why)
-            self._go_without(pairs, standing=standing)
+            self._go_without(pairs, installed=installed)
 
     def drain_changed(self) -> set[int]:
         """Return the switches (dpid) at which the set of pairs without meters may have changed, and clear them."""
@@ -117,9 +117,9 @@ class PairMeterManager:
         self._unmetered = {waiting: None, **self._unmetered, holder: None}
         self._fabric.network.pairs.add({holder: None})
 
-    def _go_without(self, pairs: set[Pair], *, standing: bool = False) -> None:
+    def _go_without(self, pairs: set[Pair], *, installed: bool = False) -> None:
         refused = {pair: self._refused[pair] for pair in pairs if pair in self._refused}
-        self._remove(pairs, standing=standing)
+        self._remove(pairs, installed=installed)
         bare = dict.fromkeys(sorted(pairs))
         self._refused |= refused
         self._unmetered |= bare
@@ -130,20 +130,20 @@ class PairMeterManager:
         """Remove all pair meters of a switch, because they are unusable; its pairs go on without meters."""
         fabric = self._fabric
         entries = fabric.state.entries
-        there = fabric.vns.dpid[entries.sender] == dpid
-        self._go_without(set(map(Pair, entries.sender[there].tolist(), entries.receiver[there].tolist())))
+        present = fabric.vns.dpid[entries.sender] == dpid
+        self._go_without(set(map(Pair, entries.sender[present].tolist(), entries.receiver[present].tolist())))
 
     def release_switch(self, dpid: int) -> None:
         """Forget the pairs that send at a switch that another node owns now; their meters stay installed."""
         fabric = self._fabric
         entries = fabric.state.entries
-        there = fabric.vns.dpid[entries.sender] == dpid
-        pairs = set(map(Pair, entries.sender[there].tolist(), entries.receiver[there].tolist()))
+        present = fabric.vns.dpid[entries.sender] == dpid
+        pairs = set(map(Pair, entries.sender[present].tolist(), entries.receiver[present].tolist()))
         for known in (self._unmetered, self._new_pairs):
             for pair in [pair for pair in known if fabric.vns.key(pair.sender).dpid == dpid]:
                 del known[pair]
                 pairs.add(pair)
-        self._remove(pairs, standing=False)
+        self._remove(pairs, installed=False)
         self._marks.release_switch(dpid)
 
     def flush(self) -> None:
@@ -291,7 +291,7 @@ class PairMeterManager:
         for dpid, start, end in parts:
             while start < end:
                 # A part of the table: each batch rebuilds it.
-                at_once = _BATCH_SIZE * max(1, len(fabric.network.desired.of_switch(dpid)) // _OF_TABLE)
+                at_once = _BATCH_SIZE * max(1, len(fabric.network.desired.flows_at(dpid)) // _OF_TABLE)
                 rows = order[start : min(start + at_once, end)]
                 known.put_all(found.sender[rows], found.receiver[rows])
                 start += at_once
@@ -319,19 +319,19 @@ class PairMeterManager:
         )
         self._map_meters()
 
-    def _remove(self, pairs: set[Pair], *, standing: bool = True) -> None:
-        """Remove pairs; also delete their meters where they may be installed (``standing``)."""
+    def _remove(self, pairs: set[Pair], *, installed: bool = True) -> None:
+        """Remove pairs; also delete their meters where they may be installed (``installed``)."""
         fabric = self._fabric
         entries = fabric.state.entries
         vns = len(fabric.vns)
         leaving = np.array([pair.sender * vns + pair.receiver for pair in pairs], dtype=np.int64)
-        gone = np.flatnonzero(np.isin(entries.sender * vns + entries.receiver, leaving))
+        removed = np.flatnonzero(np.isin(entries.sender * vns + entries.receiver, leaving))
         for pair in pairs:
             fabric.network.pairs.remove(pair)
             self._unmetered.pop(pair, None)
             self._refused.pop(pair, None)
             self._changed_at.add(fabric.vns.key(pair.sender).dpid)
-        for row in gone.tolist():
+        for row in removed.tolist():
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
             record = fabric.record_of_sender(pair.sender)
             meter_id = int(entries.meter_id[row])
@@ -339,11 +339,11 @@ class PairMeterManager:
             record.capabilities.short_of_meters = False
             if not meter_id:
                 continue
-            if record.connected and standing:
+            if record.connected and installed:
                 record.update.meter_deletes.append(meter_id)
             else:
                 record.meter_ids.release(meter_id)
-        fabric.state = pair_changes.remove_entries(fabric.state, gone)
+        fabric.state = pair_changes.remove_entries(fabric.state, removed)
         self._map_meters()
 
     def _map_meters(self) -> None:

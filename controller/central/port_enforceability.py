@@ -74,18 +74,18 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
 
 def _note_headroom(fabric: FabricState, now_s: float) -> None:
     control, verdicts = fabric.control, fabric.verdicts
-    if verdicts.crowded_of is control.vns:
+    if verdicts.headroom_vns is control.vns:
         return
-    verdicts.crowded_of = control.vns
+    verdicts.headroom_vns = control.vns
     needing = need_headroom(control.groups, len(control.vns))
     crowded = frozenset(headroom_shortages(control.vns, control.config.links, needing))
-    for one in sorted(crowded - verdicts.crowded):
+    for one in sorted(crowded - verdicts.short_of_headroom):
         promised, link = one.promised_bps / 1e6, one.link_bps / 1e6
         name = f"{fabric.switch_name(one.port.dpid)}:{one.port.port_no}"
         text = f"{name}: receive limits of {promised:.4g} of {link:.4g} Mbit/s of the only link before its switch: "
         text += f"drops there are invisible to policies; use at most {1 - MAX_PROMISED:.0%} of the link"
         fabric.note(EventKind.LINK_HEADROOM_SHORT, text, now_s, dpid=one.port.dpid)
-    verdicts.crowded = crowded
+    verdicts.short_of_headroom = crowded
 
 
 def _note_shaped(fabric: FabricState, dpid: int) -> None:

@@ -25,18 +25,18 @@ _OF_HOSTS = {"sent_bytes": "rx_bytes"}
 
 def collect_readings(
     fabric: FabricState,
-    wanted: AbstractSet[ReadingKind],
+    desired: AbstractSet[ReadingKind],
     received_s: Mapping[int, float],
     now_s: float,
     marks: MarkReadings | None = None,
 ) -> FabricReadings | None:
-    """Return the readings of the ``wanted`` kinds, with ``marks``; None if nothing is wanted.
+    """Return the readings of the ``desired`` kinds, with ``marks``; None if nothing is wanted.
 
     ``received_s`` is when each switch's meter counters arrived. Port or queue counters that did not arrive with them
     are unknown. Counters with impossible changes cause events.
     """
-    queues = _queues(fabric, received_s) if ReadingKind.QUEUES in wanted else None
-    ports = _ports(fabric, received_s) if ReadingKind.PORTS in wanted else None
+    queues = _queues(fabric, received_s) if ReadingKind.QUEUES in desired else None
+    ports = _ports(fabric, received_s) if ReadingKind.PORTS in desired else None
     if queues is None and ports is None and marks is None:
         return None
     if queues is not None:
@@ -96,5 +96,5 @@ def _implausible(fabric: FabricState, implausible: BoolArray, now_s: float) -> l
     return fabric.events.limit_named(EventKind.COUNTERS_IMPLAUSIBLE, np.flatnonzero(implausible), now_s)
 
 
-def _note(fabric: FabricState, whose: str, now_s: float) -> None:
-    fabric.note(EventKind.COUNTERS_IMPLAUSIBLE, f"{whose} counters jumped or fell back", now_s)
+def _note(fabric: FabricState, subject: str, now_s: float) -> None:
+    fabric.note(EventKind.COUNTERS_IMPLAUSIBLE, f"{subject} counters jumped or fell back", now_s)

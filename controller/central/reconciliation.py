@@ -85,7 +85,7 @@ class Reconciler:
         self.refused.leave_out(record, now_s)
         record.stood, record.odd, record.missed = meters["meter_id"].astype(np.int64), {}, frozenset()
         yield
-        yield from fabric.network.put_own(dpid, record.meters_in_use(), set_queue=record.capabilities.uses_queues)
+        yield from fabric.network.put_switch(dpid, record.meters_in_use(), set_queue=record.capabilities.uses_queues)
         if not record.capabilities.uses_meters:
             pairs.remove_switch_meters(dpid)
         hosts, talking = hosts_and_pairs(record.installed)
@@ -98,19 +98,21 @@ class Reconciler:
         yield
         # 2
         record.connected = True
-        fabric.arrivals.came(dpid, now_s)
+        fabric.arrivals.connected(dpid, now_s)
         fabric.network.paths.switch_up(dpid)
         fabric.network.update_paths()
-        standing, settings = MeterSettingsTable.from_installed(meters), fabric.desired_meters(record)
-        differing = settings.differing(standing).intersection(settings) - set(record.update.meter_id)
-        differing -= {i for i in differing if i in standing and record.capabilities.takes_as(settings[i], standing[i])}
-        record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
+        installed, settings = MeterSettingsTable.from_installed(meters), fabric.desired_meters(record)
+        differing = settings.differing(installed).intersection(settings) - set(record.update.meter_id)
+        differing -= {
+            i for i in differing if i in installed and record.capabilities.is_alias(settings[i], installed[i])
+        }
+        record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, installed.keys())
         yield
         # Later changes are sent as usual. Later tables come before earlier ones, as in any plan.
-        wanted = fabric.network.desired.of_switch(dpid)
-        lacking = wanted.differing(record.installed) - record.installed.missing_from(wanted)
+        desired = fabric.network.desired.flows_at(dpid)
+        lacking = desired.differing(record.installed) - record.installed.missing_from(desired)
         for keys in batches(sorted(lacking, reverse=True), _COMPARE_BATCH):
-            record.set_flows(plan_flows(wanted, record.installed, keys))
+            record.set_flows(plan_flows(desired, record.installed, keys))
             yield
 
     def adopt_deferred(
@@ -215,17 +217,17 @@ class Reconciler:
         """
         if only is not None:
             return set(only)
-        wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
-        wanted.share(record.installed)  # usually they are the same, and stay so
-        nobodys = expected.missing_from(wanted)
+        desired = self.fabric.network.desired.flows_at(record.switch.dpid)
+        desired.share(record.installed)  # usually they are the same, and stay so
+        nobodys = expected.missing_from(desired)
         return expected.differing(flows) | nobodys.difference(record.deferred.entries.key.tolist())
 
     def _release_lost_meters(
         self, record: SwitchRecord, differing: set[bytes], lost: frozenset[bytes], now_s: float
     ) -> None:
         """Remove the meters from flow entries that are missing again: the switch may reject these meters."""
-        wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
-        flows = {packed: flow for packed in differing if (flow := wanted.flow(packed)) is not None}
+        desired = self.fabric.network.desired.flows_at(record.switch.dpid)
+        flows = {packed: flow for packed in differing if (flow := desired.flow(packed)) is not None}
         metered = {packed: flow.meter_id for packed, flow in flows.items() if flow.meter_id is not None}
         refused = {meter_id for packed, meter_id in metered.items() if packed in lost}
         if refused:
@@ -237,13 +239,13 @@ class Reconciler:
 
         Return the number.
         """
-        wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
-        unwanted = {packed for packed in keys if record.installed.has(packed) and not wanted.has(packed)}
+        desired = self.fabric.network.desired.flows_at(record.switch.dpid)
+        unwanted = {packed for packed in keys if record.installed.has(packed) and not desired.has(packed)}
         differing = differing | unwanted
         if not tidy:
             numbers = self.fabric.network.numbers
             differing -= {packed for packed in unwanted if _may_be_wanted(packed, record, numbers)}
-        wrong = plan_flows(wanted, record.installed, differing)
+        wrong = plan_flows(desired, record.installed, differing)
         record.set_flows(wrong)
         return len(wrong)
 
@@ -265,22 +267,22 @@ class Reconciler:
         differing = owned.differing(expected)
         if not differing:
             return 0
-        wanted = self.fabric.desired_meters(record)
-        differing = {i for i in differing if wanted.get(i) == expected.get(i)} - set(record.update.meter_id)
-        unwanted = differing - wanted.keys() if tidy else set()
-        differing &= wanted.keys()
+        desired = self.fabric.desired_meters(record)
+        differing = {i for i in differing if desired.get(i) == expected.get(i)} - set(record.update.meter_id)
+        unwanted = differing - desired.keys() if tidy else set()
+        differing &= desired.keys()
         missing = {i for i in differing if i not in found}
         refused = {i for i in missing if i in missed or (doubtful and i not in stood)}
         if refused:
             self.refused.release_meters(record, refused, NOT_THERE, now_s)
             differing -= refused
         record.missed = frozenset(missing - refused)
-        unlike = {i: (wanted[i], found[i]) for i in differing if i in found}
-        own_way = {i for i, both in unlike.items() if odd.get(i) == both or record.capabilities.takes_as(*both)}
+        unlike = {i: (desired[i], found[i]) for i in differing if i in found}
+        own_way = {i for i, both in unlike.items() if odd.get(i) == both or record.capabilities.is_alias(*both)}
         self._accept({i: unlike[i] for i in own_way}, record)
         record.odd = {i: both for i, both in unlike.items() if i not in own_way}
         differing -= own_way
-        record.update.put_meters({i: wanted[i] for i in sorted(differing)}, found.keys())
+        record.update.put_meters({i: desired[i] for i in sorted(differing)}, found.keys())
         self.fabric.invalidate_counters(record, np.array(sorted(differing | unwanted), dtype=np.int64))
         record.update.meter_deletes += sorted(unwanted)
         return len(differing) + len(unwanted)
@@ -288,21 +290,21 @@ class Reconciler:
     def _accept(self, unlike: Mapping[int, tuple[MeterSetting, MeterSetting]], record: SwitchRecord) -> None:
         """Store the settings that a switch reports as those of its meters: (wanted, found) by meter id."""
         for asked, found in unlike.values():
-            record.capabilities.note_taken_as(asked, found)
+            record.capabilities.record_alias(asked, found)
         ids = np.array(sorted(unlike), dtype=np.int64)
         rows = record.rows_of(ids)
-        self.fabric.stand_at(rows[rows != NO_ENTRY], [unlike[i][1] for i in ids[rows != NO_ENTRY].tolist()])
+        self.fabric.set_installed(rows[rows != NO_ENTRY], [unlike[i][1] for i in ids[rows != NO_ENTRY].tolist()])
 
     def _adopt_hosts(self, record: SwitchRecord, hosts: HostFlows, now_s: float) -> Iterator[None]:
         """Adopt the unknown hosts that flow entries in a switch's tables stand for, in batches."""
         fabric = self.fabric
-        for some in hosts.pieces(_HOST_BATCH):
+        for some in hosts.batches(_HOST_BATCH):
             columns = (column.tolist() for column in (some.in_port, some.vlan_vid, some.mac))
             for in_port, vlan_vid, mac in zip(*columns, strict=True):
                 host = Host(vlan_vid, mac)
                 if not fabric.network.knows(host):
                     port = fabric.network.numbers.port(record.switch.dpid, in_port)
-                    fabric.learn(host, port, now_s, standing=True)
+                    fabric.learn(host, port, now_s, installed=True)
             yield
 
     def _adopt_at_once(self, record: SwitchRecord, entries: FlowTable, meters: NDArray[np.void], now_s: float) -> None:
@@ -322,10 +324,10 @@ class Reconciler:
         """Add the unknown pairs whose meters are installed to ``found``, in batches, and claim the meters."""
         if not record.capabilities.uses_meters or not len(talking.key):
             return
-        standing = MeterSettingsTable.from_installed(meters)
-        for some in talking.pieces(_CLAIM_BATCH):
-            there = np.isin(some.meter_id, standing.meter_id) & record.installed.contains(some.key)
-            pairs = adopted_pairs(some.only(there), self.fabric.network, record.switch.dpid, standing)
+        installed = MeterSettingsTable.from_installed(meters)
+        for some in talking.batches(_CLAIM_BATCH):
+            present = np.isin(some.meter_id, installed.meter_id) & record.installed.contains(some.key)
+            pairs = adopted_pairs(some.only(present), self.fabric.network, record.switch.dpid, installed)
             pairs = pairs.only(~self.pairs.metered_mask(pairs.sender, pairs.receiver))
             found.append(pairs.only(record.meter_ids.claim_all(pairs.meter_id)))
             yield

@@ -55,23 +55,23 @@ class Reconfiguration:
         fabric.state = fabric.state._replace(allocators=allocators)
         central.pairs.flush()
         _inherit_marks(self._before.fabric, fabric, self._rows)
-        for dpid, standing in self._standing.items():
-            _plan(fabric, fabric.switches[dpid], standing)
+        for dpid, installed in self._standing.items():
+            _plan(fabric, fabric.switches[dpid], installed)
 
 
-class Beforehand:
+class PreparedReconfiguration:
     """The longest part of a reconfiguration, done in advance while the loop goes on.
 
     It uses the configuration alone (``fabric``, with the controller's events), and raises InvalidValueError as
-    ``FabricState`` does. ``own`` has the inputs of the flow entries that are built already, by switch: the meters of
-    VNs, whether flow entries name queues, and the numbers of ports by name.
+    ``FabricState`` does. ``flow_inputs`` has the inputs of the flow entries that are built already, by switch: the
+    meters of VNs, whether flow entries name queues, and the numbers of ports by name.
     """
 
     def __init__(self, config: Config, events: EventLog) -> None:
         self.fabric = FabricState(config, events)
-        self.own: dict[int, tuple[Mapping[int, VnMeters], bool, Mapping[int, int]]] = {}
+        self.flow_inputs: dict[int, tuple[Mapping[int, VnMeters], bool, Mapping[int, int]]] = {}
 
-    def make_own(self, central: CentralController) -> Iterator[None]:
+    def build_switch_flows(self, central: CentralController) -> Iterator[None]:
         """Build the flow entries of connected switches that do not depend on pairs; yield after each batch.
 
         No switch may be brought up or adopted during that time. ``finish`` handles later changes of a switch.
@@ -86,8 +86,8 @@ class Beforehand:
                 meters = {row: in_use[old] for row in mine if (old := int(old_row[row])) != NEW_ROW}
                 yield
                 set_queue, numbers = record.capabilities.uses_queues, after.network.numbers.bound(dpid)
-                yield from after.network.put_own(dpid, meters, set_queue=set_queue)
-                self.own[dpid] = meters, set_queue, numbers
+                yield from after.network.put_switch(dpid, meters, set_queue=set_queue)
+                self.flow_inputs[dpid] = meters, set_queue, numbers
 
 
 def _kept(before: FabricState, after: FabricState) -> set[int]:
@@ -101,24 +101,24 @@ def _kept(before: FabricState, after: FabricState) -> set[int]:
 def _is_compatible(before: SwitchRecord, after: SwitchRecord) -> bool:
     """Return whether a switch's state remains valid, and its flow entries name queues as before."""
     can, now = before.capabilities, after.capabilities
-    return can.profile == now.profile and can.classes == now.classes and can.told == now.told
+    return can.profile == now.profile and can.classes == now.classes and can.configured_bounds == now.configured_bounds
 
 
 def reconfigure(
-    central: CentralController, config: Config, now_s: float, made: Beforehand | None = None
+    central: CentralController, config: Config, now_s: float, made: PreparedReconfiguration | None = None
 ) -> Reconfiguration:
     """Give a controller another configuration; references to the controller stay valid.
 
     All updates must have been drained. ``made`` is the part done in advance. Raises InvalidValueError, with nothing
     changed, when a switch has fewer meter ids than it needs.
     """
-    made = Beforehand(config, central.events) if made is None else made
+    made = PreparedReconfiguration(config, central.events) if made is None else made
     before, after = central.fabric, made.fabric
     after.arrivals = before.arrivals
     row_of = _rows_of(before, after)
     kept = _kept(before, after)
-    there = sorted(dpid for dpid in kept if before.switches[dpid].connected)
-    standing = {dpid: before.desired_meters(before.switches[dpid]) for dpid in there}
+    present = sorted(dpid for dpid in kept if before.switches[dpid].connected)
+    installed = {dpid: before.desired_meters(before.switches[dpid]) for dpid in present}
     for dpid in kept:
         for_marks = before.phantoms.ids_of(dpid, before.vns) + before.measuring.ids_of(dpid, before.vns)
         _inherit_record(before.switches[dpid], after.switches[dpid], row_of, config, for_marks)
@@ -131,7 +131,7 @@ def reconfigure(
     reconciler.agents.inherit(central.agents)
     unmetered = [pair for pair in map(row_of.pair, central.pairs.unmetered) if pair is not None]
     reconciler.pairs.inherit(unmetered)
-    done = Reconfiguration(frozenset(before.switches.keys() - kept), central.reconciler, row_of, standing, allocators)
+    done = Reconfiguration(frozenset(before.switches.keys() - kept), central.reconciler, row_of, installed, allocators)
     central.set_reconciler(reconciler)
     return done
 
@@ -188,7 +188,7 @@ def _inherit_record(
     )
 
 
-def _inherit_network(before: FabricState, made: Beforehand, row_of: _Rows, kept: set[int]) -> None:
+def _inherit_network(before: FabricState, made: PreparedReconfiguration, row_of: _Rows, kept: set[int]) -> None:
     """Keep the links and hosts that still exist."""
     after = made.fabric
     _inherit_ports(before, after)
@@ -197,7 +197,9 @@ def _inherit_network(before: FabricState, made: Beforehand, row_of: _Rows, kept:
         record = after.switches[dpid]
         if record.connected:
             own = record.meters_in_use(), record.capabilities.uses_queues, after.network.numbers.bound(dpid)
-            for _ in after.network.put_own(dpid, own[0], set_queue=own[1]) if made.own.get(dpid) != own else ():
+            for _ in (
+                after.network.put_switch(dpid, own[0], set_queue=own[1]) if made.flow_inputs.get(dpid) != own else ()
+            ):
                 pass
             after.network.paths.switch_up(dpid)
     after.network.update_paths()
@@ -266,15 +268,15 @@ def _inherit_marks(before: FabricState, after: FabricState, row_of: _Rows) -> No
     after.measuring = after.measuring.remembering(before.measuring, find_pairs(before.measuring, *ends))
 
 
-def _plan(fabric: FabricState, record: SwitchRecord, standing: MeterSettingsTable) -> None:
+def _plan(fabric: FabricState, record: SwitchRecord, installed: MeterSettingsTable) -> None:
     """Queue the differences between the installed and the desired tables of a switch."""
     record.update = SwitchUpdate()
-    wanted = fabric.network.desired.of_switch(record.switch.dpid)
-    record.set_flows(plan_flows(wanted, record.installed))
+    desired = fabric.network.desired.flows_at(record.switch.dpid)
+    record.set_flows(plan_flows(desired, record.installed))
     settings = fabric.desired_meters(record)
-    differing = settings.differing(standing)
-    gone = np.setdiff1d(standing.meter_id, settings.meter_id).tolist()
-    differing.difference_update(gone)
+    differing = settings.differing(installed)
+    removed = np.setdiff1d(installed.meter_id, settings.meter_id).tolist()
+    differing.difference_update(removed)
     fabric.invalidate_counters(record, np.array(sorted(differing), dtype=np.int64))
-    record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
-    record.update.meter_deletes += gone
+    record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, installed.keys())
+    record.update.meter_deletes += removed

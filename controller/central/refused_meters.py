@@ -101,8 +101,8 @@ class RefusedMeters:
         noted, self._noted = self._noted, {}
         for dpid, refusals in noted.items():
             record = self._fabric.switches[dpid]
-            wanted = self._fabric.desired_meters(record)
-            refused = {meter_id: one for meter_id, one in refusals.items() if meter_id in wanted}
+            desired = self._fabric.desired_meters(record)
+            refused = {meter_id: one for meter_id, one in refusals.items() if meter_id in desired}
             lost: defaultdict[str, list[int]] = defaultdict(list)
             again: list[int] = []
             for meter_id, one in refused.items():
@@ -118,17 +118,17 @@ class RefusedMeters:
                 record.meter_ids.most_used = record.meter_ids.used
                 self._pairs.retry(dpid)  # from now on they lack ids
             self.leave_out(record, now_s)
-            wanted = self._fabric.desired_meters(record)
-            there = {i for i in again if refused[i].command != MeterModCommand.ADD}
-            stands = there | {i for i in again if refused[i].code == "METER_EXISTS"}
-            record.update.put_meters({i: wanted[i] for i in again if i in wanted}, stands)
+            desired = self._fabric.desired_meters(record)
+            present = {i for i in again if refused[i].command != MeterModCommand.ADD}
+            stands = present | {i for i in again if refused[i].code == "METER_EXISTS"}
+            record.update.put_meters({i: desired[i] for i in again if i in desired}, stands)
 
     def release_meters(
-        self, record: SwitchRecord, meter_ids: Collection[int], why: str, now_s: float, *, standing: bool = False
+        self, record: SwitchRecord, meter_ids: Collection[int], why: str, now_s: float, *, installed: bool = False
     ) -> None:
         """Remove these meters of a switch from their pairs and VNs.
 
-        Delete them if they are installed (``standing``).
+        Delete them if they are installed (``installed``).
         """
         fabric, refusals = self._fabric, self._of.setdefault(record.switch.dpid, _Refusals())
         rows, ids = record.vn_meter_columns()
@@ -137,7 +137,7 @@ class RefusedMeters:
             row, name, meter_id = int(rows[at]), VnMeters._fields[kind], int(ids[kind, at])
             refusals.vns[row, name] = why
             changed[row] = changed.get(row, record.vn_meters[row])._replace(**{name: None})
-            if standing:
+            if installed:
                 record.update.meter_deletes.append(meter_id)
             else:
                 record.meter_ids.release(meter_id)
@@ -146,7 +146,7 @@ class RefusedMeters:
             for row, meters in changed.items():
                 fabric.network.put_sender(row, meters)
         of_pairs = record.rows_of(np.array(sorted(meter_ids), dtype=np.int64))
-        self._pairs.refuse(of_pairs[of_pairs != NO_ENTRY].tolist(), why, standing=standing)
+        self._pairs.refuse(of_pairs[of_pairs != NO_ENTRY].tolist(), why, installed=installed)
         if refusals.retry_s == np.inf:
             refusals.retry_s = now_s + refusals.wait_s
         self._unreported.add(record.switch.dpid)
@@ -156,7 +156,7 @@ class RefusedMeters:
         beyond = self._beyond(record)
         if beyond:
             self.release_meters(
-                record, beyond, beyond_text(record.capabilities.bounds.max_rate_kbps), now_s, standing=True
+                record, beyond, beyond_text(record.capabilities.bounds.max_rate_kbps), now_s, installed=True
             )
 
     def _beyond(self, record: SwitchRecord) -> list[int]:
@@ -193,7 +193,7 @@ class RefusedMeters:
         for dpid, refusals in self._of.items():
             record = self._fabric.switches[dpid]
             if now_s >= refusals.retry_s and record.connected:
-                self._ask_again(record, refusals, now_s)
+                self._request_again(record, refusals, now_s)
         untold = self._unreported | self._pairs.drain_changed()
         self._unreported = set()
         for dpid in untold:
@@ -207,13 +207,13 @@ class RefusedMeters:
             for row in record.spare_meters():
                 self._fabric.network.put_sender(row, record.vn_meters[row])
 
-    def _ask_again(self, record: SwitchRecord, refusals: _Refusals, now_s: float) -> None:
+    def _request_again(self, record: SwitchRecord, refusals: _Refusals, now_s: float) -> None:
         """Request rejected meters again; limits beyond the bounds then lose their meters again."""
         again = bool(refusals.vns or self._pairs.lacking_at(record.switch.dpid))
         refusals.wait_s = min(2.0 * refusals.wait_s, MAX_RETRY_S) if again else RETRY_S
         rows = sorted({row for row, _ in refusals.vns})
         refusals.vns, refusals.retry_s = {}, np.inf
-        record.meter_ids.most_used = record.capabilities.told.count
+        record.meter_ids.most_used = record.capabilities.configured_bounds.count
         self._pairs.retry(record.switch.dpid)
         self._unreported.add(record.switch.dpid)
         if not rows:
@@ -221,10 +221,10 @@ class RefusedMeters:
         before = {row: record.vn_meters[row] for row in rows}
         record.complete_vn_meters()
         self.leave_out(record, now_s)
-        wanted = self._fabric.desired_meters(record)
+        desired = self._fabric.desired_meters(record)
         for row in rows:
             new = set(record.vn_meters[row]) - set(before[row])
-            record.update.put_meters({one: wanted[one] for one in sorted(filter(None, new))}, [])
+            record.update.put_meters({one: desired[one] for one in sorted(filter(None, new))}, [])
             self._fabric.network.put_sender(row, record.vn_meters[row])
 
     def _learn(self, record: SwitchRecord, refused: _Refusal) -> bool:

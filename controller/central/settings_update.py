@@ -84,9 +84,9 @@ def _modify_vn_meters(
             of_floods, of_newcomers = meter_id[1:3, flooding[rows]].ravel(), meter_id[_NEWCOMER, beginning[rows]]
             of_reports = meter_id[_REPORT, reporting[rows]]
             mine = np.concatenate([meter_id[0, sending[rows]], of_floods, of_newcomers, of_reports])
-            wanted = fabric.desired_meters(record)
-            at = np.flatnonzero(np.isin(wanted.meter_id, mine))
-            mods = modifications(wanted.meter_id[at], wanted.rate_kbps[at], wanted.burst_kbits[at])
+            desired = fabric.desired_meters(record)
+            at = np.flatnonzero(np.isin(desired.meter_id, mine))
+            mods = modifications(desired.meter_id[at], desired.rate_kbps[at], desired.burst_kbits[at])
             record.update.modify_meters(mods)
 
 

@@ -16,7 +16,7 @@ class LeaseExpiry:
     """The state of one lease. All times are of one clock."""
 
     def __init__(self) -> None:
-        self.left_s = math.inf  # the last reply
+        self.remaining_s = math.inf  # the last reply
         # Replies of less than a second: when the first arrived, when the last was requested.
         self._first_s, self._last_s = math.inf, -math.inf
 
@@ -25,7 +25,7 @@ class LeaseExpiry:
 
         Return whether the lease has expired.
         """
-        watched, self.left_s = heard_s - self._last_s < ROUNDING_S, left_s
+        watched, self.remaining_s = heard_s - self._last_s < ROUNDING_S, left_s
         if left_s > 0:
             self._first_s, self._last_s = math.inf, -math.inf
             return False

@@ -60,7 +60,7 @@ def diff_configs(before: Config, after: Config) -> list[ConfigChange]:
 
 def diff_values(path: str, before: Any, after: Any) -> list[ConfigChange]:
     """Return every plain value at a path that differs."""
-    return [*_changed(path, before, after), *_gone(path, before, after)]
+    return [*_changed(path, before, after), *_removed_values(path, before, after)]
 
 
 def check_changeable(before: Config, after: Config) -> None:
@@ -90,7 +90,7 @@ def _changed(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
         yield ConfigChange(path, old if olds is None else None, new)
 
 
-def _gone(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
+def _removed_values(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
     """Yield every plain value of ``old`` that ``new`` lacks, in its order."""
     if old == new:
         return
@@ -99,7 +99,7 @@ def _gone(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
         yield ConfigChange(path, old, None)
     for key, inner in (olds or {}).items():
         if news is not None and key in news:
-            yield from _gone(_joined(path, key), inner, news[key])
+            yield from _removed_values(_joined(path, key), inner, news[key])
         else:
             yield from (ConfigChange(one.path, one.after, None) for one in _changed(_joined(path, key), None, inner))
 

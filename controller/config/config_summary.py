@@ -123,7 +123,7 @@ def _vns(before: Mapping[int, Vlan], after: Mapping[int, Vlan], ports: _Ports) -
             if old is None:
                 found.setdefault((f"VLAN {vid}", " added"), []).append(place)
                 continue
-            names = [f"{way}_limit_bps" for way in DIRECTIONS if way in old.own_limits or way in vn.own_limits]
+            names = [f"{one}_limit_bps" for one in DIRECTIONS if one in old.own_limits or one in vn.own_limits]
             for name in (*names, *_CEILINGS, "weight", "flood_limit_bps"):
                 was, now = getattr(old, name), getattr(vn, name)
                 if was != now:

@@ -64,10 +64,10 @@ def read_ovsdb_tls(data: object, source_name: str) -> tuple[ClientTls | None, li
     return ClientTls(ca or "", certificate, key), problems
 
 
-def ovsdb_problems(switches: Iterable[Switch], tls: ClientTls | None, taken: dict[Endpoint, str]) -> Iterator[Problem]:
+def ovsdb_problems(switches: Iterable[Switch], tls: ClientTls | None, used: dict[Endpoint, str]) -> Iterator[Problem]:
     """Yield the problems of listening addresses for databases.
 
-    ``taken`` are the addresses of other listeners, by key.
+    ``used`` are the addresses of other listeners, by key.
     """
     for switch in switches:
         endpoint = None if switch.ovsdb is None else ovsdb_endpoint(switch.ovsdb)
@@ -76,7 +76,7 @@ def ovsdb_problems(switches: Iterable[Switch], tls: ClientTls | None, taken: dic
         path, scheme = ("switches", switch.name, "ovsdb"), switch.ovsdb.partition(":")[0]
         if scheme == "pssl" and (tls is None or tls.certificate is None):
             yield Problem(path, "pssl needs ovsdb_tls with ca, certificate and key")
-        other = taken.setdefault(Endpoint(*endpoint), scheme)
+        other = used.setdefault(Endpoint(*endpoint), scheme)
         if other != scheme:
             yield Problem(path, f"{Endpoint(*endpoint)} is also {other}")
 

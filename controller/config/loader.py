@@ -105,8 +105,8 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     problems += bad_control + bad_openflow + bad_logging + bad_queues + bad_rest_section + bad_store + bad_rest
     problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents + bad_ecn + bad_cluster + bad_metrics
     problems += [*bad_ovsdb_tls, *_listener_problems(openflow, rest.listen, cluster)]
-    taken = {Endpoint(*openflow.listen): "openflow.listen", rest.listen: "rest.listen"}
-    problems += ovsdb_problems(switches.values(), ovsdb_tls, taken)
+    used = {Endpoint(*openflow.listen): "openflow.listen", rest.listen: "rest.listen"}
+    problems += ovsdb_problems(switches.values(), ovsdb_tls, used)
     config = Config(
         source_name=source_name,
         interval_ms=control.interval_ms,

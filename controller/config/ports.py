@@ -123,15 +123,15 @@ def _read_vn(
     if own_path[-1] in port.vns:
         own, problems = read_section(VnSection, own_path, port.vns[own_path[-1]])
     mine, of_vlan = _RATES(own), _RATES(vlan)
-    rates = [theirs if own_bps is None else own_bps for own_bps, theirs in zip(mine, of_vlan, strict=True)]
+    rates = [theirs if vn_bps is None else vn_bps for vn_bps, theirs in zip(mine, of_vlan, strict=True)]
     # True for few of the thousands in a large file.
     if not (own.is_good and vlan.is_good and _fit(rates, port.capacity)):
         given = _Given(own_path, vid, own, vlan, port)
-        for at, way in enumerate(DIRECTIONS):
-            rates[at], bad_limit = _limit_bps(given, f"{way}_limit")
-            rates[at + 2], bad_ceiling = _ceiling_bps(given, f"{way}_ceiling", rates[at])
+        for at, direction in enumerate(DIRECTIONS):
+            rates[at], bad_limit = _limit_bps(given, f"{direction}_limit")
+            rates[at + 2], bad_ceiling = _ceiling_bps(given, f"{direction}_ceiling", rates[at])
             problems += bad_limit + bad_ceiling
-    own_limits = tuple([way for way, own_bps in zip(DIRECTIONS, mine, strict=False) if own_bps is not None])
+    own_limits = tuple([direction for direction, vn_bps in zip(DIRECTIONS, mine, strict=False) if vn_bps is not None])
     send_bps, receive_bps, send_ceiling_bps, receive_ceiling_bps = rates
     vn = Vn(
         vid,
@@ -158,9 +158,9 @@ def _fit(rates: list[int | None], capacity_bps: int | None) -> bool:
 def _limit_bps(given: _Given, key: str) -> tuple[int, list[Problem]]:
     """Return a VN's limit in bit/s, 0 if unknown."""
     capacity_bps = given.port.capacity
-    own_bps: int | None = getattr(given.own, key)
-    limit_bps: int | None = own_bps if own_bps is not None else getattr(given.vlan, key)
-    if given.own.has_bad(key) or (own_bps is None and given.vlan.has_bad(key)):
+    vn_bps: int | None = getattr(given.own, key)
+    limit_bps: int | None = vn_bps if vn_bps is not None else getattr(given.vlan, key)
+    if given.own.has_bad(key) or (vn_bps is None and given.vlan.has_bad(key)):
         return 0, []
     if limit_bps is not None and (capacity_bps is None or limit_bps <= capacity_bps):
         return limit_bps, []
@@ -170,7 +170,7 @@ def _limit_bps(given: _Given, key: str) -> tuple[int, list[Problem]]:
         return 0, [Problem(own_path, message)]
     assert capacity_bps is not None
     above = f"above the port's capacity, {format_rate(capacity_bps)}"
-    if own_bps is not None:
+    if vn_bps is not None:
         return 0, [Problem(own_path, f"{format_rate(limit_bps)} is {above}")]
     message = f"the {key} of VLAN {given.vid} here is {show_path(vlan_path)}"
     rest = f", {format_rate(limit_bps)}, {above}"
@@ -180,14 +180,14 @@ def _limit_bps(given: _Given, key: str) -> tuple[int, list[Problem]]:
 def _ceiling_bps(given: _Given, key: str, limit_bps: int) -> tuple[int | None, list[Problem]]:
     """Return a VN's ceiling in bit/s, None if it has none or a bad one."""
     capacity_bps = given.port.capacity
-    own_bps: int | None = getattr(given.own, key)
-    ceiling_bps: int | None = own_bps if own_bps is not None else getattr(given.vlan, key)
+    vn_bps: int | None = getattr(given.own, key)
+    ceiling_bps: int | None = vn_bps if vn_bps is not None else getattr(given.vlan, key)
     if ceiling_bps is None or not limit_bps or capacity_bps is None:
         return None, []
     try:
         return check_ceiling(key, ceiling_bps, limit_bps, capacity_bps), []
     except InvalidValueError as error:
-        place = (*given.path, key) if own_bps is not None else given.path[:-2]
+        place = (*given.path, key) if vn_bps is not None else given.path[:-2]
         return None, [Problem(place, f"the {key} of VLAN {given.vid}, {format_rate(ceiling_bps)}, {error.reason}")]
 
 

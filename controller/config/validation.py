@@ -62,11 +62,11 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
 
     Unknown capacities and limits are 0.
     """
-    for vn, way in product(port.vns, DIRECTIONS):
-        ceiling_bps = getattr(vn, f"{way}_ceiling_bps")
+    for vn, direction in product(port.vns, DIRECTIONS):
+        ceiling_bps = getattr(vn, f"{direction}_ceiling_bps")
         if ceiling_bps is None:
             continue
-        vlan, key = vlans[vn.vlan_vid], f"{way}_ceiling"
+        vlan, key = vlans[vn.vlan_vid], f"{direction}_ceiling"
         try:
             if ceiling_bps != getattr(vlan, key):  # the VLAN's own value is checked with the VLAN
                 check_used("ceilings", key, ceiling_bps, vlan.algorithm, vlan.shadow)
@@ -81,12 +81,12 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
         except InvalidValueError as error:
             message = f"the weight of VLAN {vn.vlan_vid}, {vn.weight:g}, {error.reason}"
             yield Problem((*path, "vns", str(vn.vlan_vid), "weight"), message)
-    for way in DIRECTIONS if port.capacity_bps else ():
-        limits_bps = {vn.vlan_vid: getattr(vn, f"{way}_limit_bps") for vn in port.vns}
-        overload = port_overload(show_path(path), way, limits_bps.values(), port.capacity_bps)
+    for direction in DIRECTIONS if port.capacity_bps else ():
+        limits_bps = {vn.vlan_vid: getattr(vn, f"{direction}_limit_bps") for vn in port.vns}
+        overload = port_overload(show_path(path), direction, limits_bps.values(), port.capacity_bps)
         if overload is not None:
             terms = " + ".join(f"{format_rate(bps)} (VLAN {vid})" for vid, bps in limits_bps.items())
-            message = f"{format_rate(port.capacity_bps)} is below the sum of the port's {way} limits, {terms} = "
+            message = f"{format_rate(port.capacity_bps)} is below the sum of the port's {direction} limits, {terms} = "
             yield Problem((*path, "capacity"), message + format_rate(overload.load_bps))
 
 
@@ -110,14 +110,15 @@ def link_problems(config: Config) -> Iterator[Problem]:
     try:
         admit_core(core, asked[:fit], asked[fit])
     except AdmissionError as error:
-        way = error.key.rpartition(".")[2].removesuffix("_limit")
-        limit = f"the {way} limit of VLAN {vns[fit].vlan_vid} at {asked[fit].port}, {format_rate(error.value_bps)},"
+        direction = error.key.rpartition(".")[2].removesuffix("_limit")
+        who = f"VLAN {vns[fit].vlan_vid} at {asked[fit].port}"
+        limit = f"the {direction} limit of {who}, {format_rate(error.value_bps)},"
         offer = f"at most {format_rate(error.largest_bps)}" if error.largest_bps else "nothing"
         ends = [[f"link {one}-{other}" for one, other in (link.ends, link.ends[::-1])] for link in config.links]
-        number = next((at for at, names in enumerate(ends) if error.overload.place in names), 0)
+        number = next((at for at, names in enumerate(ends) if error.overload.location in names), 0)
         message, rest = f"{limit} does not fit: {error.overload}", f"; {offer} fits next to the limits before it"
         link = ("links", f"[{number}]", "capacity")
-        yield Problem(_limit_path(config, vns[fit], way), message, see=link, rest=rest)
+        yield Problem(_limit_path(config, vns[fit], direction), message, see=link, rest=rest)
 
 
 def flood_problems(config: Config) -> Iterator[Problem]:
@@ -154,7 +155,7 @@ def _own_flood_problems(config: Config, own: Mapping[int, Sequence[Vn]]) -> Iter
         return
     vns = list(config.vns())
     limits_bps = np.array([vn.receive_limit_bps for vn in vns], dtype=np.float64)
-    needed_bps = min_receive_limits(VnTable.of_config(config), config.vlans)
+    needed_bps = min_receive_limits(VnTable.from_config(config), config.vlans)
     for vid, flooding in own.items():
         by_limit = sorted(flooding, key=lambda vn: vn.flood_limit_bps or 0)
         least, largest = by_limit[0], by_limit[-1]
@@ -210,10 +211,10 @@ def sharding_problems(config: Config) -> Iterator[Problem]:
                 yield Problem((*path, "ports", port.label, "agent"), message)
 
 
-def _limit_path(config: Config, vn: Vn, way: str) -> Path:
+def _limit_path(config: Config, vn: Vn, direction: str) -> Path:
     """Return the path of a VN's own limit, or of its port if the limit is the VLAN's."""
     port = _port_path(config, vn)
-    return (*port, "vns", str(vn.vlan_vid), f"{way}_limit") if way in vn.own_limits else port
+    return (*port, "vns", str(vn.vlan_vid), f"{direction}_limit") if direction in vn.own_limits else port
 
 
 def _port_path(config: Config, vn: Vn) -> Path:

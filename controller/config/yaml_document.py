@@ -122,7 +122,7 @@ def show_value(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-class Places(NamedTuple):
+class Positions(NamedTuple):
     """The positions of keys and values in a file, by path."""
 
     keys: Mapping[Path, Position] = {}
@@ -138,16 +138,16 @@ class Document:
 
     data: object = None
     problems: tuple[ConfigProblem, ...] = ()
-    find: Callable[[], Places] = field(default=Places, repr=False, compare=False)
+    find: Callable[[], Positions] = field(default=Positions, repr=False, compare=False)
 
     @cached_property
-    def places(self) -> Places:
+    def positions(self) -> Positions:
         """The positions of all keys and values, found at the first access."""
         return self.find()
 
     def locate(self, path: Path, at_key: bool = False) -> Position:
         """Return the position of ``path``, or of the innermost section around it that exists."""
-        keys, values = self.places
+        keys, values = self.positions
         places = keys if at_key else values
         if path not in places:
             path = self._as_written(path)
@@ -160,7 +160,7 @@ class Document:
     @cached_property
     def _ranges(self) -> list[tuple[Path, range]]:
         """The keys that stand for several numbers, with these numbers."""
-        matches = ((path, KEY_RANGE.fullmatch(path[-1])) for path in self.places.keys)
+        matches = ((path, KEY_RANGE.fullmatch(path[-1])) for path in self.positions.keys)
         return [(path, range(int(match[1]), int(match[2]) + 1)) for path, match in matches if match is not None]
 
     def _as_written(self, path: Path) -> Path:
@@ -168,7 +168,7 @@ class Document:
         written: Path = ()
         for part in path:
             written = (*written, part)
-            if written not in self.places.keys and part.isdecimal():
+            if written not in self.positions.keys and part.isdecimal():
                 around = (at for at, numbers in self._ranges if at[:-1] == written[:-1] and int(part) in numbers)
                 written = next(around, written)
         return written
@@ -195,7 +195,7 @@ def read_document(text: str, bounds: Bounds = NO_BOUNDS) -> Document:
     A text that exceeds the ``bounds`` has that one problem, and is not read further.
     """
     try:
-        return Document(_PlainReader(text, bounds).data, (), lambda: _read_with_care(text, bounds).places)
+        return Document(_PlainReader(text, bounds).data, (), lambda: _read_with_care(text, bounds).positions)
     except (_NotPlainError, yaml.YAMLError):
         return _read_with_care(text, bounds)
 
@@ -349,7 +349,7 @@ class _Reader:
 
     def document(self, root: yaml.Node) -> Document:
         data = self._value(root, ())
-        places = Places(self._keys, self._values)
+        places = Positions(self._keys, self._values)
         problems = Document(data, (), lambda: places).with_positions(self._problems)
         return Document(data, (*self._bad_keys, *problems), lambda: places)
 

@@ -65,12 +65,12 @@ class FairLevel(PerReceiverPolicy):
         shared_bps = requests.limit_bps * booked  # 2
         groups = Segments(requests.offsets)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)
-        wanted_bps = np.where(fully_used_mask(requests), room_bps, np.minimum(requests.measured_bps, room_bps))  # 1
-        level_bps = fill_level(groups, shared_bps, requests.weight, wanted_bps)  # 3
+        requested_bps = np.where(fully_used_mask(requests), room_bps, np.minimum(requests.measured_bps, room_bps))  # 1
+        level_bps = fill_level(groups, shared_bps, requests.weight, requested_bps)  # 3
         weight = groups.sum(np.where(requests.active, requests.weight, 0.0))
-        rest_bps = np.maximum(shared_bps - groups.sum(wanted_bps), 0.0)
+        rest_bps = np.maximum(shared_bps - groups.sum(requested_bps), 0.0)
         highest_bps = np.zeros(len(groups))
-        np.maximum.at(highest_bps, groups.index(), wanted_bps / requests.weight)
+        np.maximum.at(highest_bps, groups.index(), requested_bps / requests.weight)
         fitting_bps = highest_bps + safe_divide(rest_bps, weight, 0.0)
         level_bps = np.where(np.isinf(level_bps), fitting_bps, level_bps)  # 5
         grants_bps: FloatArray = np.minimum(groups.broadcast(level_bps) * requests.weight, room_bps)  # 4

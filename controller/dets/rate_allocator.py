@@ -129,10 +129,10 @@ def initialize(
 
     VNs of ``always``, shape (vns,), always have their senders under control.
     """
-    wanted = (allocators.congested | always)[entries.receiver]
+    must_control = (allocators.congested | always)[entries.receiver]
     return (
-        InitializeTrafficControl(np.flatnonzero(wanted & ~controlled)),
-        DeactivateTrafficControl(np.flatnonzero(controlled & ~wanted)),
+        InitializeTrafficControl(np.flatnonzero(must_control & ~controlled)),
+        DeactivateTrafficControl(np.flatnonzero(controlled & ~must_control)),
     )
 
 
@@ -192,13 +192,13 @@ def _view(
 ) -> PolicyView:
     rows = reports.entry[chosen]
     at = slice(None) if len(rows) == len(entries) else rows  # all rows need no selection
-    links = others_bps = within_bps = None
+    links = cross_traffic_bps = within_bps = None
     if ReadingKind.LINKS in group.policy.required_readings:
-        links = seen.links or LinkTable.of_access(vns)
-        others_bps, within_bps = cross_traffic_load(in_group, entries, vns, links, seen.used_bps, seen.limit_bps)
+        links = seen.links or LinkTable.access_links(vns)
+        cross_traffic_bps, within_bps = cross_traffic_load(in_group, entries, vns, links, seen.used_bps, seen.limit_bps)
         if seen.remote_cross_traffic_bps is not None:
-            others_bps, within_bps = (
-                others_bps + seen.remote_cross_traffic_bps[0],
+            cross_traffic_bps, within_bps = (
+                cross_traffic_bps + seen.remote_cross_traffic_bps[0],
                 within_bps + seen.remote_cross_traffic_bps[1],
             )
     observed, reads = seen.observed or FabricReadings(), group.policy.required_readings
@@ -223,7 +223,7 @@ def _view(
         active=reports.active[chosen],
         unread_intervals=seen.unread_intervals[at],
         links=links,
-        cross_traffic_bps=others_bps,
+        cross_traffic_bps=cross_traffic_bps,
         cross_guaranteed_bps=within_bps,
         queues=observed.queues if ReadingKind.QUEUES in reads else None,
         ports=observed.ports if ReadingKind.PORTS in reads else None,

@@ -90,7 +90,7 @@ class SendRateControllers:
         if not len(message.entry):
             return self
         again = self.control[message.entry] != _IDLE
-        return self._heard(message.entry[~again], MachineState.REPORTING, None)._alive(message.entry[again])
+        return self._message_received(message.entry[~again], MachineState.REPORTING, None)._alive(message.entry[again])
 
     def on_set_rate(self, message: SetRate) -> SendRateControllers:
         """REPORTING, LIMITED -> LIMITED, with the granted rate as the limit.
@@ -100,8 +100,8 @@ class SendRateControllers:
         """
         known = self.control[message.entry] != _IDLE
         if known.all():
-            return self._heard(message.entry, MachineState.LIMITED, message.rate_bps)
-        return self._heard(message.entry[known], MachineState.LIMITED, message.rate_bps[known])
+            return self._message_received(message.entry, MachineState.LIMITED, message.rate_bps)
+        return self._message_received(message.entry[known], MachineState.LIMITED, message.rate_bps[known])
 
     def on_keep_alive(self, message: KeepAlive) -> SendRateControllers:
         """Keep every state."""
@@ -109,7 +109,7 @@ class SendRateControllers:
 
     def on_deactivate(self, message: DeactivateTrafficControl) -> SendRateControllers:
         """Any state -> IDLE, without a limit."""
-        return self._heard(message.entry, MachineState.IDLE, np.inf)
+        return self._message_received(message.entry, MachineState.IDLE, np.inf)
 
     def on_interval(self, holds: BoolArray | bool = False) -> SendRateControllers:
         """Count one interval; machines without a message for too long go back to IDLE.
@@ -117,7 +117,7 @@ class SendRateControllers:
         Machines in ``holds``, (entries,), keep their state: their policy fails closed.
         """
         unheard = incremented(self.intervals_since_message)
-        counted = self._at_the_same(self.limit_bps, unheard)
+        counted = self._with_columns(self.limit_bps, unheard)
         lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
         if not len(lost):
             return counted
@@ -138,16 +138,16 @@ class SendRateControllers:
             return self
         unheard = self.intervals_since_message.copy()
         unheard[rows] = 0
-        return self._at_the_same(self.limit_bps, unheard)
+        return self._with_columns(self.limit_bps, unheard)
 
-    def _at_the_same(self, limit_bps: FloatArray, unheard: Int16Array) -> SendRateControllers:
+    def _with_columns(self, limit_bps: FloatArray, unheard: Int16Array) -> SendRateControllers:
         """Return machines with the same states and other columns."""
         after = SendRateControllers(self.control, limit_bps, unheard)
         if "rows" in self.__dict__:
             after.__dict__["rows"] = self.rows
         return after
 
-    def _heard(
+    def _message_received(
         self, rows: IntArray, control: MachineState, limit_bps: FloatArray | float | None
     ) -> SendRateControllers:
         if not len(rows):

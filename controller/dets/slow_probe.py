@@ -86,21 +86,21 @@ def slow_probe(
     active, granted_bps = requests.active, requests.granted_bps
     room_bps = np.where(active, requests.available_bps, 0.0)
     in_force_bps = np.where(np.isinf(granted_bps), requests.measured_bps, granted_bps)
-    wanted_bps = np.where(full, in_force_bps * (1.0 + inflation), requests.measured_bps)  # 1
+    requested_bps = np.where(full, in_force_bps * (1.0 + inflation), requests.measured_bps)  # 1
     share_bps = groups.broadcast(
         safe_divide(requests.limit_bps, groups.sum(np.where(active, requests.weight, 0.0)), 0.0)
     )
-    wanted_bps = np.where(active, np.maximum(wanted_bps, floor * share_bps * requests.weight), 0.0)
-    total_bps = groups.sum(wanted_bps)  # 2
+    requested_bps = np.where(active, np.maximum(requested_bps, floor * share_bps * requests.weight), 0.0)
+    total_bps = groups.sum(requested_bps)  # 2
     ratio = safe_divide(requests.limit_bps, total_bps, 0.0)  # 3
     if headroom <= 0:
-        grants_bps = np.minimum(wanted_bps * groups.broadcast(ratio), room_bps)  # 4
+        grants_bps = np.minimum(requested_bps * groups.broadcast(ratio), room_bps)  # 4
     else:
-        kept_bps = _with_headroom(requests, wanted_bps, headroom)
+        kept_bps = _with_headroom(requests, requested_bps, headroom)
         kept = active & ~full & (kept_bps <= share_bps * requests.weight) & (groups.broadcast(groups.sum(full)) > 0)
-        others_bps = requests.limit_bps - groups.sum(np.where(kept, np.minimum(kept_bps, room_bps), 0.0))
-        ratio = safe_divide(others_bps, groups.sum(np.where(kept, 0.0, wanted_bps)), 0.0)
-        grants_bps = np.minimum(np.where(kept, kept_bps, wanted_bps * groups.broadcast(ratio)), room_bps)
+        cross_traffic_bps = requests.limit_bps - groups.sum(np.where(kept, np.minimum(kept_bps, room_bps), 0.0))
+        ratio = safe_divide(cross_traffic_bps, groups.sum(np.where(kept, 0.0, requested_bps)), 0.0)
+        grants_bps = np.minimum(np.where(kept, kept_bps, requested_bps * groups.broadcast(ratio)), room_bps)
     extra_bps = np.maximum(requests.limit_bps - groups.sum(grants_bps), 0.0)
     left_bps = room_bps - grants_bps
     more_bps = groups.broadcast(fill_level(groups, extra_bps, requests.weight, left_bps)) * requests.weight
@@ -108,10 +108,10 @@ def slow_probe(
     return np.where(more_bps >= left_bps, room_bps, np.minimum(grants_bps + more_bps, room_bps))
 
 
-def _with_headroom(requests: AllocationInput, wanted_bps: FloatArray, headroom: float) -> FloatArray:
+def _with_headroom(requests: AllocationInput, requested_bps: FloatArray, headroom: float) -> FloatArray:
     """Return each entry's grant under the headroom rule, as if it did not fully use its rate, (entries,)."""
     near = requests.measured_bps * (1.0 + 2.0 * headroom) >= requests.granted_bps
-    return np.maximum(np.where(near, requests.granted_bps, requests.measured_bps * (1.0 + headroom)), wanted_bps)
+    return np.maximum(np.where(near, requests.granted_bps, requests.measured_bps * (1.0 + headroom)), requested_bps)
 
 
 def keep_settled(requests: AllocationInput, groups: Segments, grants_bps: FloatArray) -> FloatArray:

@@ -55,7 +55,7 @@ class LinkTable:
         named = [f"{switch_names.get(dpid, f'{dpid:016x}')}:{port_no}" for dpid, port_no in ports.T.tolist()]
         core = {end: 2 * len(named) + number for number, end in enumerate(core_capacity_bps)}
         way_of = hops(paths, links, ((a, b) for a in dpids.tolist() for b in dpids.tolist()))
-        ways = [[core[hop] for hop in way if hop in core] for way in way_of.values()]
+        paths_of = [[core[hop] for hop in path if hop in core] for path in way_of.values()]
         return cls(
             (
                 *(name + _SENDING for name in named),
@@ -67,16 +67,16 @@ class LinkTable:
             port + len(named),
             switch,
             len(dpids),
-            np.concatenate([[0], np.cumsum([len(way) for way in ways])]).astype(np.int64),
-            np.array([link for way in ways for link in way], dtype=np.int64),
+            np.concatenate([[0], np.cumsum([len(path) for path in paths_of])]).astype(np.int64),
+            np.array([link for path in paths_of for link in path], dtype=np.int64),
         )
 
     @classmethod
-    def of_access(cls, vns: VnTable) -> LinkTable:
+    def access_links(cls, vns: VnTable) -> LinkTable:
         """Return the access links only."""
         return cls.build(vns, {}, {}, SwitchPaths(frozenset(), {}), ())
 
-    def place(self, vn: int) -> str:
+    def location(self, vn: int) -> str:
         """Return a VN's location, as ``SWITCH:PORT``."""
         return self.names[int(self.up[vn])].removesuffix(_SENDING)
 

@@ -35,8 +35,8 @@ class MeterBounds(NamedTuple):
         A limit below the minimum rate cannot be enforced: its sender gets the minimum rate.
         """
         step, rates = np.maximum(self.rate_step_kbps, 1), np.asarray(rate_kbps, np.int64)
-        least, most = -(-np.asarray(self.min_rate_kbps, np.int64) // step), np.asarray(self.max_rate_kbps) // step
-        rates = np.clip(rates // step, np.maximum(least, 1), np.maximum(most, 1)) * step
+        minimum, maximum = -(-np.asarray(self.min_rate_kbps, np.int64) // step), np.asarray(self.max_rate_kbps) // step
+        rates = np.clip(rates // step, np.maximum(minimum, 1), np.maximum(maximum, 1)) * step
         bursts = np.minimum(np.asarray(burst_kbits, np.int64), self.max_burst_kbits)
         bursts = np.maximum(bursts, np.maximum(self.min_burst_kbits, 1))
         return rates.astype(np.uint32), bursts.astype(np.uint32)

@@ -98,7 +98,7 @@ class Topology:
         self._heard_at: defaultdict[PortId, set[tuple[PortId, PortId]]] = defaultdict(set)  # by either end
         self._held_until_s: dict[PortId, float] = {}
         self._links: frozenset[Link] = frozenset()
-        self._asked = 0
+        self._probed = 0
         self._links_of: defaultdict[int, set[Link]] = defaultdict(set)  # by the dpid of either end
 
     def limited_to(self, switches: Iterable[int], is_edge: Callable[[PortId], bool]) -> Topology:
@@ -129,10 +129,10 @@ class Topology:
 
     def remove_port(self, port: PortId, now_s: float) -> bool:
         """Record that a port is down, and remove its link; return whether it had one."""
-        heard = list(self._heard_at.get(port, ()))
-        if down := self._forget(heard):
+        received = list(self._heard_at.get(port, ()))
+        if down := self._forget(received):
             held = {end: until_s for end, until_s in self._held_until_s.items() if until_s > now_s}
-            self._held_until_s = held | dict.fromkeys({end for ends in heard for end in ends}, now_s + HOLD_S)
+            self._held_until_s = held | dict.fromkeys({end for ends in received for end in ends}, now_s + HOLD_S)
         return down
 
     def record_probe(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
@@ -157,10 +157,10 @@ class Topology:
 
         A full link loses probes as it loses other frames: these ports then send a probe in every interval.
         """
-        silent = takewhile(lambda ends: self.is_late(ends, now_s), self._heard_s)
-        late = [ends[0] for ends in silent if Link(min(ends), max(ends)) in self._links]
-        self._asked += MAX_LATE
-        return [late[(self._asked + n) % len(late)] for n in range(min(len(late), MAX_LATE))]
+        overdue = takewhile(lambda ends: self.is_late(ends, now_s), self._heard_s)
+        late = [ends[0] for ends in overdue if Link(min(ends), max(ends)) in self._links]
+        self._probed += MAX_LATE
+        return [late[(self._probed + n) % len(late)] for n in range(min(len(late), MAX_LATE))]
 
     def is_late(self, ends: tuple[PortId, PortId], now_s: float) -> bool:
         """Return whether the next probe of a recent (sender, receiver) is late."""
@@ -232,8 +232,8 @@ class Topology:
 
     def _look_at(self, one: PortId, other: PortId) -> bool:
         """Re-evaluate the link of two ports; return whether its state changed."""
-        heard = (one, other) in self._heard_s and (other, one) in self._heard_s
-        up = heard and one.dpid != other.dpid and {one.dpid, other.dpid} <= self._switches
+        received = (one, other) in self._heard_s and (other, one) in self._heard_s
+        up = received and one.dpid != other.dpid and {one.dpid, other.dpid} <= self._switches
         link = Link(min(one, other), max(one, other))
         if up == (link in self._links):
             return False
@@ -288,14 +288,14 @@ def hops(
     peer = {end: other for link in links for end, other in ((link.a, link.b), (link.b, link.a))}
     found: dict[tuple[int, int], list[PortId]] = {}
     for start, target in pairs:
-        way: list[PortId] = []
+        path: list[PortId] = []
         at = start
         while at != target:
             port_no = paths.next_port.get((at, target))
             if port_no is None:
-                way = []
+                path = []
                 break
-            way.append(PortId(at, port_no))
-            at = peer[way[-1]].dpid
-        found[start, target] = way
+            path.append(PortId(at, port_no))
+            at = peer[path[-1]].dpid
+        found[start, target] = path
     return found

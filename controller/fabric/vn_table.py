@@ -32,8 +32,8 @@ def check_ceiling(key: str, ceiling_bps: int, limit_bps: int, capacity_bps: int)
     A ceiling is no guarantee: only idle capacity is lent, so none needs to be reserved.
     """
     if not limit_bps <= ceiling_bps <= capacity_bps:
-        most = f"the port's capacity of {format_rate(capacity_bps)}"
-        raise InvalidValueError(key, ceiling_bps, f"is outside the limit of {format_rate(limit_bps)} to {most}")
+        maximum = f"the port's capacity of {format_rate(capacity_bps)}"
+        raise InvalidValueError(key, ceiling_bps, f"is outside the limit of {format_rate(limit_bps)} to {maximum}")
     return ceiling_bps
 
 
@@ -176,7 +176,7 @@ class VnTable:
         return np.where(self.uses_ceiling, np.fmax(limit_bps, ceiling_bps), limit_bps)
 
     @classmethod
-    def of_config(cls, config: Config) -> VnTable:
+    def from_config(cls, config: Config) -> VnTable:
         """Return the VNs of a configuration, in the order of the file."""
         vns = list(config.vns())
         ports = {(port_switch.dpid, port.port_no): port for port_switch, port in config.ports()}

@@ -107,10 +107,10 @@ class DesiredFlows:
     def drop_entries(self, dpid: int, keys: KeyArray) -> None:
         """Drop flow entries without a group, by their packed keys."""
         if self.tracks(dpid):
-            there = keys[self._tables[dpid].contains(keys)].tolist()
-            for packed in there:
+            present = keys[self._tables[dpid].contains(keys)].tolist()
+            for packed in present:
                 self._tables[dpid].discard(packed)
-            self._touched[dpid].update(there)
+            self._touched[dpid].update(present)
 
     def _remove(self, dpid: int, flows: Iterable[Flow]) -> None:
         for flow in flows:
@@ -124,7 +124,7 @@ class DesiredFlows:
         """The switches with changed flow entries that ``pop_changed`` has not returned yet."""
         return {dpid for dpid, keys in self._touched.items() if keys} | self._ordered.keys()
 
-    def of_switch(self, dpid: int) -> FlowTable:
+    def flows_at(self, dpid: int) -> FlowTable:
         """Return all desired flow entries of a switch."""
         return self._tables[dpid]
 
@@ -167,10 +167,10 @@ class DesiredFlows:
         """Return keys in the order in which they are handled."""
         ordered = sorted(keys, reverse=True)
         fitting = np.array([packed for packed in ordered if len(packed) <= KEY_BYTES], KEY)
-        there = self._tables[dpid].contains(fitting)
-        gone = fitting[~there].tolist()
+        present = self._tables[dpid].contains(fitting)
+        removed = fitting[~present].tolist()
         long = [packed for packed in ordered if len(packed) > KEY_BYTES]
-        return [*gone, *long, *fitting[there].tolist()]
+        return [*removed, *long, *fitting[present].tolist()]
 
 
 FlowMods = list[tuple[FlowModCommand, Flow]]
@@ -187,7 +187,7 @@ def plan_flows(desired: FlowTable, installed: FlowTable, keys: Collection[bytes]
     for packed in desired.differing(installed, keys):
         if (wanted := desired.flow(packed)) is not None:
             add.append((FlowModCommand.ADD, wanted))
-        elif (there := installed.flow(packed)) is not None:
-            delete.append((FlowModCommand.DELETE_STRICT, there))
+        elif (present := installed.flow(packed)) is not None:
+            delete.append((FlowModCommand.DELETE_STRICT, present))
     add.sort(key=lambda mod: (-mod[1].table_id, -mod[1].priority))
     return delete + add

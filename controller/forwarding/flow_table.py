@@ -80,7 +80,7 @@ class Row(NamedTuple):
     """A flow entry without its key: its meter (0: none) and the index of its effect."""
 
     meter_id: int
-    place: int
+    template_index: int
 
 
 class FlowTable(Mapping[FlowKey, Flow]):
@@ -125,7 +125,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         row = self._row(packed)
         if row is None:
             return None
-        effect = self._effects[row.place]
+        effect = self._effects[row.template_index]
         key = unpack_key(packed)
         return Flow(
             *key,
@@ -152,7 +152,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._fold()
         return [*self._keys.tolist(), *self._long]
 
-    def of_tables(self, table_ids: Collection[int]) -> Iterator[Flow]:
+    def flows_in_tables(self, table_ids: Collection[int]) -> Iterator[Flow]:
         """Yield the flow entries of some tables, each in its state at the time when it is read."""
         inside = [packed for packed in self._long if packed[0] in table_ids]
         keys = self.columns[0]
@@ -225,7 +225,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         if row is None:
             self.discard(packed)
         else:
-            self._put(packed, Row(row.meter_id, self.template_index(other._effects[row.place])))
+            self._put(packed, Row(row.meter_id, self.template_index(other._effects[row.template_index])))
             self._tidy()
 
     def discard(self, packed: bytes) -> None:
@@ -290,29 +290,29 @@ class FlowTable(Mapping[FlowKey, Flow]):
     def differing_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: FlowTemplate) -> BoolArray:
         """Return the mask of the flow entries that the table lacks or has otherwise, shape of ``keys``."""
         self._fold()
-        at, there = find(self._keys, keys)
+        at, present = find(self._keys, keys)
         place = self._places.get(effect, -1)
-        same: BoolArray = there.copy()
-        rows = at[there]
-        same[there] = (self._meter_id[rows] == meter_id[there]) & (self._place[rows] == place)
+        same: BoolArray = present.copy()
+        rows = at[present]
+        same[present] = (self._meter_id[rows] == meter_id[present]) & (self._place[rows] == place)
         return ~same
 
     # -- within
 
     def _unlike(self, other: FlowTable) -> BoolArray:
         """Return the mask of the rows that the other table lacks or has otherwise."""
-        at, there = find(other._keys, self._keys)
-        rows, same = at[there], there.copy()
-        same[there] = (other._meter_id[rows] == self._meter_id[there]) & (
-            self._own_places(other)[other._place[rows]] == self._place[there]
+        at, present = find(other._keys, self._keys)
+        rows, same = at[present], present.copy()
+        same[present] = (other._meter_id[rows] == self._meter_id[present]) & (
+            self._own_places(other)[other._place[rows]] == self._place[present]
         )
         return ~same
 
     def _unlike_at(self, other: FlowTable, keys: KeyArray) -> BoolArray:
-        at, there = find(self._keys, keys)
+        at, present = find(self._keys, keys)
         at_other, there_too = find(other._keys, keys)
-        unlike: BoolArray = there != there_too
-        both = there & there_too
+        unlike: BoolArray = present != there_too
+        both = present & there_too
         mine, theirs = at[both], at_other[both]
         unlike[both] = (self._meter_id[mine] != other._meter_id[theirs]) | (
             self._place[mine] != self._own_places(other)[other._place[theirs]]
@@ -325,7 +325,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
 
     def _entry(self, packed: bytes) -> tuple[int, FlowTemplate] | None:
         row = self._row(packed)
-        return None if row is None else (row.meter_id, self._effects[row.place])
+        return None if row is None else (row.meter_id, self._effects[row.template_index])
 
     def _row(self, packed: bytes) -> Row | None:
         if packed in self._recent:
@@ -353,11 +353,11 @@ class FlowTable(Mapping[FlowKey, Flow]):
         if not self._recent:
             return
         recent, self._recent = self._recent, {}
-        gone = np.array([packed for packed, row in recent.items() if row is None], KEY)
-        at, there = find(self._keys, gone)
-        if there.any():
+        removed = np.array([packed for packed, row in recent.items() if row is None], KEY)
+        at, present = find(self._keys, removed)
+        if present.any():
             stays = np.ones(len(self._keys), dtype=np.bool_)
-            stays[at[there]] = False
+            stays[at[present]] = False
             self._keys, self._meter_id, self._place = self._keys[stays], self._meter_id[stays], self._place[stays]
         put = {packed: row for packed, row in recent.items() if row is not None}
         rows = np.array(list(put.values()), np.uint32).reshape(-1, 2)
@@ -368,9 +368,9 @@ class FlowTable(Mapping[FlowKey, Flow]):
         keys = keys[order]
         last = np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), dtype=np.bool_))
         keys, order = keys[last], order[last]
-        at, there = find(self._keys, keys)
+        at, present = find(self._keys, keys)
         stays = np.ones(len(self._keys), dtype=np.bool_)
-        stays[at[there]] = False
+        stays[at[present]] = False
         before = np.searchsorted(self._keys[stays], keys)
         self._keys = np.insert(self._keys[stays], before, keys)
         self._meter_id = np.insert(self._meter_id[stays], before, meter_id[order])
@@ -383,12 +383,12 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._fold()
         kept = np.zeros(len(self._effects), dtype=np.bool_)
         kept[self._place] = True
-        kept[[row.place for row in self._long.values()]] = True
+        kept[[row.template_index for row in self._long.values()]] = True
         used = np.flatnonzero(kept)
         place = np.zeros(len(self._effects), np.uint32)
         place[used] = np.arange(len(used))
         self._place = place[self._place]
-        self._long = {packed: Row(row.meter_id, int(place[row.place])) for packed, row in self._long.items()}
+        self._long = {packed: Row(row.meter_id, int(place[row.template_index])) for packed, row in self._long.items()}
         self._effects = [self._effects[old] for old in used.tolist()]
         self._places = {effect: new for new, effect in enumerate(self._effects)}
         self._compact_at = _MAX_UNUSED + 2 * len(self._effects)
@@ -401,5 +401,5 @@ def find(ascending: KeyArray, keys: KeyArray) -> tuple[IntArray, BoolArray]:
     at = np.searchsorted(ascending, keys)
     if not len(ascending):
         return at, np.zeros(len(keys), dtype=np.bool_)
-    there: BoolArray = ascending[np.minimum(at, len(ascending) - 1)] == keys
-    return at, there
+    present: BoolArray = ascending[np.minimum(at, len(ascending) - 1)] == keys
+    return at, present

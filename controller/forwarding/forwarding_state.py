@@ -35,8 +35,8 @@ class ForwardingState:
     """Hosts, links and active pairs, and the resulting flow entries (``desired``).
 
     Flow entries with meters appear once the caller has given a pair its meter (``pairs.add``). In sharded mode
-    (``enable_sharding``) flow entries are made for local switches only (``put_own``, until ``release_switch``); hosts,
-    links and paths are those of the whole fabric.
+    (``enable_sharding``) flow entries are made for local switches only (``put_switch``, until ``release_switch``);
+    hosts, links and paths are those of the whole fabric.
 
     ``known`` are the hosts, ``of_hosts`` their flow entries; ``host_changes`` counts how often a host came or went.
     """
@@ -51,7 +51,7 @@ class ForwardingState:
         self.host_changes = 0
         self.known = KnownHosts(len(vns), settings.max_macs_per_vn, settings.mac_ageing_s)
         self._changes: list[HostChange] | None = None
-        self.sent_to_elsewhere: frozenset[int] = frozenset()  # rows of VNs to which other nodes' switches send
+        self.remote_destinations: frozenset[int] = frozenset()  # rows of VNs to which other nodes' switches send
         self._queueless: set[int] = set()  # dpids of switches whose flow entries name no queue
         self.fenced: set[PortId] = set()  # edge ports that carry nothing
         self.numbers = PortNumbers()
@@ -59,7 +59,7 @@ class ForwardingState:
         self._own: dict[int, dict[int, pipeline.VnMeters]] = {}
         self._silenced: set[PortId] = set()
         # No reference back to the network: it must not wait for the garbage collector once it is replaced.
-        of_vn, ageing_s = self.known.of_vn, settings.mac_ageing_s
+        of_vn, ageing_s = self.known.hosts_of_vn, settings.mac_ageing_s
         self.marked = MarkingFlows(self.desired, vns, of_vn, settings.marking, self.numbers)
         self.pairs = MeteringFlows(self.desired, vns, of_vn, self.marked, self.numbers, ageing_s)
         self._transit = TransitFlows(self.desired)
@@ -120,7 +120,7 @@ class ForwardingState:
                     self.of_hosts.put_at(host, dpid)
             yield
 
-    def put_own(
+    def put_switch(
         self, dpid: int, meters_of_vn: Mapping[int, pipeline.VnMeters], *, set_queue: bool = True
     ) -> Iterator[None]:
         """Make the flow entries of a switch that do not depend on pairs: edge ports and VNs' limits.
@@ -224,11 +224,11 @@ class ForwardingState:
 
     def _put_edge(self, dpid: int, port: EdgePort) -> None:
         """Admit the frames of an edge port, unless it is fenced: then no table after CLASSIFY sees any."""
-        there = self.numbers.on_switch(dpid, port)
+        present = self.numbers.on_switch(dpid, port)
         fenced = PortId(dpid, port.port_no) in self.fenced
-        flows = [pipeline.drop_hosts_lldp(there.port_no), *pipeline.refuse_others(there, fenced=fenced)]
+        flows = [pipeline.drop_hosts_lldp(present.port_no), *pipeline.refuse_others(present, fenced=fenced)]
         if not fenced:
-            flows += [flow for vid in port.vlan_vids for flow in pipeline.admit(there, vid)]
+            flows += [flow for vid in port.vlan_vids for flow in pipeline.admit(present, vid)]
         self.desired.put(("edge", dpid, port.port_no), {dpid: flows})
 
     def edge_port(self, port: PortId) -> EdgePort | None:
@@ -247,11 +247,11 @@ class ForwardingState:
 
     # -- hosts
 
-    def learn_host(self, host: Host, port: PortId, now_s: float = math.nan, *, standing: bool = False) -> bool:
+    def learn_host(self, host: Host, port: PortId, now_s: float = math.nan, *, installed: bool = False) -> bool:
         """Learn a host behind an edge port; return whether it is new. A host that moved leaves its old port.
 
         A known host never exceeds the limit, nor does a host that just left with its port, or is in a switch's tables
-        (``standing``): it is added to a full VN as well, up to twice the limit. Then the newest host is dropped for a
+        (``installed``): it is added to a full VN as well, up to twice the limit. Then the newest host is dropped for a
         host that moves. Hosts above the limit are not learned: frames to them are flooded, and so reach them.
         """
         row = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
@@ -259,7 +259,7 @@ class ForwardingState:
         before = self.known.vn_of(host)
         if row is None or multicast or port in self.fenced or before == row:
             return False
-        if not self.known.has_room(row, moved=standing or self.known.came_from(host, now_s) is not None):
+        if not self.known.has_room(row, moved=installed or self.known.came_from(host, now_s) is not None):
             if before is None:
                 return False
             self.forget_host(self.hosts_of_vn(row)[-1])
@@ -297,8 +297,8 @@ class ForwardingState:
         row = self.known.vn_of(host)
         if row is None or self._vns.key(row)[1:] != tuple(port):
             return
-        if row in self.sent_to_elsewhere or any(self.pairs.has_entry(pair, host) for pair in self.pairs.to(row)):
-            self.of_hosts.put_known_source(host, again=True)
+        if row in self.remote_destinations or any(self.pairs.has_entry(pair, host) for pair in self.pairs.to(row)):
+            self.of_hosts.put_known_source(host, removed=True)
         else:
             self.forget_host(host)
 
@@ -330,7 +330,7 @@ class ForwardingState:
 
     def hosts_of_vn(self, row: int) -> list[Host]:
         """Return the known hosts of a VN."""
-        return self.known.of_vn(row)
+        return self.known.hosts_of_vn(row)
 
     def _put_host(self, host: Host, row: int) -> None:
         self.of_hosts.put(host)

@@ -99,9 +99,9 @@ class HostEntries:
         marks = host.vlan_vid in self._marked.vlans
         return (pipeline.report_new_pair(host.vlan_vid, host.mac, marks=marks, limited=limited),)
 
-    def put_known_source(self, host: Host, *, again: bool = False) -> None:
-        """Put the known-source entry of a host at its location; ``again`` if the switch has removed it."""
-        if again:
+    def put_known_source(self, host: Host, *, removed: bool = False) -> None:
+        """Put the known-source entry of a host at its location; ``removed`` if the switch has removed it."""
+        if removed:
             self._desired.drop(("source", host))
         own = self._vns.key(self._known.row_of(host))
         number = self._numbers.number(PortId(own.dpid, own.port_no))
@@ -138,9 +138,9 @@ class HostEntries:
             self._phantom_of_vn.pop(row, None)
         else:
             self._phantom_of_vn[row] = meter_id
-        for host in self._known.of_vn(row):
+        for host in self._known.hosts_of_vn(row):
             self.put_to_edge(host)
 
     def phantom_keys(self, row: int) -> list[FlowKey]:
         """Return the keys of the flow entries that name a VN's phantom meter."""
-        return [flow_key(pipeline.phantom(host.vlan_vid, host.mac, 1)) for host in self._known.of_vn(row)]
+        return [flow_key(pipeline.phantom(host.vlan_vid, host.mac, 1)) for host in self._known.hosts_of_vn(row)]

@@ -59,10 +59,10 @@ class HostFlows(NamedTuple):
 
     def to(self, addresses: Iterable[tuple[int, int]]) -> BoolArray:
         """Return the mask of the rows for these (VLAN, address), (entries,)."""
-        wanted = np.array([vlan_vid << _ADDRESS_BITS | mac for vlan_vid, mac in addresses], dtype=np.int64)
-        return np.isin(self.vlan_vid << _ADDRESS_BITS | self.mac, wanted)
+        desired = np.array([vlan_vid << _ADDRESS_BITS | mac for vlan_vid, mac in addresses], dtype=np.int64)
+        return np.isin(self.vlan_vid << _ADDRESS_BITS | self.mac, desired)
 
-    def pieces(self, batch_size: int) -> Iterator[HostFlows]:
+    def batches(self, batch_size: int) -> Iterator[HostFlows]:
         """Yield all rows in order, ``batch_size`` at a time."""
         for start in range(0, len(self.key), batch_size):
             yield self.only(slice(start, start + batch_size))

@@ -54,7 +54,7 @@ class SendingVn(NamedTuple):
 class _Search:
     question: HostProbe
     vn: SendingVn
-    asked: int
+    probes_sent: int
     due_s: float
 
 
@@ -76,22 +76,22 @@ class HostProber:
         ``header`` has the tag of the port's own frames, or none. A frame without IP causes no probe.
         """
         vn = SendingVn(host.vlan_vid, port)
-        places = len(self._of_vn.get(vn, ()))
-        if host in self._searches or places >= MAX_SEARCHES_PER_VN:
+        slots = len(self._of_vn.get(vn, ()))
+        if host in self._searches or slots >= MAX_SEARCHES_PER_VN:
             return
         ask = {ETH_TYPE_IPV4: arp_request, ETH_TYPE_IPV6: neighbor_solicitation}.get(header.eth_type)
         frame = ask(header, payload) if ask is not None else None
-        if frame is None or (len(self._searches) >= MAX_SEARCHES and not self._make_room(places)):
+        if frame is None or (len(self._searches) >= MAX_SEARCHES and not self._make_room(slots)):
             return
         self._searches[host] = _Search(HostProbe(port, frame), vn, 0, now_s)
         self._of_vn.setdefault(vn, []).append(host)
         self._due_s = min(self._due_s, now_s)
 
-    def _make_room(self, places: int) -> bool:
-        most = max(self._of_vn.values(), key=len)
-        if len(most) <= places + 1:
+    def _make_room(self, slots: int) -> bool:
+        maximum = max(self._of_vn.values(), key=len)
+        if len(maximum) <= slots + 1:
             return False
-        self._forget(most[-1])
+        self._forget(maximum[-1])
         return True
 
     def _forget(self, host: Host) -> None:
@@ -106,12 +106,12 @@ class HostProber:
             return []
         due = []
         for host, search in list(self._searches.items()):
-            if knows(host) or (search.asked == MAX_PROBES and now_s >= search.due_s):
+            if knows(host) or (search.probes_sent == MAX_PROBES and now_s >= search.due_s):
                 self._forget(host)
             elif now_s >= search.due_s:
                 due.append(search.question)
-                search.due_s = now_s + FIRST_WAIT_S * 2**search.asked
-                search.asked += 1
+                search.due_s = now_s + FIRST_WAIT_S * 2**search.probes_sent
+                search.probes_sent += 1
         self._due_s = min((search.due_s for search in self._searches.values()), default=math.inf)
         return due
 

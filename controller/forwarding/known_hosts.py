@@ -83,7 +83,7 @@ class KnownHosts:
         assert row is not None, "it is a known host"
         return row
 
-    def of_vn(self, row: int) -> list[Host]:
+    def hosts_of_vn(self, row: int) -> list[Host]:
         """Return the known hosts of a VN, in the order in which they came."""
         return list(self._of_vn.get(row, ()))
 

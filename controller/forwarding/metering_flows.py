@@ -115,8 +115,8 @@ class MeteringFlows:
                 if len(mine):
                     effect = effect_of(pipeline.rate_control(1, 1, 0, None, self._mac_ageing_s, marks=marked))
                     in_port = self._port_numbers.numbers(dpid, vns.port_no[sender[mine]])
-                    there = (in_port < FIRST_NAMED) | (in_port > LAST_NAMED)
-                    mine, in_port = mine[there], in_port[there]
+                    present = (in_port < FIRST_NAMED) | (in_port > LAST_NAMED)
+                    mine, in_port = mine[present], in_port[present]
                     keys = build_keys(PAIR, in_port, vns.vlan_vid[sender[mine]], macs[mine])
                     self._desired.put_entries(dpid, keys, meter_id[mine], effect)
 
@@ -180,7 +180,7 @@ class MeteringFlows:
     def has_entry(self, pair: Pair, host: Host) -> bool:
         """Return whether a pair's frames to a host have a flow entry."""
         dpid, packed = self._entry_of(pair, host)
-        return self._desired.of_switch(dpid).has(packed)
+        return self._desired.flows_at(dpid).has(packed)
 
     def _entry_of(self, pair: Pair, host: Host) -> tuple[int, bytes]:
         """Return the switch and the packed key of the flow entry of a pair's frames to a host.

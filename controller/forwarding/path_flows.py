@@ -97,8 +97,8 @@ class PathFlows:
         Late probes are late here as well: this node repeats those that it sends.
         """
         known = dict.fromkeys(self.topology.probes_received_at(dpids))
-        gone = [ends for ends in known if ends not in hellos]
-        self._links_changed = self.topology.drop_probes(gone) or self._links_changed
+        removed = [ends for ends in known if ends not in hellos]
+        self._links_changed = self.topology.drop_probes(removed) or self._links_changed
         for ends, late in hellos.items():
             if not late or ends not in known:
                 self.on_discovery_frame(*ends, now_s)
@@ -122,13 +122,13 @@ class PathFlows:
         self._links_changed = False
         self._paths = self.topology.paths()
         # A flood over links of two trees could loop: first only their common links are used, the rest at the next tick.
-        wanted = self._paths.tree
-        self._retiring = self._retiring or not self._flood_tree <= wanted
-        self._flood_tree = self._flood_tree & wanted if self._retiring else wanted
+        desired = self._paths.tree
+        self._retiring = self._retiring or not self._flood_tree <= desired
+        self._flood_tree = self._flood_tree & desired if self._retiring else desired
         tree = FloodTree(self._flood_tree)
         members = {vid: tree.switches(edges) for vid, edges in self._edges.items()}
         for dpid in filter(self._desired.tracks, self.topology.switches):
-            self._put_fabric_ports(dpid, {vid: tree.ports_towards(dpid, there) for vid, there in members.items()})
+            self._put_fabric_ports(dpid, {vid: tree.ports_towards(dpid, present) for vid, present in members.items()})
         return True
 
     @property

@@ -50,15 +50,15 @@ class DemandTrials:
         sent_bps: FloatArray,
         guarantee_bps: FloatArray,
         port: IntArray,
-        others_bps: FloatArray,
+        cross_traffic_bps: FloatArray,
         capacity_bps: FloatArray,
     ) -> DemandTrials:
         """Return the trials after one more interval, in which VNs sent ``sent_bps`` (vns,) of their guarantees (vns,).
 
-        ``port`` (vns,) is the row of the VN's sending port; ``others_bps`` (ports,) is the cross traffic there, and
-        ``capacity_bps`` (ports,) the port's capacity.
+        ``port`` (vns,) is the row of the VN's sending port; ``cross_traffic_bps`` (ports,) is the cross traffic there,
+        and ``capacity_bps`` (ports,) the port's capacity.
         """
-        used_bps = np.bincount(port, sent_bps, minlength=len(capacity_bps)) + others_bps
+        used_bps = np.bincount(port, sent_bps, minlength=len(capacity_bps)) + cross_traffic_bps
         full = (used_bps >= FULL_USE * capacity_bps)[port]
         age, least_bps = self.age + 1.0, np.minimum(self.least_bps, sent_bps)
         hungry = (age >= REST_INTERVALS) | (sent_bps > GROWTH * least_bps)

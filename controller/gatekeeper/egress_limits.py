@@ -62,7 +62,7 @@ def halved(
     return np.where(notified, lower_bps, limit_bps)
 
 
-def of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, demand_bps: FloatArray) -> FloatArray:
+def shared_limits(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, demand_bps: FloatArray) -> FloatArray:
     """Return (entries,) the rates allowed to pairs; some senders have one limit for all their pairs (paper: ``LIM_j``).
 
     ``together`` (vns,) is the mask of these senders. Their limit is the lowest of their pairs' limits, shared by
@@ -78,7 +78,7 @@ def of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, demand_
     return np.where(mine, parts_bps + spare_bps, limit_bps)
 
 
-def least_of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray) -> FloatArray:
+def lowest_limits(pairs: Pairs, limit_bps: FloatArray, together: BoolArray) -> FloatArray:
     """Return (entries,) the limits to store: for senders with one limit, the lowest of their pairs' limits."""
     mine = together[pairs.sender]
     if not mine.any():
@@ -123,9 +123,9 @@ def scheduled(
     offered_bps = np.where(content, free_bps, granted_bps)
     parts_bps, spare_bps = _by_sender(pairs, offered_bps, demand_bps)  # 4
     active = np.bincount(pairs.sender, pairs.active, minlength=rows)[pairs.sender]
-    standing_bps = vns.guarantee_bps[pairs.sender] / (active - pairs.active + 1.0)
+    idle_bps_of_vn = vns.guarantee_bps[pairs.sender] / (active - pairs.active + 1.0)
     content = parts_bps >= demand_bps * (1 - SAME)
-    pair_bps = np.where(content, np.maximum(parts_bps + spare_bps, standing_bps), parts_bps)
+    pair_bps = np.where(content, np.maximum(parts_bps + spare_bps, idle_bps_of_vn), parts_bps)
     return np.minimum(pair_bps, vns.most_bps[pairs.sender]), offered_bps
 
 

@@ -40,7 +40,7 @@ def _sending_port(decision: GatekeeperDecision, at: int, format_location: Locati
 
 def _egress_limit(decision: GatekeeperDecision, at: int, format_location: LocationName) -> str:
     view = decision.view
-    at = _told_last(decision, at)
+    at = _last_notified(decision, at)
     receiver, limit_bps = int(view.receiver[at]), float(decision.limit_bps[at])
     if 0.0 < limit_bps <= float(decision.floor_bps[at]) * (1 + _AT):
         return f"its floor: its part of {format_location(receiver)}'s receive guarantee"
@@ -58,7 +58,7 @@ def _egress_limit(decision: GatekeeperDecision, at: int, format_location: Locati
     return f"its egress limit, {halved}, {now}; last notified by {format_location(receiver)} ({drops})"
 
 
-def _told_last(decision: GatekeeperDecision, at: int) -> int:
+def _last_notified(decision: GatekeeperDecision, at: int) -> int:
     """Return the pair whose messages count: for a sender with one limit, the pair that was notified last."""
     view = decision.view
     sender = view.sender[at]

@@ -132,13 +132,13 @@ def shares_of(pairs: Pairs, amount_bps: FloatArray) -> FloatArray:
     return amount_bps[pairs.receiver] * np.divide(weight, sums, out=np.zeros(len(pairs)), where=sums > 0)
 
 
-def targets(pairs: Pairs, rounds: BoolArray, guarantee_bps: FloatArray, everybody: BoolArray) -> BoolArray:
+def targets(pairs: Pairs, rounds: BoolArray, guarantee_bps: FloatArray, all_above_share: BoolArray) -> BoolArray:
     """Return (entries,) the pairs to notify, of the receivers with a round of messages now, (vns,).
 
     Deviation: the paper notifies the sender of the last dropped frame; a switch does not name it. The likeliest sender
-    is the pair that sends most: with ``everybody`` (vns,) False only that pair is notified (of equal ones the first).
-    With True every pair above its part of the guarantee is notified. With one message per round ten UDP senders cannot
-    be limited: each rises again before its next message.
+    is the pair that sends most: with ``all_above_share`` (vns,) False only that pair is notified (of equal ones the
+    first). With True every pair above its part of the guarantee is notified. With one message per round ten UDP senders
+    cannot be limited: each rises again before its next message.
     """
     candidates = pairs.active & rounds[pairs.receiver]
     above = candidates & (pairs.measured_bps > BELOW_SHARE * shares_of(pairs, guarantee_bps))
@@ -149,8 +149,8 @@ def targets(pairs: Pairs, rounds: BoolArray, guarantee_bps: FloatArray, everybod
     first = np.zeros(len(pairs), dtype=np.bool_)
     first[is_largest[np.unique(pairs.receiver[is_largest], return_index=True)[1]]] = True
     any_above = np.bincount(pairs.receiver, above, minlength=receivers) > 0
-    told: BoolArray = np.where((everybody & any_above)[pairs.receiver], above, first)
-    return told
+    notified: BoolArray = np.where((all_above_share & any_above)[pairs.receiver], above, first)
+    return notified
 
 
 def floors(
@@ -192,20 +192,20 @@ def within_port(
     ``port`` is the row of the VN's port. Deviation: UDP that starves another VN before the port is served completely,
     and would keep that rate.
     """
-    others_bps = np.bincount(port, needed_bps)[port] - needed_bps
-    result: FloatArray = np.minimum(served_bps, np.maximum(guarantee_bps, capacity_bps - others_bps))
+    cross_traffic_bps = np.bincount(port, needed_bps)[port] - needed_bps
+    result: FloatArray = np.minimum(served_bps, np.maximum(guarantee_bps, capacity_bps - cross_traffic_bps))
     return result
 
 
-def port_shares(pairs: Pairs, capacity_bps: FloatArray, everybody: BoolArray) -> FloatArray:
+def port_shares(pairs: Pairs, capacity_bps: FloatArray, all_above_share: BoolArray) -> FloatArray:
     """Return (entries,) each pair's part, by its rate, of the capacity of its receiver's port, (vns,).
 
     Deviation: halving limits whose sum is far above the port's capacity has no effect: ten senders would need four
-    rounds of messages. Infinite where one sender gets the message (not ``everybody``).
+    rounds of messages. Infinite where one sender gets the message (not ``all_above_share``).
     """
     sums = np.bincount(pairs.receiver, pairs.measured_bps, minlength=len(capacity_bps))[pairs.receiver]
     part = np.divide(pairs.measured_bps, sums, out=np.ones(len(pairs)), where=sums > 0)
-    return np.where(everybody[pairs.receiver], capacity_bps[pairs.receiver] * part, np.inf)
+    return np.where(all_above_share[pairs.receiver], capacity_bps[pairs.receiver] * part, np.inf)
 
 
 def estimated_drops(

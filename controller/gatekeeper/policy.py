@@ -129,19 +129,19 @@ class Gatekeeper(Policy):
         limits = _sending_side(view, memory, pairs, seen, ceiling_bps)  # 3, 4
         together = _of(view, "pair") == 0.0
         demand_bps, trials = _demands(view, memory, ceiling_bps)
-        shared_bps = egress_limits.of_senders(pairs, limits.limit_bps, together, demand_bps)
+        shared_bps = egress_limits.shared_limits(pairs, limits.limit_bps, together, demand_bps)
         scheduled_bps, sending_bps = _scheduled(view, pairs, np.minimum(demand_bps, shared_bps))  # 5
         grant_bps = np.minimum(np.minimum(shared_bps, scheduled_bps), ceiling_bps)  # 6
-        told = limits.told
-        record = _record(view, memory, told, limits.limit_bps < limits.most_bps, seen.dropped_bps)
+        notified = limits.notified
+        record = _record(view, memory, notified, limits.limit_bps < limits.most_bps, seen.dropped_bps)
         by_vn = {**seen.watch.columns(), **trials.columns(), "needed_bps": seen.needed_bps}
-        kept = memory.updated(by_vn=by_vn, by_entry={"limit_bps": limits.limit_bps, **record})
+        next_state = memory.updated(by_vn=by_vn, by_entry={"limit_bps": limits.limit_bps, **record})
         share_bps = ingress_monitor.shares_of(pairs, view.vns.receive_limit_bps)
         settled_bps = np.minimum(np.minimum(np.maximum(shared_bps, share_bps), scheduled_bps), ceiling_bps)
         return GatekeeperDecision(
             view,
             np.maximum(grant_bps, MIN_RATE_BPS),
-            kept,
+            next_state,
             shared_bps,
             limits.floor_bps,
             scheduled_bps,
@@ -155,7 +155,7 @@ class Gatekeeper(Policy):
             sending_bps,
             congested=seen.watch.congested & view.in_group,
             feedback=seen.messages,
-            forfeits=told & (grant_bps < FORFEITS_BELOW * view.limit_bps),
+            forfeits=notified & (grant_bps < FORFEITS_BELOW * view.limit_bps),
             final_bps=np.maximum(settled_bps, MIN_RATE_BPS),
         )
 
@@ -164,15 +164,15 @@ class Gatekeeper(Policy):
         assert isinstance(decision, GatekeeperDecision)
         return explain(decision, at, format_location)
 
-    def first_bps(self, newcomers: NewPairs) -> FloatArray:
+    def first_bps(self, new_pairs: NewPairs) -> FloatArray:
         """Return the maximum rates of new pairs: no pair is limited before a message (paper: "the physical link")."""
-        vns = newcomers.vns
-        return np.minimum(vns.send_max_bps[newcomers.sender], vns.receive_max_bps[newcomers.receiver])
+        vns = new_pairs.vns
+        return np.minimum(vns.send_max_bps[new_pairs.sender], vns.receive_max_bps[new_pairs.receiver])
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    told: BoolArray
+    notified: BoolArray
     limit_bps: FloatArray
     most_bps: FloatArray
     floor_bps: FloatArray
@@ -213,18 +213,20 @@ def _receiving_side(view: PolicyView, memory: PolicyState, pairs: Pairs) -> _Rec
     rounds = (
         view.in_group & above & explained & (watch.since_round >= _of(view, "hold")) & (_of(view, "feedback") > 0.0)
     )
-    everybody = _of(view, "targets") > 0.0
+    all_above_share = _of(view, "targets") > 0.0
     asked = np.flatnonzero(rounds[pairs.receiver])
     candidates = pairs.only(asked)
-    told = ingress_monitor.targets(candidates, rounds, limit_bps, everybody)
+    notified = ingress_monitor.targets(candidates, rounds, limit_bps, all_above_share)
     mine_bps = np.bincount(view.receiver, view.measured_bps, minlength=len(vns)).astype(np.float64)
     sent_bps = np.where(view.in_group, mine_bps, view.received_bps)
     needed_bps = ingress_monitor.guarantee_needs(memory.vn_column("needed_bps"), sent_bps, limit_bps)
     served_bps = ingress_monitor.within_port(served_bps, needed_bps, limit_bps, capacity_bps, view.links.down)
     floor_bps = ingress_monitor.floors(candidates, limit_bps, served_bps, _of(view, "floor"), _of(view, "served"))
-    room_bps = ingress_monitor.port_shares(candidates, capacity_bps, everybody)
-    watch = watch.notified(np.bincount(candidates.receiver[told], minlength=len(vns)) > 0)
-    messages = CongestionFeedback(view.rows[asked[told]], {FLOOR_BPS: floor_bps[told], ROOM_BPS: room_bps[told]})
+    room_bps = ingress_monitor.port_shares(candidates, capacity_bps, all_above_share)
+    watch = watch.notified(np.bincount(candidates.receiver[notified], minlength=len(vns)) > 0)
+    messages = CongestionFeedback(
+        view.rows[asked[notified]], {FLOOR_BPS: floor_bps[notified], ROOM_BPS: room_bps[notified]}
+    )
     return _Received(watch, needed_bps, dropped_bps, threshold_bps, messages)
 
 
@@ -256,9 +258,9 @@ def _sending_side(
     before_bps = np.where(np.isnan(before_bps) & np.isfinite(view.limit_bps), view.limit_bps, before_bps)
     limit_bps = egress_limits.started(before_bps, most_bps)
     heard_bps, room_bps = (seen.messages.column_for(name, view.rows) for name in (FLOOR_BPS, ROOM_BPS))
-    told = ~np.isnan(heard_bps)
+    notified = ~np.isnan(heard_bps)
     looked = (seen.watch.unread == 0.0) | (seen.watch.unread > BLIND_INTERVALS)
-    rises = ~told & (view.unread_intervals == 0) & looked[view.receiver]
+    rises = ~notified & (view.unread_intervals == 0) & looked[view.receiver]
     slope_bps_per_s = egress_limits.slopes(pairs, vns.capacity_bps, _of(view, "slope"))
     limit_bps = egress_limits.risen(limit_bps, most_bps, slope_bps_per_s, rises, view.elapsed_s)
     offered_bps = view.measured_bps + view.dropped_bps
@@ -267,10 +269,10 @@ def _sending_side(
         offered_bps = np.where(as_one, sums_bps, offered_bps)
     decrease = _of(view, "decrease")[view.receiver]
     floor_bps = np.nan_to_num(heard_bps)
-    limit_bps = egress_limits.halved(limit_bps, told, floor_bps, room_bps, offered_bps, decrease)
-    limit_bps = egress_limits.least_of_senders(pairs, limit_bps, together)
+    limit_bps = egress_limits.halved(limit_bps, notified, floor_bps, room_bps, offered_bps, decrease)
+    limit_bps = egress_limits.lowest_limits(pairs, limit_bps, together)
     rising = np.where(rises & (limit_bps < most_bps), slope_bps_per_s, 0.0)
-    return _Limits(told, limit_bps, most_bps, floor_bps, rising)
+    return _Limits(notified, limit_bps, most_bps, floor_bps, rising)
 
 
 def _demands(view: PolicyView, memory: PolicyState, ceiling_bps: FloatArray) -> tuple[FloatArray, DemandTrials]:
@@ -283,13 +285,13 @@ def _demands(view: PolicyView, memory: PolicyState, ceiling_bps: FloatArray) -> 
     assert view.cross_traffic_bps is not None
     counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
     guaranteed_bps = np.minimum(vns.send_limit_bps[view.sender], ceiling_bps)
-    wanted_bps = estimate_demands(counters, MIN_DEMAND_BPS, ByDemands.probe, ByDemands.headroom, guaranteed_bps)
+    demand_bps = estimate_demands(counters, MIN_DEMAND_BPS, ByDemands.probe, ByDemands.headroom, guaranteed_bps)
     sent_bps = np.bincount(view.sender, view.measured_bps, minlength=len(vns)).astype(np.float64)
     trials = DemandTrials.from_state(memory).updated(
         sent_bps, vns.send_limit_bps, links.up, view.cross_traffic_bps, links.capacity_bps
     )
     factors = trials.factors(sent_bps, vns.send_limit_bps)[view.sender]
-    return np.maximum(wanted_bps, view.measured_bps * factors), trials
+    return np.maximum(demand_bps, view.measured_bps * factors), trials
 
 
 def _scheduled(view: PolicyView, pairs: Pairs, demand_bps: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -26,21 +26,21 @@ FULL = 0.5
 class BottleneckTable:
     """Possible bottlenecks, numbered: the receiving VNs, then the links, then unknown links by switch.
 
-    ``of`` (rows,) is the bottleneck of each pair. ``load_bps`` and ``capacity_bps`` (bottlenecks,) are the load and the
-    capacity of each; infinite where unknown. Bottlenecks from ``unknown`` on are links that the configuration does not
-    name.
+    ``bottleneck`` (rows,) is the bottleneck of each pair. ``load_bps`` and ``capacity_bps`` (bottlenecks,) are the load
+    and the capacity of each; infinite where unknown. Bottlenecks from ``unknown`` on are links that the configuration
+    does not name.
     """
 
-    of: IntArray
+    bottleneck: IntArray
     load_bps: FloatArray
     capacity_bps: FloatArray
     unknown: int
 
     @property
-    def of_unknown_links_bps(self) -> FloatArray:
+    def unknown_link_capacity_bps(self) -> FloatArray:
         """Return the capacity of each pair's bottleneck where that is an unnamed link, (rows,); NaN for other pairs."""
-        capacity_bps = self.capacity_bps[self.of]
-        known = (self.of >= self.unknown) & np.isfinite(capacity_bps)
+        capacity_bps = self.capacity_bps[self.bottleneck]
+        known = (self.bottleneck >= self.unknown) & np.isfinite(capacity_bps)
         return np.where(known, capacity_bps, np.nan)
 
 
@@ -83,18 +83,18 @@ def find_bottlenecks(
     return BottleneckTable(place, load_bps, np.concatenate([known_bps, unknown_bps]), number)
 
 
-def _carried_bps(view: PolicyView, bottleneck: IntArray, remembered_bps: FloatArray, places: int) -> FloatArray:
+def _carried_bps(view: PolicyView, bottleneck: IntArray, remembered_bps: FloatArray, bottlenecks: int) -> FloatArray:
     """Return (bottlenecks,) the rate that each passed while it marked, now or as remembered; infinite where unknown."""
     marks = view.marks
-    carried_bps = np.full(places, -np.inf)
+    carried_bps = np.full(bottlenecks, -np.inf)
     known = ~np.isnan(remembered_bps)
     np.maximum.at(carried_bps, bottleneck[known], remembered_bps[known])
     if marks is not None:
         sent_bps = np.bincount(view.receiver, view.measured_bps, minlength=len(view.vns))
         part = np.divide(marks.arrived_bps, sent_bps, out=np.ones(len(sent_bps)), where=sent_bps > 0)
         arrived_bps = view.measured_bps * part[view.receiver]
-        now_bps = np.bincount(bottleneck, arrived_bps, minlength=places)
-        marked_bps = np.bincount(bottleneck, np.nan_to_num(marks.marked_bps[view.rows]), minlength=places)
+        now_bps = np.bincount(bottleneck, arrived_bps, minlength=bottlenecks)
+        marked_bps = np.bincount(bottleneck, np.nan_to_num(marks.marked_bps[view.rows]), minlength=bottlenecks)
         least_bps = np.where(marked_bps >= FULL * now_bps, 0.0, carried_bps)
         carried_bps = np.where(marked_bps > 0, np.maximum(now_bps, least_bps), carried_bps)
     return np.where(carried_bps > 0, carried_bps, np.inf)

@@ -71,12 +71,12 @@ class Constants:
 class Bottlenecks:
     """The bottleneck of each limiter's traffic.
 
-    ``of`` (limiters,) is the bottleneck of each limiter, ``load_bps`` and ``capacity_bps`` (bottlenecks,) the load from
-    the senders' meters and the capacity; infinite where unknown. ``senders`` (bottlenecks,) is the number of limiters
-    that sent there in the last interval. ``waits`` (limiters,) is 1 for a limiter that sent nothing.
+    ``bottleneck`` (limiters,) is the bottleneck of each limiter, ``load_bps`` and ``capacity_bps`` (bottlenecks,) the
+    load from the senders' meters and the capacity; infinite where unknown. ``senders`` (bottlenecks,) is the number of
+    limiters that sent there in the last interval. ``waits`` (limiters,) is 1 for a limiter that sent nothing.
     """
 
-    of: IntArray
+    bottleneck: IntArray
     load_bps: FloatArray
     capacity_bps: FloatArray
     senders: FloatArray
@@ -85,7 +85,7 @@ class Bottlenecks:
     @property
     def sharers(self) -> FloatArray:
         """Return how many limiters share each limiter's bottleneck, itself included, (limiters,)."""
-        return np.maximum(self.senders[self.of] + self.waits, 1.0)
+        return np.maximum(self.senders[self.bottleneck] + self.waits, 1.0)
 
 
 def marked_shares(
@@ -112,7 +112,7 @@ def _parts(some_bps: FloatArray, all_bps: FloatArray) -> FloatArray:
     return np.divide(some_bps, all_bps, out=nothing, where=all_bps > 0)
 
 
-def of_limiters(share: FloatArray, passed_bps: FloatArray, limiter: IntArray, limiters: int) -> FloatArray:
+def limiter_shares(share: FloatArray, passed_bps: FloatArray, limiter: IntArray, limiters: int) -> FloatArray:
     """Return (limiters,) the mean phi of each limiter's pairs, weighted by what they sent; NaN where unknown.
 
     Deviation: the paper's listing changes the rate of a VM once for each of its flows. Here it changes once for all
@@ -128,12 +128,12 @@ def of_limiters(share: FloatArray, passed_bps: FloatArray, limiter: IntArray, li
 
 
 def capacity_shares(
-    capacity_bps: FloatArray, port: IntArray, wanted_bps: FloatArray, weight: FloatArray, most_bps: FloatArray
+    capacity_bps: FloatArray, port: IntArray, demand_bps: FloatArray, weight: FloatArray, most_bps: FloatArray
 ) -> FloatArray:
     """Return (vns,) the Capacity Share of each sending VN: its part, by weight, of its port among the active VNs.
 
     ``capacity_bps`` (ports,) are the ports' rates, ``port`` (vns,) is a VN's port and ``most_bps`` (vns,) its own
-    limit. ``wanted_bps`` (vns,) is a VN's demand: 0 if idle, infinite if limited.
+    limit. ``demand_bps`` (vns,) is a VN's demand: 0 if idle, infinite if limited.
 
     Deviation: in the paper an active VM keeps its part of the NIC though it sends little, and the rest is lost. Here
     other VNs use that rest, and the VN gets its part back when it needs more; until their rates fall, the link is
@@ -141,16 +141,16 @@ def capacity_shares(
     VM that only receives counts as active in the paper.
     """
     ports = len(capacity_bps)
-    sends = wanted_bps > 0
+    sends = demand_bps > 0
     sums = np.bincount(port, np.where(sends, weight, 0.0), minlength=ports)[port] + np.where(sends, 0.0, weight)
     order = np.argsort(port, kind="stable")
     sizes = np.bincount(port, minlength=ports)
     groups = Segments(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
-    room_bps = np.minimum(wanted_bps, capacity_bps[port])  # no VN sends more than its port
+    room_bps = np.minimum(demand_bps, capacity_bps[port])  # no VN sends more than its port
     level_bps = fill_level(groups, capacity_bps, weight[order], room_bps[order])
     own_bps = capacity_bps[port] * weight / sums
     more_bps = np.clip(level_bps[port] * weight, own_bps, capacity_bps[port])
-    result: FloatArray = np.minimum(np.where(wanted_bps > own_bps, more_bps, own_bps), most_bps)
+    result: FloatArray = np.minimum(np.where(demand_bps > own_bps, more_bps, own_bps), most_bps)
     return result
 
 
@@ -183,7 +183,7 @@ def is_cut_sufficient(
     senders' rates, none of these senders is cut again within that time. They wait together: proportional cuts equalize
     rates only if all senders are cut.
     """
-    at, places = bottlenecks.of, len(bottlenecks.senders)
+    at, places = bottlenecks.bottleneck, len(bottlenecks.senders)
     excess_bps = np.bincount(at, np.where(passed_bps > 0, passed_bps - rate_bps, 0.0), minlength=places)
     last_s = np.full(places, np.inf)
     np.fmin.at(last_s, at, stood_s)
@@ -194,9 +194,9 @@ def is_cut_sufficient(
 def equal_parts(weight: FloatArray, link_bps: FloatArray, bottlenecks: Bottlenecks) -> FloatArray:
     """Return (limiters,) each limiter's part, by weight, of ``link_bps`` among the senders at its bottleneck."""
     places = len(bottlenecks.senders)
-    sums = np.bincount(bottlenecks.of, weight, minlength=places)
-    count = np.bincount(bottlenecks.of, minlength=places)
-    relative = weight * (count / np.where(sums > 0, sums, 1.0))[bottlenecks.of]
+    sums = np.bincount(bottlenecks.bottleneck, weight, minlength=places)
+    count = np.bincount(bottlenecks.bottleneck, minlength=places)
+    relative = weight * (count / np.where(sums > 0, sums, 1.0))[bottlenecks.bottleneck]
     result: FloatArray = link_bps / bottlenecks.sharers * relative
     return result
 
@@ -217,13 +217,13 @@ def next_rates(
     link_bps: FloatArray,
     least_bps: FloatArray,
     most_bps: FloatArray,
-    wanted_bps: FloatArray,
+    demand_bps: FloatArray,
     constants: Constants,
 ) -> LimiterState:
     """Return the rates of the next interval; all (limiters,) but the bottlenecks.
 
     ``share`` is phi; if NaN (unknown), rate and clock stay. ``link_bps`` is the rate of the sending port, ``least_bps``
-    and ``most_bps`` the floor and the Capacity Share, ``wanted_bps`` the demand of a limiter's senders (infinite: more
+    and ``most_bps`` the floor and the Capacity Share, ``demand_bps`` the demand of a limiter's senders (infinite: more
     than the limiter passes). ``rates`` holds no NaN.
 
     1. Marked: the rate falls by its cut.
@@ -237,7 +237,7 @@ def next_rates(
     known = ~np.isnan(share)
     marked = known & (np.nan_to_num(share) > 0.0)
     quiet = np.where(marked, 0.0, np.where(known, rates.quiet + 1.0, rates.quiet))
-    lower_bps = _lowered(rates.rate_bps, np.nan_to_num(share), weight, marked, wanted_bps, bottlenecks, constants)  # 1
+    lower_bps = _lowered(rates.rate_bps, np.nan_to_num(share), weight, marked, demand_bps, bottlenecks, constants)  # 1
     gain = np.where(quiet < constants.timeout, constants.slow, constants.fast)
     higher_bps = rates.rate_bps + gain * equal_parts(weight, link_bps, bottlenecks)  # 2
     moved_bps = np.where(marked, lower_bps, np.where(known, higher_bps, rates.rate_bps))
@@ -249,21 +249,21 @@ def _lowered(
     share: FloatArray,
     weight: FloatArray,
     marked: BoolArray,
-    wanted_bps: FloatArray,
+    demand_bps: FloatArray,
     bottlenecks: Bottlenecks,
     constants: Constants,
 ) -> FloatArray:
     """Return the rates of marked limiters after their cut."""
     by_share = 1.0 - constants.beta * share
-    load_bps = bottlenecks.load_bps[bottlenecks.of]
+    load_bps = bottlenecks.load_bps[bottlenecks.bottleneck]
     # If the capacity is unknown it is the rate at the time of the first mark.
-    capacity_bps = np.minimum(bottlenecks.capacity_bps[bottlenecks.of], np.maximum(load_bps, 1.0))
+    capacity_bps = np.minimum(bottlenecks.capacity_bps[bottlenecks.bottleneck], np.maximum(load_bps, 1.0))
     target_bps = constants.gamma * capacity_bps
     to_load = np.divide(target_bps, load_bps, out=np.ones(len(load_bps)), where=load_bps > 0)
     factor = np.where(constants.cut == Cut.LOAD, np.minimum(by_share, to_load), by_share)
     if not (marked & (constants.cut == Cut.LEVEL)).any():
         return rate_bps * factor
-    level_bps = _levels(np.minimum(rate_bps, wanted_bps), weight, bottlenecks, constants.gamma)
+    level_bps = _levels(np.minimum(rate_bps, demand_bps), weight, bottlenecks, constants.gamma)
     to_level = np.where(load_bps > target_bps, np.minimum(rate_bps, level_bps * weight), rate_bps)
     return np.where(constants.cut == Cut.LEVEL, to_level, rate_bps * factor)
 
@@ -273,12 +273,12 @@ def _levels(room_bps: FloatArray, weight: FloatArray, bottlenecks: Bottlenecks, 
 
     ``room_bps`` (limiters,) is the most that each would use.
     """
-    order = np.argsort(bottlenecks.of, kind="stable")
-    sizes = np.bincount(bottlenecks.of, minlength=len(bottlenecks.load_bps))
+    order = np.argsort(bottlenecks.bottleneck, kind="stable")
+    sizes = np.bincount(bottlenecks.bottleneck, minlength=len(bottlenecks.load_bps))
     groups = Segments(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
     load_bps, capacity_bps = bottlenecks.load_bps, bottlenecks.capacity_bps
     part = np.ones(len(load_bps))
-    np.minimum.at(part, bottlenecks.of, gamma)
+    np.minimum.at(part, bottlenecks.bottleneck, gamma)
     amount_bps = part * np.minimum(capacity_bps, np.maximum(load_bps, 1.0))
     level_bps = fill_level(groups, amount_bps, weight[order], room_bps[order])
-    return level_bps[bottlenecks.of]
+    return level_bps[bottlenecks.bottleneck]

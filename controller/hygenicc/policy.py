@@ -27,9 +27,9 @@ from controller.hygenicc.law import (
     equal_parts,
     floors,
     is_cut_sufficient,
+    limiter_shares,
     marked_shares,
     next_rates,
-    of_limiters,
     reachable,
     with_start_rates,
 )
@@ -57,7 +57,7 @@ class MarksDecision(Decision):
 
     ``share`` is phi. ``before_bps`` and ``rate_bps`` are the limiters' rates before and after, ``share_bps`` the
     Capacity Share of the sender, ``least_bps`` the floor. ``sharers`` is the number of VNs that send from the sender's
-    port, ``place`` a number of ``BottleneckTable``, ``waits`` whether admission holds a pair.
+    port, ``bottleneck`` a number of ``BottleneckTable``, ``waits`` whether admission holds a pair.
     """
 
     share: FloatArray
@@ -67,7 +67,7 @@ class MarksDecision(Decision):
     least_bps: FloatArray
     quiet: FloatArray
     sharers: IntArray
-    place: IntArray
+    bottleneck: IntArray
     waits: BoolArray
 
     @property
@@ -78,7 +78,7 @@ class MarksDecision(Decision):
     @property
     def bottlenecks(self) -> IntArray:
         """The bottleneck of each pair, where its frames are marked: the receiver's limit or a link."""
-        return self.place
+        return self.bottleneck
 
     def bottleneck_name(self, number: int, format_location: LocationName) -> str:
         """Return a bottleneck's name: receiving VNs come first, then links, then unnamed links."""
@@ -92,12 +92,12 @@ class MarksDecision(Decision):
 
 @dataclass(frozen=True)
 class Limiters:
-    """The token buckets at the sources: ``of`` (rows,) is the limiter of each pair, its own or its VN's.
+    """The token buckets at the sources: ``limiter`` (rows,) is the limiter of each pair, its own or its VN's.
 
     ``first`` (limiters,) is one row of each limiter, ``pair`` (limiters,) whether it belongs to a pair.
     """
 
-    of: IntArray
+    limiter: IntArray
     first: IntArray
     pair: BoolArray
 
@@ -113,7 +113,7 @@ class Limiters:
 
     def sum(self, column: FloatArray | BoolArray) -> FloatArray:
         """Return a column's sums by limiter."""
-        return np.bincount(self.of, column, minlength=len(self)).astype(np.float64)
+        return np.bincount(self.limiter, column, minlength=len(self)).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -151,14 +151,14 @@ class HyGenICC(Policy):
     silence: ClassVar[StaleMode] = StaleMode.HOLD
     required_readings: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.MARKS})
 
-    def first_bps(self, newcomers: NewPairs) -> FloatArray:
+    def first_bps(self, new_pairs: NewPairs) -> FloatArray:
         """Return the start rates of new pairs: an equal part of the receiver, until the first decision."""
-        vns = newcomers.vns
-        part = vns.receive_limit_bps[newcomers.receiver] / newcomers.senders
-        if "admit" in newcomers.parameters:
-            closed = newcomers.congested & (newcomers.parameters["admit"][newcomers.receiver] > 0)
+        vns = new_pairs.vns
+        part = vns.receive_limit_bps[new_pairs.receiver] / new_pairs.senders
+        if "admit" in new_pairs.parameters:
+            closed = new_pairs.congested & (new_pairs.parameters["admit"][new_pairs.receiver] > 0)
             part = np.where(closed, np.maximum(WAITING_PART * part, MIN_RATE_BPS), part)
-        first_bps: FloatArray = np.minimum(vns.send_limit_bps[newcomers.sender], part)
+        first_bps: FloatArray = np.minimum(vns.send_limit_bps[new_pairs.sender], part)
         return first_bps
 
     def decide(self, view: PolicyView, memory: PolicyState) -> MarksDecision:
@@ -183,8 +183,8 @@ class HyGenICC(Policy):
         share, marked, beyond = _marks(view)
         states = _congestion(view, memory, share)
         # 2
-        wanted_bps = _desired_bps(view, ceiling_bps)
-        vn_wants_bps = np.bincount(sender, wanted_bps, minlength=len(vns)).astype(np.float64)
+        demand_bps = _desired_bps(view, ceiling_bps)
+        vn_wants_bps = np.bincount(sender, demand_bps, minlength=len(vns)).astype(np.float64)
         vn_share_bps = capacity_shares(room_bps, links.up, vn_wants_bps, vns.weight, vns.send_max_bps)
         share_bps = vn_share_bps[sender]
         # 3
@@ -209,10 +209,10 @@ class HyGenICC(Policy):
         start = LimiterState(np.where(new, np.nan, before_bps), np.where(new, NEVER, quiet))
         started_bps = with_start_rates(start, most_bps, bottlenecks.sharers, of["start"][first])
         passed_bps = limiters.sum(view.passed_bps[view.rows])
-        phi = of_limiters(share, view.measured_bps, limiters.of, len(limiters))
+        phi = limiter_shares(share, view.measured_bps, limiters.limiter, len(limiters))
         phi = np.where((phi > 0) & is_cut_sufficient(passed_bps, started_bps, stood_s, bottlenecks), np.nan, phi)
         weight = vns.weight[sender[first]]
-        link_bps = np.minimum(vns.capacity_bps[sender[first]], bottlenecks.capacity_bps[bottlenecks.of])
+        link_bps = np.minimum(vns.capacity_bps[sender[first]], bottlenecks.capacity_bps[bottlenecks.bottleneck])
         part_bps = equal_parts(weight, link_bps, bottlenecks)
         after = next_rates(
             LimiterState(started_bps, start.quiet),
@@ -222,39 +222,39 @@ class HyGenICC(Policy):
             link_bps,
             least_bps,
             reachable(passed_bps, started_bps, most_bps, part_bps),
-            limiters.sum(wanted_bps),
+            limiters.sum(demand_bps),
             Constants(*(of[name][first] for name in ("cut", "beta", "slow", "fast", "timeout", "gamma"))),
         )
         # 5
         waiting_bps = np.minimum(_waiting_rates(view, held)[first], least_bps)
         after_bps = np.where(waiting & pair, waiting_bps, after.rate_bps)
-        rate_bps = after_bps[limiters.of]
-        by_vn = np.where(pair, share_bps[first], after_bps)[limiters.of]
-        uses_bps = np.where(view.active, np.minimum(rate_bps, wanted_bps), 0.0)
+        rate_bps = after_bps[limiters.limiter]
+        by_vn = np.where(pair, share_bps[first], after_bps)[limiters.limiter]
+        uses_bps = np.where(view.active, np.minimum(rate_bps, demand_bps), 0.0)
         grant_bps = np.minimum(_within(sender, by_vn, uses_bps, rate_bps), ceiling_bps)
         of_limiter = {
             "rate_bps": after_bps,
             "quiet": after.quiet,
             "stood_s": np.where(after_bps < started_bps, 0.0, stood_s + elapsed_s),
         }
-        kept = memory.updated(
+        next_state = memory.updated(
             by_vn=states | {name: _of_vns(column, limiters, view) for name, column in of_limiter.items()},
-            by_entry={name: column[limiters.of] for name, column in of_limiter.items()}
-            | {"waits": held.astype(np.float64), "link_bps": places.of_unknown_links_bps},
+            by_entry={name: column[limiters.limiter] for name, column in of_limiter.items()}
+            | {"waits": held.astype(np.float64), "link_bps": places.unknown_link_capacity_bps},
         )
         sharers = np.bincount(links.up[vn_wants_bps > 0], minlength=len(room_bps))[links.up[sender]]
         return MarksDecision(
             view,
             grant_bps,
-            kept,
+            next_state,
             share,
-            started_bps[limiters.of],
+            started_bps[limiters.limiter],
             rate_bps,
             share_bps,
-            least_bps[limiters.of],
-            after.quiet[limiters.of],
+            least_bps[limiters.limiter],
+            after.quiet[limiters.limiter],
             sharers,
-            place[limiters.of],
+            place[limiters.limiter],
             held,
             congested=states["hot"] >= SURE_INTERVALS,
         )
@@ -294,7 +294,7 @@ def _by_marks(decision: MarksDecision, at: int, format_location: LocationName) -
     if np.isnan(share):
         return "its last rate: its marks are unknown"
     if share > 0:
-        where = decision.bottleneck_name(int(decision.place[at]), format_location)
+        where = decision.bottleneck_name(int(decision.bottleneck[at]), format_location)
         text = f"marks: {share:.0%} of its packets in the last interval ({where})"
         return f"{text}, decreased by {format_rate_text(-moved_bps)}" if moved_bps < 0 else text
     if _reaches(float(decision.least_bps[at]), float(decision.rate_bps[at])):
@@ -321,7 +321,7 @@ def _congestion(view: PolicyView, memory: PolicyState, share: FloatArray) -> dic
 
     ``closed`` to new senders.
     """
-    phi = of_limiters(share, view.measured_bps, view.receiver, len(view.vns))
+    phi = limiter_shares(share, view.measured_bps, view.receiver, len(view.vns))
     states = {}
     for name, now in (("hot", phi >= CONGESTED_SHARE), ("full", phi >= CLOSED_SHARE), ("calm", phi < CONGESTED_SHARE)):
         before = np.nan_to_num(memory.vn_column(name))
@@ -346,19 +346,19 @@ def _waiting_rates(view: PolicyView, held: BoolArray) -> FloatArray:
     return rate_bps
 
 
-def _bottlenecks(limiters: Limiters, places: BottleneckTable, view: PolicyView) -> tuple[Bottlenecks, IntArray]:
+def _bottlenecks(limiters: Limiters, bottlenecks: BottleneckTable, view: PolicyView) -> tuple[Bottlenecks, IntArray]:
     """Return the bottleneck of each limiter: that of its pair with the highest rate."""
-    place = places.of
+    place = bottlenecks.bottleneck
     if len(limiters) < len(place):
-        order = np.lexsort((-view.measured_bps, limiters.of))
-        place = place[order[np.searchsorted(limiters.of[order], np.arange(len(limiters)))]]
+        order = np.lexsort((-view.measured_bps, limiters.limiter))
+        place = place[order[np.searchsorted(limiters.limiter[order], np.arange(len(limiters)))]]
     else:
         place = place[limiters.first]
     # Choice: a pair that sent nothing in the last interval does not count for the others, though it is active for a
     # while (IDLE_INTERVALS): they rise by parts of the rate that it leaves.
     sends = (limiters.sum(view.active & (view.passed_bps[view.rows] != 0.0)) > 0).astype(np.float64)
-    senders = np.bincount(place, sends, minlength=len(places.load_bps)).astype(np.float64)
-    return Bottlenecks(place, places.load_bps, places.capacity_bps, senders, 1.0 - sends), place
+    senders = np.bincount(place, sends, minlength=len(bottlenecks.load_bps)).astype(np.float64)
+    return Bottlenecks(place, bottlenecks.load_bps, bottlenecks.capacity_bps, senders, 1.0 - sends), place
 
 
 def _within(sender: IntArray, amount_bps: FloatArray, uses_bps: FloatArray, rate_bps: FloatArray) -> FloatArray:

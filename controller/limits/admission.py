@@ -59,7 +59,7 @@ def core_topology(config: Config) -> HoseTopology:
     between = ((a, b) for a in edges for b in edges if a != b)
     found = hops(built.paths(), built.links(), between) if config.links else {}
     paths: dict[PortPair, tuple[Link, ...]] = {
-        (edges[a], edges[b]): tuple(names[hop] for hop in way) for (a, b), way in found.items() if way
+        (edges[a], edges[b]): tuple(names[hop] for hop in direction) for (a, b), direction in found.items() if direction
     }
     return HoseTopology(dict.fromkeys(edges.values(), _NO_BOUND_BPS), capacity_bps, paths)
 
@@ -82,11 +82,11 @@ def admit_core(
     try:
         admit(core, together.values(), of_switch, sending=sending)
     except AdmissionError as error:
-        way = error.key.rpartition(".")[2]
-        own_bps = changed.send_limit_bps if way == "send_limit" else changed.receive_limit_bps
-        largest_bps = max(error.largest_bps - (error.value_bps - own_bps), 0) // STEP_BPS * STEP_BPS
-        key = f"vlans.{changed.vlan_vid}.{changed.port}.{way}"
-        raise AdmissionError(key, own_bps, error.overload, largest_bps) from None
+        direction = error.key.rpartition(".")[2]
+        vn_bps = changed.send_limit_bps if direction == "send_limit" else changed.receive_limit_bps
+        largest_bps = max(error.largest_bps - (error.value_bps - vn_bps), 0) // STEP_BPS * STEP_BPS
+        key = f"vlans.{changed.vlan_vid}.{changed.port}.{direction}"
+        raise AdmissionError(key, vn_bps, error.overload, largest_bps) from None
 
 
 def _by_switch(vns: Iterable[VnLimits]) -> dict[tuple[int, str], VnLimits]:

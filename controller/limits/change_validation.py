@@ -32,7 +32,7 @@ def unused_reason(what: str, algorithm: str, shadow: str | None) -> str:
     return f"the VLAN's algorithm is {algorithm}, and only {users()} use {what}"
 
 
-def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | None], prefix: str = "") -> None:
+def check_vn(vns: VnTable, vlan: Vlan, row: int, values: Mapping[str, float | None], prefix: str = "") -> None:
     """Check new values (``VN_FIELDS``) of the VN of a row; ``prefix`` comes before the keys in errors.
 
     ``vlan`` is the VN's VLAN, with its effective values. Raises InvalidValueError for a rate that no meter can carry,
@@ -40,15 +40,15 @@ def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | Non
     ceiling or weight that the VLAN does not use.
     """
     for key in VN_FIELDS:
-        value = check_vn_value(key, given[key], key=f"{prefix}{key}") if key in given else None
+        value = check_vn_value(key, values[key], key=f"{prefix}{key}") if key in values else None
         if key == "weight" and value is not None:
             check_used("weights", f"{prefix}{key}", value, vlan.algorithm, vlan.shadow)
-    for way in DIRECTIONS:
-        ceiling_bps = given.get(f"{way}_ceiling_bps")
+    for direction in DIRECTIONS:
+        ceiling_bps = values.get(f"{direction}_ceiling_bps")
         if ceiling_bps is not None:
-            check_used("ceilings", f"{prefix}{way}_ceiling_bps", int(ceiling_bps), vlan.algorithm, vlan.shadow)
-            limit_bps = int(given.get(f"{way}_limit_bps") or getattr(vns, f"{way}_limit_bps")[row])
-            check_ceiling(f"{prefix}{way}_ceiling_bps", int(ceiling_bps), limit_bps, int(vns.capacity_bps[row]))
+            check_used("ceilings", f"{prefix}{direction}_ceiling_bps", int(ceiling_bps), vlan.algorithm, vlan.shadow)
+            limit_bps = int(values.get(f"{direction}_limit_bps") or getattr(vns, f"{direction}_limit_bps")[row])
+            check_ceiling(f"{prefix}{direction}_ceiling_bps", int(ceiling_bps), limit_bps, int(vns.capacity_bps[row]))
 
 
 def check_sharding(config: Config, vlan: Mapping[str, Any]) -> None:
@@ -72,9 +72,9 @@ def complete_vlan(before: Vlan, given: Mapping[str, Any], interval_ms: int) -> d
     for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
         if not given.keys() & {key, parameters_key}:
             continue
-        standing = getattr(before, key)
-        name = given.get(key, standing)
-        kept = getattr(before, parameters_key) if name == standing else {}
+        present = getattr(before, key)
+        name = given.get(key, present)
+        kept = getattr(before, parameters_key) if name == present else {}
         values[key] = name
         values[parameters_key] = dict(given.get(parameters_key, kept))
         if key == "algorithm" or name is not None:

@@ -48,8 +48,8 @@ class EffectiveSettings:
         cls, active: Overrides, inactive_vns: Mapping[VnName, str], inactive_vlans: Mapping[int, str]
     ) -> EffectiveSettings:
         """Return the effective values under overrides that all fit; the reasons belong to the other overrides."""
-        vlans, limited = active.effective_vlans(), _given(active, "limit")
-        with_ceiling, with_weight = _given(active, "ceiling"), ~np.isnan(active.columns["weight"])
+        vlans, limited = active.effective_vlans(), _overridden(active, "limit")
+        with_ceiling, with_weight = _overridden(active, "ceiling"), ~np.isnan(active.columns["weight"])
         idle: dict[bool, dict[VnName, str]] = {True: {}, False: {}}
         for row in np.flatnonzero(with_ceiling | with_weight).tolist():
             name = active.file.names[row]
@@ -76,11 +76,11 @@ class EffectiveSettings:
         return {*self.inactive_vlans, *self.inactive_vns, *self.unused_vns}
 
 
-def _given(overrides: Overrides, what: str) -> BoolArray:
+def _overridden(overrides: Overrides, what: str) -> BoolArray:
     """Return the mask of the VNs with an override of a limit, or of a ceiling, shape (vns,)."""
-    columns = [overrides.columns[f"{way}_{what}_bps"] for way in DIRECTIONS]
-    given: BoolArray = np.logical_or.reduce([~np.isnan(one) & (one != NO_CEILING) for one in columns])
-    return given
+    columns = [overrides.columns[f"{direction}_{what}_bps"] for direction in DIRECTIONS]
+    values: BoolArray = np.logical_or.reduce([~np.isnan(one) & (one != NO_CEILING) for one in columns])
+    return values
 
 
 def resolve(overrides: Overrides, core_overload: CoreCheck) -> EffectiveSettings:
@@ -120,25 +120,25 @@ def resolve(overrides: Overrides, core_overload: CoreCheck) -> EffectiveSettings
             found = dict.fromkeys(_newest_on_links(left, vns, core_overload), str(overload))
         if not found:
             break
-        for (row, way), reason in found.items():
-            _deactivate(left, row, way, reason, off, inactive_vns, inactive_vlans)
+        for (row, direction), reason in found.items():
+            _deactivate(left, row, direction, reason, off, inactive_vns, inactive_vlans)
     return EffectiveSettings.build(left, inactive_vns, inactive_vlans)
 
 
 def resolve_change(
     overrides: Overrides,
-    standing: EffectiveSettings,
+    present: EffectiveSettings,
     vlans: Collection[int],
     vns: Collection[VnName],
     admitted: AdmittedLimits,
 ) -> EffectiveSettings:
-    """Return the effective settings under ``overrides``, which change these VLANs and VNs compared with ``standing``.
+    """Return the effective settings under ``overrides``, which change these VLANs and VNs compared with ``present``.
 
     Inactive overrides that do not change stay inactive. Raises UnfitError when ports or links cannot carry the change,
     InvalidValueError when it gives a VLAN the name of another one.
     """
-    inactive_vns = {name: reason for name, reason in standing.inactive_vns.items() if name not in vns}
-    inactive_vlans = {vid: reason for vid, reason in standing.inactive_vlans.items() if vid not in vlans}
+    inactive_vns = {name: reason for name, reason in present.inactive_vns.items() if name not in vns}
+    inactive_vlans = {vid: reason for vid, reason in present.inactive_vlans.items() if vid not in vlans}
     row_of = overrides.file.row_of
     off = np.zeros(len(overrides.file.vns), dtype=np.bool_)
     off[[row_of[name] for name in inactive_vns if name in row_of]] = True
@@ -147,7 +147,7 @@ def resolve_change(
     if vlans:
         for vid, reason in _name_clash(values.vlans, dict.fromkeys(vlans, 0)).items():
             raise InvalidValueError("name", values.vlans[vid].name, reason)
-    check_fit(overrides, standing.vns, values.vns, admitted)
+    check_fit(overrides, present.vns, values.vns, admitted)
     return values
 
 
@@ -170,17 +170,17 @@ def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: A
     for row in np.flatnonzero(lowered)[:1].tolist():
         reason = f"does not fit: {_flood_reason(overrides, needed_bps, row)}"
         raise UnfitError(row, "receive_limit_bps", int(after.receive_limit_bps[row]), reason)
-    for way in DIRECTIONS:
-        limit_bps = getattr(after, f"{way}_limit_bps")
-        raised = limit_bps > getattr(before, f"{way}_limit_bps")
+    for direction in DIRECTIONS:
+        limit_bps = getattr(after, f"{direction}_limit_bps")
+        raised = limit_bps > getattr(before, f"{direction}_limit_bps")
         raised_rows |= raised
         over = file.port_sums_bps(limit_bps) > file.capacity_bps
         for row in np.flatnonzero(raised & over[file.port_of])[:1].tolist():
-            overload = _port_overload(overrides, after, row, way)
+            overload = _port_overload(overrides, after, row, direction)
             free_bps = int(overload.capacity_bps - overload.load_bps + limit_bps[row]) // STEP_BPS * STEP_BPS
             fits = f"at most {free_bps} ({format_rate(free_bps)}) fits" if free_bps > 0 else "nothing fits"
             reason = f"does not fit: {overload}; {fits}"
-            raise UnfitError(row, f"{way}_limit_bps", int(limit_bps[row]), reason)
+            raise UnfitError(row, f"{direction}_limit_bps", int(limit_bps[row]), reason)
     rows = np.flatnonzero(raised_rows)
     beyond = admitted.core_overload(after) if len(rows) else None
     if beyond is None:
@@ -248,8 +248,8 @@ def _bad_vns(overrides: Overrides) -> dict[int, str]:
     return found
 
 
-def _raised(overrides: Overrides, vns: VnTable, way: str) -> BoolArray:
-    name = f"{way}_limit_bps"
+def _raised(overrides: Overrides, vns: VnTable, direction: str) -> BoolArray:
+    name = f"{direction}_limit_bps"
     raised: BoolArray = getattr(vns, name) > getattr(overrides.file.vns, name)
     return raised
 
@@ -257,21 +257,21 @@ def _raised(overrides: Overrides, vns: VnTable, way: str) -> BoolArray:
 def _raising(overrides: Overrides, vns: VnTable) -> list[tuple[int, str]]:
     """Return the rows with limits above the file's, and the direction, the newest first."""
     found = [
-        (int(revisions[row]), row, way)
-        for way in DIRECTIONS
-        for revisions in (_revisions(overrides, vns, way),)
-        for row in np.flatnonzero(_raised(overrides, vns, way)).tolist()
+        (int(revisions[row]), row, direction)
+        for direction in DIRECTIONS
+        for revisions in (_revisions(overrides, vns, direction),)
+        for row in np.flatnonzero(_raised(overrides, vns, direction)).tolist()
     ]
-    return [(row, way) for _, row, way in sorted(found, key=lambda one: -one[0])]
+    return [(row, direction) for _, row, direction in sorted(found, key=lambda one: -one[0])]
 
 
-def _own(overrides: Overrides, way: str) -> BoolArray:
+def _own(overrides: Overrides, direction: str) -> BoolArray:
     """Return the mask of the VNs with an override of their limit in one direction, shape (vns,)."""
-    own: BoolArray = ~np.isnan(overrides.columns[f"{way}_limit_bps"])
+    own: BoolArray = ~np.isnan(overrides.columns[f"{direction}_limit_bps"])
     return own
 
 
-def _revisions(overrides: Overrides, vns: VnTable, way: str) -> IntArray:
+def _revisions(overrides: Overrides, vns: VnTable, direction: str) -> IntArray:
     """Return the revision of each VN's limit in one direction: of its override, otherwise of its VLAN's.
 
     Shape (vns,).
@@ -279,21 +279,21 @@ def _revisions(overrides: Overrides, vns: VnTable, way: str) -> IntArray:
     of_vid = np.zeros(4096, dtype=np.int64)
     for vid in overrides.vlans.keys() & overrides.file.config.vlans.keys():
         of_vid[vid] = overrides.vlans[vid].limits_revision
-    return np.where(_own(overrides, way), overrides.revision, of_vid[vns.vlan_vid])
+    return np.where(_own(overrides, direction), overrides.revision, of_vid[vns.vlan_vid])
 
 
 def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[tuple[int, str], str]:
     """Return, for each overcommitted port, the row and the direction of the newest raised limit, and the problem."""
     file = overrides.file
     found: dict[tuple[int, str], str] = {}
-    for way in DIRECTIONS:
-        revisions = _revisions(overrides, vns, way)
-        over = file.port_sums_bps(getattr(vns, f"{way}_limit_bps")) > file.capacity_bps
-        rows = np.flatnonzero(over[file.port_of] & _raised(overrides, vns, way))
+    for direction in DIRECTIONS:
+        revisions = _revisions(overrides, vns, direction)
+        over = file.port_sums_bps(getattr(vns, f"{direction}_limit_bps")) > file.capacity_bps
+        rows = np.flatnonzero(over[file.port_of] & _raised(overrides, vns, direction))
         rows = rows[np.lexsort((-revisions[rows], file.port_of[rows]))]
         _, first = np.unique(file.port_of[rows], return_index=True)
         for row in rows[first].tolist():
-            found[row, way] = str(_port_overload(overrides, vns, row, way))
+            found[row, direction] = str(_port_overload(overrides, vns, row, direction))
     return found
 
 
@@ -304,8 +304,8 @@ def _newest_on_links(overrides: Overrides, vns: VnTable, core_overload: CoreChec
     while enough - fewest > 1:
         middle = (fewest + enough) // 2
         off, inactive_vlans = np.zeros(len(vns), dtype=np.bool_), dict[int, str]()
-        for row, way in raising[:middle]:
-            _deactivate(overrides, row, way, "", off, {}, inactive_vlans)
+        for row, direction in raising[:middle]:
+            _deactivate(overrides, row, direction, "", off, {}, inactive_vlans)
         fits = core_overload(overrides.without_vlans(inactive_vlans).without_vns(off).vns()) is None
         fewest, enough = (fewest, middle) if fits else (middle, enough)
     return raising[:enough]
@@ -329,11 +329,11 @@ def _flood_reason(overrides: Overrides, needed_bps: FloatArray, row: int) -> str
     return f"{floods}; at least {least_bps} ({format_rate(least_bps)}) fits"
 
 
-def _port_overload(overrides: Overrides, vns: VnTable, row: int, way: str) -> Overload:
+def _port_overload(overrides: Overrides, vns: VnTable, row: int, direction: str) -> Overload:
     file = overrides.file
     port, name = file.port_of[row], file.names[row]
-    limits = getattr(vns, f"{way}_limit_bps")[file.port_of == port]
-    overload = port_overload(f"{name.switch}:{name.port_no}", way, map(int, limits), int(file.capacity_bps[port]))
+    limits = getattr(vns, f"{direction}_limit_bps")[file.port_of == port]
+    overload = port_overload(f"{name.switch}:{name.port_no}", direction, map(int, limits), int(file.capacity_bps[port]))
     assert overload is not None
     return overload
 
@@ -341,7 +341,7 @@ def _port_overload(overrides: Overrides, vns: VnTable, row: int, way: str) -> Ov
 def _deactivate(
     overrides: Overrides,
     row: int,
-    way: str,
+    direction: str,
     reason: str,
     off: BoolArray,
     inactive_vns: dict[VnName, str],
@@ -349,7 +349,7 @@ def _deactivate(
 ) -> None:
     """Deactivate the override that raises a VN's limit: its own or, without one, its VLAN's."""
     name = overrides.file.names[row]
-    if _own(overrides, way)[row]:
+    if _own(overrides, direction)[row]:
         off[row] = True
         inactive_vns[name] = reason
     else:

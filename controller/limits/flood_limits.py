@@ -46,8 +46,8 @@ def flood_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
 def _configured_limits(vns: VnTable, vlans: Mapping[int, Vlan], vids: IntArray, vlan: IntArray) -> FloatArray:
     """Return the configured flood limit of each VN, its own or its VLAN's, shape (vns,); NaN without one."""
     of_vlan_bps = np.array([vlans[vid].flood_limit_bps or np.nan for vid in vids.tolist()], dtype=np.float64)[vlan]
-    own_bps = vns.own_flood_limit_bps
-    return of_vlan_bps if own_bps is None else np.where(np.isnan(own_bps), of_vlan_bps, own_bps)
+    vn_bps = vns.own_flood_limit_bps
+    return of_vlan_bps if vn_bps is None else np.where(np.isnan(vn_bps), of_vlan_bps, vn_bps)
 
 
 def largest_flood_limit(smallest_receive_bps: float, vns: int) -> int:
@@ -67,9 +67,9 @@ def min_receive_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
     without = np.isnan(configured_bps)
     given_bps = np.where(without, 0.0, configured_bps)
     alone = np.bincount(vlan)[vlan] == 1
-    others_bps = np.bincount(vlan, given_bps)[vlan] - np.where(alone, 0.0, given_bps)
+    other_vns_bps = np.bincount(vlan, given_bps)[vlan] - np.where(alone, 0.0, given_bps)
     some_without = np.bincount(vlan, without)[vlan] - without > 0
-    needed_bps: FloatArray = np.where(some_without, np.ceil(others_bps / (1.0 - FLOOD_SHARE)), others_bps)
+    needed_bps: FloatArray = np.where(some_without, np.ceil(other_vns_bps / (1.0 - FLOOD_SHARE)), other_vns_bps)
     return needed_bps
 
 

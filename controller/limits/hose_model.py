@@ -69,12 +69,12 @@ class HoseTopology:
 class Overload:
     """A port or link that some traffic matrix within the limits would overload."""
 
-    place: str
+    location: str
     load_bps: int
     capacity_bps: int
 
     def __str__(self) -> str:
-        return f"{self.place} would need to carry {format_rate(self.load_bps)} of {format_rate(self.capacity_bps)}"
+        return f"{self.location} would need to carry {format_rate(self.load_bps)} of {format_rate(self.capacity_bps)}"
 
 
 class AdmissionError(DetsError, ValueError):
@@ -92,10 +92,10 @@ class AdmissionError(DetsError, ValueError):
         super().__init__(f"{key}: {format_rate(value_bps)} does not fit: {overload}; {offer}")
 
 
-def port_overload(port: Port, way: str, limits_bps: Iterable[int], capacity_bps: int) -> Overload | None:
+def port_overload(port: Port, direction: str, limits_bps: Iterable[int], capacity_bps: int) -> Overload | None:
     """Return the overload of an access port under these limits in one direction (``send``, ``receive``), if any."""
     load_bps = sum(limits_bps)
-    words = f"port {port} ({'sending' if way == 'send' else 'receiving'})"
+    words = f"port {port} ({'sending' if direction == 'send' else 'receiving'})"
     return Overload(words, load_bps, capacity_bps) if load_bps > capacity_bps else None
 
 
@@ -105,8 +105,8 @@ def overloads(topology: HoseTopology, vns: Iterable[VnLimits]) -> list[Overload]
     Raises InvalidValueError for a VN at a port without a capacity, two VNs of one VLAN at one port, or a limit that a
     meter cannot carry.
     """
-    asked = _LimitSet(topology, vns)
-    return asked.overloads(asked.places())
+    limit_set = _LimitSet(topology, vns)
+    return limit_set.overloads(limit_set.capacities())
 
 
 def admit(topology: HoseTopology, vns: Iterable[VnLimits], changed: VnLimits, *, sending: bool | None = None) -> None:
@@ -118,21 +118,23 @@ def admit(topology: HoseTopology, vns: Iterable[VnLimits], changed: VnLimits, *,
     ``overloads`` does.
     """
     others = [vn for vn in vns if (vn.vlan_vid, vn.port) != (changed.vlan_vid, changed.port)]
-    asked = _LimitSet(topology, [*others, changed])
-    places = asked.places(changed.port)
-    found = asked.overloads(places)
+    limit_set = _LimitSet(topology, [*others, changed])
+    places = limit_set.capacities(changed.port)
+    found = limit_set.overloads(places)
     if not found:
         return
     without = _LimitSet(topology, others)
     among = set(places)
-    excused = {found.place for found in without.overloads([place for place in without.places() if place in among])}
-    held = [overload for overload in found if overload.place not in excused]
+    excused = {
+        found.location for found in without.overloads([place for place in without.capacities() if place in among])
+    }
+    held = [overload for overload in found if overload.location not in excused]
     if held:
-        raise _refusal(asked, changed, places, held[0], excused, sending)
+        raise _refusal(limit_set, changed, places, held[0], excused, sending)
 
 
 def _refusal(
-    asked: _LimitSet,
+    limit_set: _LimitSet,
     changed: VnLimits,
     places: list[CapacityKey],
     overload: Overload,
@@ -140,10 +142,10 @@ def _refusal(
     sending: bool | None,
 ) -> AdmissionError:
     def fits(candidate: VnLimits) -> bool:
-        return all(found.place in excused for found in asked.replaced(candidate).overloads(places))
+        return all(found.location in excused for found in limit_set.replaced(candidate).overloads(places))
 
-    def with_limit(limit_bps: int, of_sending: bool) -> VnLimits:
-        if of_sending:
+    def with_limit(limit_bps: int, sending_side: bool) -> VnLimits:
+        if sending_side:
             return replace(changed, send_limit_bps=limit_bps)
         return replace(changed, receive_limit_bps=limit_bps)
 
@@ -182,15 +184,15 @@ class _LimitSet:
 
     def replaced(self, vn: VnLimits) -> _LimitSet:
         """Return the set with other limits for one VN."""
-        asked = copy.copy(self)
-        asked.at_port = {**self.at_port, vn.port: {**self.at_port[vn.port], vn.vlan_vid: vn}}
-        return asked
+        limit_set = copy.copy(self)
+        limit_set.at_port = {**self.at_port, vn.port: {**self.at_port[vn.port], vn.vlan_vid: vn}}
+        return limit_set
 
     def overloads(self, places: list[CapacityKey]) -> list[Overload]:
         """Return the overloads among these ports and links."""
         return [overload for place in places if (overload := self._overload(place)) is not None]
 
-    def places(self, of: Port | None = None) -> list[CapacityKey]:
+    def capacities(self, of: Port | None = None) -> list[CapacityKey]:
         """Return the ports and links with a load (of this port, if given), in the order of the checks."""
         ports = self.at_port if of is None else [of]
         links = [link for link, pairs in self.pairs.items() if of is None or any(of in pair for pair in pairs)]
@@ -206,8 +208,8 @@ class _LimitSet:
         load_bps = self._link_load_bps(name, capacity_bps)
         return Overload(f"link {name}", load_bps, capacity_bps) if load_bps > capacity_bps else None
 
-    def _link_load_bps(self, link: Link, enough_bps: int) -> int:
-        """Return the worst load of a link, or an upper bound of it that is at most ``enough_bps``."""
+    def _link_load_bps(self, link: Link, sufficient_bps: int) -> int:
+        """Return the worst load of a link, or an upper bound of it that is at most ``sufficient_bps``."""
         by_vlan: dict[int, list[tuple[VnLimits, VnLimits]]] = {}
         for sender_port, receiver_port in self.pairs[link]:
             receivers = self.at_port[receiver_port]
@@ -215,7 +217,7 @@ class _LimitSet:
                 if vlan_vid in receivers:
                     by_vlan.setdefault(vlan_vid, []).append((sender, receivers[vlan_vid]))
         simple_bps = sum(_either_side_bps(pairs) for pairs in by_vlan.values())
-        if simple_bps <= enough_bps:
+        if simple_bps <= sufficient_bps:
             return simple_bps
         return sum(_worst_load_bps(pairs) for pairs in by_vlan.values())
 

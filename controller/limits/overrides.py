@@ -63,8 +63,10 @@ class FileValues:
     def __init__(self, config: Config) -> None:
         vns = list(config.vns())
         self.config = config
-        self.vns = VnTable.of_config(config)
-        self.own = {way: np.array([way in vn.own_limits for vn in vns], dtype=np.bool_) for way in DIRECTIONS}
+        self.vns = VnTable.from_config(config)
+        self.own = {
+            direction: np.array([direction in vn.own_limits for vn in vns], dtype=np.bool_) for direction in DIRECTIONS
+        }
         self.own_weight = np.array([vn.weight is not None for vn in vns], dtype=np.bool_)
         self.names = [VnName(vn.vlan_vid, vn.switch, vn.port_no) for vn in vns]
         self.row_of = {name: row for row, name in enumerate(self.names)}
@@ -121,11 +123,11 @@ class Overrides:
                 column[row] = NO_CEILING if value is None else value
         return replace(self, columns=columns, revision=revision, orphaned=strays)
 
-    def of_vn(self, row: int) -> Override:
+    def vn_override(self, row: int) -> Override:
         """Return the override of the VN of a row."""
-        return next(self.of_vns(np.array([row])))
+        return next(self.vn_overrides_of(np.array([row])))
 
-    def of_vns(self, rows: IntArray) -> Iterator[Override]:
+    def vn_overrides_of(self, rows: IntArray) -> Iterator[Override]:
         """Yield the overrides of the VNs of these rows."""
         columns = zip(*(column[rows].tolist() for column in self.columns.values()), strict=True)
         names = tuple(self.columns)
@@ -136,7 +138,7 @@ class Overrides:
     def vn_overrides(self) -> Iterator[tuple[VnName, Override]]:
         """Yield every VN that has an override; those in the file come first."""
         rows = np.flatnonzero(self.overridden)
-        yield from zip(map(self.file.names.__getitem__, rows.tolist()), self.of_vns(rows), strict=True)
+        yield from zip(map(self.file.names.__getitem__, rows.tolist()), self.vn_overrides_of(rows), strict=True)
         yield from ((name, override) for name, override in self.orphaned.items() if override.values)
 
     def vn_override_names(self) -> list[VnName]:
@@ -151,8 +153,8 @@ class Overrides:
     @property
     def overridden(self) -> BoolArray:
         """Return the mask of the file's VNs that have an override, shape (vns,)."""
-        given: BoolArray = np.logical_or.reduce([~np.isnan(column) for column in self.columns.values()])
-        return given
+        values: BoolArray = np.logical_or.reduce([~np.isnan(column) for column in self.columns.values()])
+        return values
 
     def without_vns(self, off: BoolArray) -> Overrides:
         """Return the overrides without those of the VNs in the mask ``off``, shape (vns,)."""
@@ -165,15 +167,15 @@ class Overrides:
     def vns(self) -> VnTable:
         """Return the VNs with their effective values, whether or not they fit; ``uses_ceiling`` is not set."""
         table, columns = self.file.vns, {}
-        for way in DIRECTIONS:
-            name = f"{way}_limit_bps"
+        for direction in DIRECTIONS:
+            name = f"{direction}_limit_bps"
             default = self._of_vlans(name)
-            inherited = np.where(self.file.own[way] | np.isnan(default), getattr(table, name), default)
+            inherited = np.where(self.file.own[direction] | np.isnan(default), getattr(table, name), default)
             columns[name] = np.where(np.isnan(self.columns[name]), inherited, self.columns[name])
-            name = f"{way}_ceiling_bps"
-            given = self.columns[name]
-            ceiling = np.where(np.isnan(given), getattr(table, name), given)
-            columns[name] = np.where(given == NO_CEILING, np.nan, ceiling)
+            name = f"{direction}_ceiling_bps"
+            values = self.columns[name]
+            ceiling = np.where(np.isnan(values), getattr(table, name), values)
+            columns[name] = np.where(values == NO_CEILING, np.nan, ceiling)
         default = self._of_vlans("weight")
         inherited = np.where(self.file.own_weight | np.isnan(default), table.weight, default)
         weight = np.where(np.isnan(self.columns["weight"]), inherited, self.columns["weight"])

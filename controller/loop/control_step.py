@@ -180,7 +180,7 @@ def read(
     groups: tuple[PolicyGroup, ...],
     readings: Readings,
     now_s: float,
-    elsewhere: RemoteSide = NO_REMOTE_SIDE,
+    remote: RemoteSide = NO_REMOTE_SIDE,
 ) -> Began:
     """Begin an interval.
 
@@ -188,7 +188,7 @@ def read(
     """
     entries = state.entries
     # 1
-    holds = elsewhere.crosses(entries) | held_while_stale(groups, entries.receiver, len(vns))
+    holds = remote.crosses(entries) | held_while_stale(groups, entries.receiver, len(vns))
     counted = state.counters, state.measured, state.machines, state.unread_intervals
     senders = read_meters(entries, *counted, readings, vns, holds)
     return Began(senders, senders.loads(state.enforcement, vns, now_s))
@@ -202,7 +202,7 @@ def decide(
     now_s: float,
     links: LinkTable | None = None,
     observed: FabricReadings | None = None,
-    elsewhere: RemoteSide = NO_REMOTE_SIDE,
+    remote: RemoteSide = NO_REMOTE_SIDE,
 ) -> Decided:
     """Share the receivers' limits.
 
@@ -212,11 +212,14 @@ def decide(
     Alive.
     """
     # 2
-    loads = elsewhere.with_loads(began.loads)
-    receivers = elsewhere.watched(watch_receivers(state.allocators, state.accounts, loads, vns, now_s), now_s)
+    loads = remote.with_loads(began.loads)
+    receivers = remote.watched(watch_receivers(state.allocators, state.accounts, loads, vns, now_s), now_s)
     # 3
     begin, end = receivers.first_messages(state.entries, began.senders.machines.controlled, vns)
-    begin, end = begin._replace(entry=elsewhere.own(begin.entry)), end._replace(entry=elsewhere.own(end.entry))
+    begin, end = (
+        begin._replace(entry=remote.local_rows(begin.entry)),
+        end._replace(entry=remote.local_rows(end.entry)),
+    )
     senders = began.senders.after_messages(begin, end)
     # 4
     ceiling_bps = current_ceilings(state, vns)
@@ -230,13 +233,13 @@ def decide(
         senders.seen.measured.passed_bps,
         observed,
     )
-    view = elsewhere.view(senders, receivers, vns, seen)
+    view = remote.view(senders, receivers, vns, seen)
     # 5
     receivers, set_rate, keep_alive = receivers.answer(groups, view.entries, view.vns, view.reports, view.seen)
-    told = notifications(receivers.allocators.decisions, view.entries.receiver, len(vns))
-    receivers, answered = elsewhere.answered(view, receivers, set_rate, keep_alive)
-    answered = answered._replace(set_rate=held_back(answered.set_rate, state.adopted_bps))
-    return Decided(senders, receivers, answered, ceiling_bps, loads.passed_bps, told)
+    notified = notifications(receivers.allocators.decisions, view.entries.receiver, len(vns))
+    receivers, answered = remote.answered(view, receivers, set_rate, keep_alive)
+    answered = answered._replace(set_rate=cap_at_adopted(answered.set_rate, state.adopted_bps))
+    return Decided(senders, receivers, answered, ceiling_bps, loads.passed_bps, notified)
 
 
 def enforce(
@@ -250,15 +253,15 @@ def enforce(
     senders, receivers, (set_rate, keep_alive, forfeits) = decided.senders, decided.receivers, decided.answered
     # 6
     before = state.enforcement.forfeited(forfeits) if len(forfeits) else state.enforcement
-    told = set_rate, keep_alive, decided.ceiling_bps
-    granted = apply_grants(senders, before, *told, shaped, receivers.rooms, now_s, vns.meter_bounds)
+    notified = set_rate, keep_alive, decided.ceiling_bps
+    granted = apply_grants(senders, before, *notified, shaped, receivers.remaining, now_s, vns.meter_bounds)
     result = StepResult(
         changes=granted.changes,
         backstops=granted.backstops,
         limit_bps=granted.limit_bps,
         received_bps=decided.received_bps,
         implausible=senders.seen.implausible.nonzero()[0],
-        receiver_loads_bps=senders.seen.brought_bps,
+        receiver_loads_bps=senders.seen.receiver_loads_bps,
         notified=decided.notified,
     )
     after = ControlState(
@@ -276,7 +279,7 @@ def enforce(
     return after, result
 
 
-def held_back(message: SetRate, adopted_bps: FloatArray | None) -> SetRate:
+def cap_at_adopted(message: SetRate, adopted_bps: FloatArray | None) -> SetRate:
     """Return the rates, capped at the adopted grants ``adopted_bps`` while senders may be missing."""
     if adopted_bps is None:
         return message

@@ -17,7 +17,7 @@ class FabricPartition:
     """All switches; there are no other nodes."""
 
     is_whole = True
-    elsewhere: frozenset[int] = frozenset()
+    remote_switches: frozenset[int] = frozenset()
     """the switches (dpid) that other nodes have under control"""
     ownership_lag_s = 0.0
     """time in which peers may not know the owner of the last switch yet, and their messages may be missing"""

@@ -37,7 +37,7 @@ def apply_grants(
     keep_alive: KeepAlive,
     ceiling_bps: FloatArray,
     shaped: BoolArray | None,
-    rooms: RemainingBudget | None,
+    remaining: RemainingBudget | None,
     now_s: float,
     bounds: MeterBounds | None = None,
 ) -> GrantSide:
@@ -47,7 +47,7 @@ def apply_grants(
     of_entries = None if bounds is None else bounds.select(entries.sender)
     min_burst_bits = None if of_entries is None else of_entries.min_burst_bits(MIN_BURST_BITS)
     enforcement, changes = enforce(
-        before, limit_bps, seen.measured, seen.seen_s, now_s, seen.too_soon, rooms, entries.receiver, min_burst_bits
+        before, limit_bps, seen.measured, seen.seen_s, now_s, seen.too_soon, remaining, entries.receiver, min_burst_bits
     )
     backstops = NO_CHANGES
     if shaped is not None or not entries.all_metered:
@@ -57,5 +57,5 @@ def apply_grants(
     if of_entries is not None:
         enforcement, changes = within_bounds(before, enforcement, changes, seen.measured, of_entries, now_s)
         enforcement, backstops = within_bounds(before, enforcement, backstops, seen.measured, of_entries, now_s)
-    counters = seen.counters.modified(changes.rows, now_s, own=True)
+    counters = seen.counters.modified(changes.rows, now_s, in_place=True)
     return GrantSide(machines, counters, enforcement, limit_bps, changes, backstops)

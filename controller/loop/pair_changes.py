@@ -21,32 +21,32 @@ def first_settings(
     groups: tuple[PolicyGroup, ...],
     sender: IntArray,
     receiver: IntArray,
-    elsewhere: IntArray | int = 0,
+    remote_senders: IntArray | int = 0,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rates and bursts with which the meters of new pairs start, shape of ``sender`` each.
 
-    ``elsewhere`` (vns,) is the number of each VN's senders that are not in ``state``. The policy decides the rates.
-    Where no queue holds the receiver, each new pair has at most its part of the receiver's reserve; half of the burst
-    was already granted to frames before the meter (``new_pair_limits``), unless there can be no other sender.
+    ``remote_senders`` (vns,) is the number of each VN's senders that are not in ``state``. The policy decides the
+    rates. Where no queue holds the receiver, each new pair has at most its part of the receiver's reserve; half of the
+    burst was already granted to frames before the meter (``new_pair_limits``), unless there can be no other sender.
     """
     receivers = np.concatenate([state.entries.receiver, receiver])
-    senders = (np.bincount(receivers, minlength=len(vns)) + elsewhere)[receiver]
+    senders = (np.bincount(receivers, minlength=len(vns)) + remote_senders)[receiver]
     congested, first_bps = state.allocators.congested[receiver], np.empty(len(sender))
     for group in groups:
         new = np.flatnonzero(np.isin(receiver, group.vns))
         if len(new):
-            newcomers = NewPairs(vns, sender[new], receiver[new], senders[new], congested[new], group.parameters)
-            first_bps[new] = group.policy.first_bps(newcomers)
+            new_pairs = NewPairs(vns, sender[new], receiver[new], senders[new], congested[new], group.parameters)
+            first_bps[new] = group.policy.first_bps(new_pairs)
     most_bps = np.minimum(vns.send_max_bps[sender], vns.receive_max_bps[receiver])
     rate_bps = whole_rates(np.minimum(first_bps, most_bps))
     burst_bits = first_bursts(rate_bps)
-    standing_bps, standing_bits = first_meter_setting(
+    reserve_bps, standing_bits = first_meter_setting(
         vns.receive_limit_bps[receiver], senders.astype(np.float64), UNSEEN_S
     )
     shaped, alone = vns.has_queue[receiver], np.bincount(vns.vlan)[vns.vlan[receiver]] == 2
     standing_bits = np.where(alone, standing_bits, standing_bits / 2)
     return (
-        np.where(shaped, rate_bps, np.minimum(rate_bps, whole_rates(standing_bps))),
+        np.where(shaped, rate_bps, np.minimum(rate_bps, whole_rates(reserve_bps))),
         np.where(shaped, burst_bits, np.minimum(burst_bits, least_burst(standing_bits))),
     )
 

@@ -1,7 +1,8 @@
 """The receivers' side of an interval: congestion, receive budgets and grants (DETS, section III-A).
 
 It has receiving VNs and their senders, but no meters. It receives ``ReceiverLoads`` and ``TrafficReport``, and sends
-the other four messages; where no queue holds a receiver, it also sends what the senders' meters may pass (``rooms``).
+the other four messages; where no queue holds a receiver, it also sends what the senders' meters may pass
+(``remaining``).
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ NO_LIMIT_BPS = 1e15  # held by a queue
 
 
 class ReceiverSide(NamedTuple):
-    """The state of receiving VNs in one interval. ``rooms`` is None where queues hold all of them."""
+    """The state of receiving VNs in one interval. ``remaining`` is None where queues hold all of them."""
 
     allocators: RateAllocators
     accounts: ReceiveBudgets
-    rooms: RemainingBudget | None
+    remaining: RemainingBudget | None
 
     def first_messages(
         self, entries: PairTable, controlled: BoolArray, vns: VnTable
@@ -51,7 +52,7 @@ class ReceiverSide(NamedTuple):
     ) -> tuple[ReceiverSide, SetRate, KeepAlive]:
         """Let the policies decide, and answer the reports."""
         allocators, set_rate, keep_alive = answer_reports(self.allocators, groups, entries, vns, reports, seen)
-        return ReceiverSide(allocators, self.accounts, self.rooms), set_rate, keep_alive
+        return ReceiverSide(allocators, self.accounts, self.remaining), set_rate, keep_alive
 
 
 def watch_receivers(

@@ -50,7 +50,7 @@ class RemoteSide:
         """Return the receivers' side: the local state for local decisions, the peers' state for the others."""
         return receivers
 
-    def own(self, rows: IntArray) -> IntArray:
+    def local_rows(self, rows: IntArray) -> IntArray:
         """Return the rows of pairs with receivers that this node decides for."""
         return rows
 

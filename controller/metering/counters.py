@@ -75,7 +75,7 @@ class ListedReadings:
     modified_s: FloatArray | None
 
     @property
-    def of_kernel(self) -> tuple[NDArray[np.generic], ...]:
+    def native_columns(self) -> tuple[NDArray[np.generic], ...]:
         """Return the readings with ``modified_s`` set to never."""
         modified_s = self.received_s if self.modified_s is None else self.modified_s
         latest_s = np.empty(len(self.received_s))
@@ -93,7 +93,7 @@ class ListedReadings:
     def columns(self) -> MeterReadings:
         """The same as columns."""
         if measurement_native.library is not None:
-            floats, present = measurement_native.read(self.of_kernel, self.modified_s is not None)
+            floats, present = measurement_native.read(self.native_columns, self.modified_s is not None)
             byte_in, dropped, duration_s, received_s, confirmed_s = floats
             return MeterReadings(byte_in, dropped, duration_s, received_s, present, confirmed_s)
         readings = MeterReadings.initial(len(self.meter))
@@ -170,16 +170,16 @@ class MeterCounters(NamedTuple):
             columns[number][rows] = np.nan
         return MeterCounters(*columns)
 
-    def modified(self, rows: IntArray, sent_s: float, *, own: bool = False) -> MeterCounters:
+    def modified(self, rows: IntArray, sent_s: float, *, in_place: bool = False) -> MeterCounters:
         """Return the state after OFPMC_MODIFY was sent for ``rows`` at ``sent_s`` on the controller's clock.
 
-        With ``own`` the columns are not shared, and are written in place.
+        With ``in_place`` the columns are not shared, and are written in place.
 
         Open vSwitch zeroes a meter's counters at every modify while its duration goes on, so the next count begins at
         the modify: the last reading's duration plus the time since its arrival, by the controller's clock.
         """
         counts = (self.byte_in_count, self.dropped_byte_count, self.epoch_s)
-        byte_in, dropped, epoch = counts if own else (column.copy() for column in counts)
+        byte_in, dropped, epoch = counts if in_place else (column.copy() for column in counts)
         if measurement_native.library is not None:
             measurement_native.reset_counters((rows, self.duration_s, self.received_s, byte_in, dropped, epoch), sent_s)
             return MeterCounters(byte_in, dropped, self.duration_s, epoch, self.received_s)

@@ -261,7 +261,7 @@ def passed_bits(before: Enforcement, measured: Measurement, seen_s: FloatArray, 
     return np.where(known, bits, 0.0)
 
 
-def _compiled_taken_by(
+def _native_passed_by(
     before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float, receiver: IntArray, vns: int
 ) -> FloatArray:
     times = (before.rate_kbps, before.modified_s, before.updated_s)
@@ -269,7 +269,7 @@ def _compiled_taken_by(
     return enforcement_native.passed_bits(now_s, RATE_STEP_BPS, columns, receiver, vns)
 
 
-def _plain_taken_by(
+def _plain_passed_by(
     before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float, receiver: IntArray, vns: int
 ) -> FloatArray:
     """Return the passed bits summed by ``receiver`` (entries,), rows of the VN table: shape (vns,)."""
@@ -284,7 +284,7 @@ def _plain_enforce(
     seen_s: FloatArray,
     now_s: float,
     too_soon: BoolArray | None = None,
-    rooms: RemainingBudget | None = None,
+    remaining: RemainingBudget | None = None,
     receiver: IntArray | None = None,
     min_burst_bits: FloatArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
@@ -294,9 +294,9 @@ def _plain_enforce(
     that were read so soon after their last modify that the reading is useless (None: none). A busy switch executes a
     modify just before it is asked for its counters, which begin again at zero. With a modify in every interval its
     senders would never be measured: so these meters wait for the next reading, at most MAX_UNREAD_S, so that a switch
-    cannot keep a rate for ever. ``rooms`` bound the sum of what the senders of a ``receiver`` (entries,) may send; None
-    where queues do. ``min_burst_bits`` (entries,) are bursts that pass a few frames, at least MIN_BURST_BITS; None:
-    MIN_BURST_BITS for all.
+    cannot keep a rate for ever. ``remaining`` bound the sum of what the senders of a ``receiver`` (entries,) may send;
+    None where queues do. ``min_burst_bits`` (entries,) are bursts that pass a few frames, at least MIN_BURST_BITS;
+    None: MIN_BURST_BITS for all.
     """
     known = ~np.isnan(seen_s)
     least_bits = MIN_BURST_BITS if min_burst_bits is None else min_burst_bits
@@ -311,8 +311,8 @@ def _plain_enforce(
     credit_bits = np.clip(credit_bits, -MAX_DEBT * depth_bits, depth_bits)
     spent_bits = np.clip(spent_bits, -MAX_DEBT * depth_bits, depth_bits)
     meter_bps, usable_bits, given_bits = limit_bps, credit_bits, spent_bits
-    if rooms is not None and receiver is not None:
-        meter_bps, usable_bits = rooms.share(receiver, limit_bps, credit_bits, measured)
+    if remaining is not None and receiver is not None:
+        meter_bps, usable_bits = remaining.share(receiver, limit_bps, credit_bits, measured)
         given_bits = np.minimum(spent_bits, usable_bits)
     exact_bps = whole_rates(meter_bps)
     # 4, for all; step 3 selects the meters to modify
@@ -355,7 +355,7 @@ def _compiled_enforce(
     seen_s: FloatArray,
     now_s: float,
     too_soon: BoolArray | None = None,
-    rooms: RemainingBudget | None = None,
+    remaining: RemainingBudget | None = None,
     receiver: IntArray | None = None,
     min_burst_bits: FloatArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
@@ -364,8 +364,8 @@ def _compiled_enforce(
     sent = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)
     too_soon = np.zeros(len(limit_bps), dtype=np.bool_) if too_soon is None else too_soon
     bounds = None
-    if rooms is not None and receiver is not None:
-        bounds = tuple(rooms)
+    if remaining is not None and receiver is not None:
+        bounds = tuple(remaining)
     floats, kilos, judged, rows = enforcement_native.enforce(
         _SETTINGS,
         now_s,
@@ -403,5 +403,5 @@ def _put(column: NDArray[_Scalar], rows: IntArray, values: NDArray[_Scalar] | fl
     return changed
 
 
-passed_bits_by = choose(measurement_native, _compiled_taken_by, _plain_taken_by)
+passed_bits_by = choose(measurement_native, _native_passed_by, _plain_passed_by)
 enforce = choose(measurement_native, _compiled_enforce, _plain_enforce)

@@ -33,7 +33,7 @@ def enforce(
     before: Columns,
     measured: Columns,
     receiver: IntArray,
-    rooms: Columns | None,
+    remaining: Columns | None,
     min_burst_bits: FloatArray | None,
 ) -> tuple[list[FloatArray], tuple[UInt32Array, UInt32Array], tuple[BoolArray, Int16Array], IntArray]:
     """Return the columns of Enforcement, and the rows to modify, decreases first.
@@ -41,17 +41,17 @@ def enforce(
     The columns are floats, rates and bursts, the unresponsive mask and the evidence. Columns of the next state are
     separate arrays, so that no larger array is kept alive. ``limit_bps`` (entries,) are the grants, raised to
     ``least_bps``; ``before`` are the columns of Enforcement, ``measured`` the columns of Measurement, ``seen_s`` and
-    ``too_soon``. ``rooms`` are the columns of RemainingBudget, for pairs grouped by receiver; None: no meter is
+    ``too_soon``. ``remaining`` are the columns of RemainingBudget, for pairs grouped by receiver; None: no meter is
     bounded. ``min_burst_bits`` (entries,); None: the value in the settings for all. ``idle`` is the reserve of idle
     senders in seconds, and the number of silent intervals after which they are idle.
     """
     size, nothing = len(limit_bps), np.empty(0)
-    allowed_bps = nothing if rooms is None else np.empty(size)
+    allowed_bps = nothing if remaining is None else np.empty(size)
     floats = [allowed_bps, *[np.empty(size) for _ in range(4)]]
     kilos = np.empty(size, np.uint32), np.empty(size, np.uint32)
     judged = np.empty(size, np.bool_), np.empty(size, np.int16)
     below, rows = np.empty(1, np.int64), np.empty(size, np.int64)
-    given = (settings, limit_bps, *before, *measured, receiver, *(rooms or (nothing,) * 5))
+    given = (settings, limit_bps, *before, *measured, receiver, *(remaining or (nothing,) * 5))
     bursts = nothing if min_burst_bits is None else min_burst_bits
     count = measurement_native.library.dets_enforce(
         (*given, *floats, *kilos, *judged, below, rows, bursts), now_s, *idle
@@ -59,7 +59,7 @@ def enforce(
     if count < 0:
         raise MemoryError("no memory for the budget of one receiver")
     limits_bps = np.maximum(limit_bps, least_bps) if below[0] else limit_bps  # which usually needs no separate column
-    return [limits_bps, limits_bps if rooms is None else allowed_bps, *floats[1:]], kilos, judged, rows[:count]
+    return [limits_bps, limits_bps if remaining is None else allowed_bps, *floats[1:]], kilos, judged, rows[:count]
 
 
 def update_budgets(

@@ -137,12 +137,12 @@ class MeterObservation(NamedTuple):
     offered_bps: FloatArray
 
     @property
-    def brought_bps(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def receiver_loads_bps(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the rates offered to each VN, passed and dropped at its senders' meters, (vns,) each."""
         return self.offered_bps, self.passed_bps, self.dropped_bps
 
 
-def _plain_look(
+def _plain_evaluate(
     ends: tuple[IntArray, IntArray],
     counters: MeterCounters,
     measured: Measurement,
@@ -165,7 +165,7 @@ def _plain_look(
     return MeterObservation(counters, measured, unread, rates.seen_s, rates.implausible, too_soon, *sums)
 
 
-def _compiled_look(
+def _native_evaluate(
     ends: tuple[IntArray, IntArray],
     counters: MeterCounters,
     measured: Measurement,
@@ -179,7 +179,7 @@ def _compiled_look(
         (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE), MEMORY_INTERVALS),
         (*ends, capacity_bps),
         (*counters.columns, *rates_bps, measured.silent_intervals, unread_intervals),
-        readings.of_kernel if isinstance(readings, ListedReadings) and listed else columns_of(readings).in_order,
+        readings.native_columns if isinstance(readings, ListedReadings) and listed else columns_of(readings).in_order,
         listed,
     )
     offered_bps, dropped_bps, passed_bps, smoothed_bps = found.rates_bps
@@ -195,4 +195,4 @@ def _compiled_look(
 
 
 sum_by_row = choose(measurement_native, _compiled_sums_by, _plain_sums_by)
-evaluate_readings = choose(measurement_native, _compiled_look, _plain_look)
+evaluate_readings = choose(measurement_native, _native_evaluate, _plain_evaluate)

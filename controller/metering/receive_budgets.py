@@ -98,7 +98,7 @@ class ReceiveBudgets(NamedTuple):
         limit_bps: FloatArray,
         now_s: float,
     ) -> tuple[ReceiveBudgets, RemainingBudget]:
-        """Return ``updated`` with the limits ``counted_bps``, and its ``rooms`` with ``limit_bps``.
+        """Return ``updated`` with the limits ``counted_bps``, and its ``remaining`` with ``limit_bps``.
 
         ``dropped_bps`` (vns,) is what meters dropped of the traffic to each VN.
         """
@@ -111,12 +111,12 @@ class ReceiveBudgets(NamedTuple):
         if measurement_native.library is not None:
             before = (self.slot_bits, self.slot_start_s, self.updated_s)
             columns = (_SETTINGS, received_bits, counted_bps, limit_bps, *before, allowed)
-            after, rooms = enforcement_native.update_budgets(now_s, horizon_s, columns)
+            after, remaining = enforcement_native.update_budgets(now_s, horizon_s, columns)
             budgets = ReceiveBudgets(*after[:2], self._times(now_s), pressed_s, excess_bits)
-            return budgets, RemainingBudget(limit_bps, *rooms)
+            return budgets, RemainingBudget(limit_bps, *remaining)
         accounts = self._replace(pressed_s=pressed_s, excess_bits=excess_bits)
         accounts = accounts.updated(received_bits, counted_bps, now_s)
-        return accounts, accounts.rooms(limit_bps, allowed, horizon_s)
+        return accounts, accounts.remaining(limit_bps, allowed, horizon_s)
 
     def updated(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiveBudgets:
         """Return the budgets after ``received_bits`` (vns,) since the last update, under these limits (vns,)."""
@@ -130,7 +130,7 @@ class ReceiveBudgets(NamedTuple):
             slots[0] += received_bits
         return self._replace(slot_bits=slots.ravel(), slot_start_s=starts_s, updated_s=self._times(now_s))
 
-    def rooms(self, limit_bps: FloatArray, allowed: FloatArray, horizon_s: float) -> RemainingBudget:
+    def remaining(self, limit_bps: FloatArray, allowed: FloatArray, horizon_s: float) -> RemainingBudget:
         """Return what may arrive in the next ``horizon_s`` and later.
 
         ``limit_bps`` (vns,) are the limits, ``allowed`` (vns,) the factor of them that a window may have.

@@ -66,9 +66,9 @@ class LinkCommitments:
         self._at = {dpid: at for at, dpid in enumerate(dpids)}
         self._ends: dict[PortId, tuple[set[int], set[int]]] = {}
         between = ((a, b) for a in dpids for b in dpids if a != b)
-        ways = hops(built.paths(), built.links(), between) if config.links else {}
-        for (a, b), way in ways.items():
-            for port in way:
+        directions = hops(built.paths(), built.links(), between) if config.links else {}
+        for (a, b), direction in directions.items():
+            for port in direction:
                 senders, receivers = self._ends.setdefault(port, (set(), set()))
                 senders.add(self._at[a])
                 receivers.add(self._at[b])

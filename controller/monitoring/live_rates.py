@@ -27,8 +27,8 @@ def live_rates(central: CentralController, online: BoolArray | None = None) -> t
     meant_bps = measured.offered_bps if times is None else measured.offered_bps * times[entries.sender]
     told_bps = (measured.passed_bps, meant_bps, measured.dropped_bps)
     if not all_online:
-        heard = online[entries.sender]
-        passed, meant, dropped = (np.where(heard, rate_bps, np.nan) for rate_bps in told_bps)
+        local_only = online[entries.sender]
+        passed, meant, dropped = (np.where(local_only, rate_bps, np.nan) for rate_bps in told_bps)
         told_bps = (passed, meant, dropped)
     if all_online and times is None:
         meant_for, received, dropped_for = fabric.receiver_loads_bps

@@ -71,7 +71,7 @@ def explain_pair(fabric: FabricState, row: int) -> PairExplanation:
     """Explain the limit that pair ``row`` of the pair table has since the last interval."""
     state, vns = fabric.state, fabric.shared_vns
     sender, receiver = int(state.entries.sender[row]), int(state.entries.receiver[row])
-    from_place, to_place = fabric.place_name(sender), fabric.place_name(receiver)
+    from_place, to_place = fabric.location_name(sender), fabric.location_name(receiver)
     vlan_vid = int(vns.vlan_vid[sender])
     if state.machines.control[row] != MachineState.LIMITED:
         found = _explain_limits(fabric, row, sender, receiver)
@@ -102,8 +102,8 @@ def explain_pair(fabric: FabricState, row: int) -> PairExplanation:
 
 
 def _less_floods(fabric: FabricState, receiver: int) -> str:
-    taken_bps = float(fabric.floods.received_bps[receiver])
-    return f", of which floods take {format_rate_text(taken_bps)}" if taken_bps else ""
+    received_flood_bps = float(fabric.floods.received_bps[receiver])
+    return f", of which floods take {format_rate_text(received_flood_bps)}" if received_flood_bps else ""
 
 
 def _explain_grant(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
@@ -113,7 +113,7 @@ def _explain_grant(fabric: FabricState, row: int, sender: int, receiver: int) ->
         view = decision.view
         at = int(np.searchsorted(view.rows, row))
         if view.entries is state.entries and at < len(view.rows) and view.rows[at] == row:
-            return group.policy.explain(decision, at, fabric.place_name)
+            return group.policy.explain(decision, at, fabric.location_name)
     return _explain_limits(fabric, row, sender, receiver)  # it is new, or has a new policy, since the last interval
 
 

@@ -33,7 +33,9 @@ def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyMetrics:
                 column[mine] = reported[at]
         if decision.bottlenecks is not None:
             numbers, number = np.unique(decision.bottlenecks[at], return_inverse=True)
-            names = [None if one < 0 else decision.bottleneck_name(one, fabric.place_name) for one in numbers.tolist()]
+            names = [
+                None if one < 0 else decision.bottleneck_name(one, fabric.location_name) for one in numbers.tolist()
+            ]
             for index, one in zip(mine.tolist(), number.tolist(), strict=True):
                 bottleneck[index] = names[one]
     return PolicyMetrics(marked, lost, bottleneck)
@@ -81,5 +83,5 @@ def bottleneck_counts(fabric: FabricState) -> dict[str, int]:
             numbers, counts = np.unique(decision.bottlenecks, return_counts=True)
             for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
                 if number >= 0:
-                    found[decision.bottleneck_name(number, fabric.place_name)] += count
+                    found[decision.bottleneck_name(number, fabric.location_name)] += count
     return dict(found)

@@ -65,7 +65,7 @@ class _WatchedVn:
     """A watched VN: its row, when it was last asked for, and the maximum rates of this second."""
 
     row: int
-    asked_s: float
+    requested_s: float
     ring: _Ring
     max_bps: FloatArray
 
@@ -118,21 +118,21 @@ class TimeSeries:
             rows = slice(one.row, one.row + 1)
             one.ring.close(known[:, rows], one.max_bps[:, None], vns.receive_limit_bps[rows], now_s)
             one.max_bps[:] = 0.0
-            if now_s - one.asked_s > WATCHED_S:
+            if now_s - one.requested_s > WATCHED_S:
                 del self._watched[key]
 
-    def of_vlan(self, vlan_vid: int) -> SeriesRows:
+    def vlan_series(self, vlan_vid: int) -> SeriesRows:
         """Return the series of a VLAN of the fabric."""
         return self._vlans.series(self._vlan_at[vlan_vid])
 
-    def of_vn(self, vns: VnTable, row: int, now_s: float) -> SeriesRows:
+    def vn_series(self, vns: VnTable, row: int, now_s: float) -> SeriesRows:
         """Return the series of a VN since it was first asked for, and keep watching it.
 
         Above MAX_WATCHED VNs, the one not asked for the longest is no longer watched.
         """
         key = vns.key(row)
         one = self._watched.pop(key, None) or _WatchedVn(row, now_s, _Ring(1), np.zeros(len(SERIES_COLUMNS)))
-        self._watched[key] = replace(one, row=row, asked_s=now_s)
+        self._watched[key] = replace(one, row=row, requested_s=now_s)
         if len(self._watched) > MAX_WATCHED:
             self._watched.popitem(last=False)
         return one.ring.series(0)

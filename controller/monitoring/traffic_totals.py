@@ -47,8 +47,8 @@ FLOODED_PART = 0.01
 class GuaranteeState(IntEnum):
     """The state of a VN's guarantee: not entitled, met, or violated for a reason.
 
-    VIOLATED_SWITCH: the VN's switch, or a sender's switch, is not connected. VIOLATED_CONTROLLER_LATE: the controller
-    was late in the last seconds. VIOLATED_FLOODS: floods use a part of the receive limit. VIOLATED_GRANTS: the grants,
+    MISSED_SWITCH: the VN's switch, or a sender's switch, is not connected. VIOLATED_CONTROLLER_LATE: the controller
+    was late in the last seconds. MISSED_FLOODS: floods use a part of the receive limit. MISSED_GRANTS: the grants,
     or the meters that follow them, pass less.
     """
 

@@ -32,7 +32,7 @@ class Bundle:
         """Return the bundle so far."""
         return self._whole[: self._end].data
 
-    def place(self, octets: int) -> NDArray[np.uint8]:
+    def allocate(self, octets: int) -> NDArray[np.uint8]:
         """Return the buffer for the next message."""
         start, end = self._end + _LENGTH.size, self._end + _LENGTH.size + octets
         if end > len(self._whole):
@@ -44,7 +44,7 @@ class Bundle:
 
     def put(self, frame: Octets) -> None:
         """Add an encoded message."""
-        self.place(len(frame))[:] = np.frombuffer(frame, np.uint8)
+        self.allocate(len(frame))[:] = np.frombuffer(frame, np.uint8)
 
 
 def unbundle(data: Octets) -> list[Octets]:

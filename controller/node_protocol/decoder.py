@@ -50,13 +50,13 @@ def decode(
     vns: int,
     links: int = 0,
     before: Mapping[type[Frame], PreviousMessage] | None = None,
-    given: Mapping[int, GrantRecord] | None = None,
+    sent_grants: Mapping[int, GrantRecord] | None = None,
 ) -> tuple[Header, Frame]:
     """Return the decoded message, with columns as views of the bytes; raise MessageRejectedError if it is malformed.
 
     ``vns`` is the number of rows of the VN table, ``links`` the number of links. A message that refers to the pairs of
     ``before``, a previous message of its kind, has the same ``sender`` and ``receiver`` arrays, which are not checked
-    again. ``given`` are the grants of the receiving node, by number.
+    again. ``sent_grants`` are the grants of the receiving node, by number.
     """
     if len(data) < HEAD.size:
         raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are less than a header's {HEAD.size}")
@@ -86,7 +86,7 @@ def decode(
             raise MessageRejectedError(
                 RejectCause.LENGTH, f"{of_entries} rows are not the {len(known.frame.sender)} of its pairs"
             )
-    granted = (given or {}).get(limits) if limits else None
+    granted = (sent_grants or {}).get(limits) if limits else None
     if limits and (not pairs or last is None or granted is None or granted.sender is not last.sender):
         raise MessageRejectedError(RejectCause.PAIRS, f"has the limits of number {limits}, which are not known")
     names_of = COLUMNS[form][0], columns_of_entries(kind, pairs > 0, left, limits > 0)
@@ -170,7 +170,7 @@ def _read(
             columns |= same if pairs else {}
         _check_rates(names.eights, rates)
         for name, column in others.items():
-            if last is not None and name in PAIRS and np.array_equal(column, _as_said(getattr(last, name))):
+            if last is not None and name in PAIRS and np.array_equal(column, _raw_rows(getattr(last, name))):
                 columns[name] = getattr(last, name)
             else:
                 columns[name] = _as_read(column)
@@ -219,7 +219,7 @@ def _as_read(column: NDArray[Any]) -> NDArray[Any]:
     return column.astype("<i8") if column.dtype == np.uint32 else column
 
 
-def _as_said(rows: IntArray) -> NDArray[np.uint32]:
+def _raw_rows(rows: IntArray) -> NDArray[np.uint32]:
     """Return decoded rows as they are in the message, without a copy."""
     return rows.view("<u4")[::2]
 

@@ -72,9 +72,9 @@ class SwitchSnapshot:
     lost_switches: NDArray[np.uint64]
 
 
-def encode_snapshot(head: SnapshotHeader, fabric: bytes, places: SwitchSnapshot) -> bytes:
+def encode_snapshot(head: SnapshotHeader, fabric: bytes, snapshot: SwitchSnapshot) -> bytes:
     """Return the bytes of a snapshot."""
-    return encode_tables(KIND, fabric, _HEAD, head, _TABLES, places)
+    return encode_tables(KIND, fabric, _HEAD, head, _TABLES, snapshot)
 
 
 def decode_places(data: Octets, fabric: bytes, vns: int) -> tuple[SnapshotHeader, SwitchSnapshot]:

@@ -84,12 +84,12 @@ class HostPublisher:
         """Return the number of the change that placed a host behind a switch of this node; 0 if another event did."""
         return self._learned.get(host, 0)
 
-    def due(self, hearer: Subscriber, now_s: float, again_s: float) -> tuple[int, int, VnHosts]:
+    def due(self, hearer: Subscriber, now_s: float, retransmit_s: float) -> tuple[int, int, VnHosts]:
         """Return what a peer must be sent: since and until which number, and the VNs.
 
-        Unacknowledged changes are retransmitted after ``again_s``.
+        Unacknowledged changes are retransmitted after ``retransmit_s``.
         """
-        if hearer.in_flight and now_s - hearer.progress_s >= again_s:
+        if hearer.in_flight and now_s - hearer.progress_s >= retransmit_s:
             hearer.in_flight, hearer.progress_s = [], now_s
         since = hearer.in_flight[-1] if hearer.in_flight else hearer.acked
         if since >= self.number or len(hearer.in_flight) >= MAX_IN_FLIGHT:

@@ -45,8 +45,8 @@ class HostReplication:
 
     def __init__(self, network: ForwardingState, vns: VnTable, digest: bytes) -> None:
         self._vns, self._digest = vns, digest
-        self._said = HostPublisher(vns, network.hosts_of_vn)
-        self._others = RemoteHosts(network, vns, self._said)
+        self._publisher = HostPublisher(vns, network.hosts_of_vn)
+        self._others = RemoteHosts(network, vns, self._publisher)
         self._peers = defaultdict[str, _Peer](_Peer)
         self._owners: Mapping[int, str] = {}
         self._own: frozenset[int] = frozenset()
@@ -76,9 +76,9 @@ class HostReplication:
             raise MessageRejectedError(RejectCause.NOT_OWNED, "names VNs of switches that are not its own")
         peer.last, self._others.now_s = (head.token, head.number), now_s
         known = head.known if head.known_token == self._token else 0
-        peer.hearer.acknowledge(known if known <= self._said.number else 0, now_s)
+        peer.hearer.acknowledge(known if known <= self._publisher.number else 0, now_s)
         self._others.note_changes(self._own)
-        peer.subscription.receive(head, hosts, self._said.number)
+        peer.subscription.receive(head, hosts, self._publisher.number)
         peer.answer = peer.answer or head.until > head.since
         return head.token
 
@@ -91,33 +91,35 @@ class HostReplication:
 
     def drain_new_hosts(self) -> list[Host]:
         """Return the new hosts behind other nodes' switches since the last call, and clear them."""
-        came, self._others.came = self._others.came, []
-        return came
+        new_hosts, self._others.new_hosts = self._others.new_hosts, []
+        return new_hosts
 
     def _apply_batch(self) -> bool:
         """Apply a batch of received updates; return whether more remain."""
         vns, hosts = 0, 0
         for node, peer in self._peers.items():
             heard = peer.subscription
-            while heard.words:
-                for vn in heard.words[0].vns:
+            while heard.pending:
+                for vn in heard.pending[0].vns:
                     if self._owners.get(self._vns.key(vn.row).dpid) == node:
-                        hosts += self._others.apply(heard.words[0], vn, self._own)
+                        hosts += self._others.apply(heard.pending[0], vn, self._own)
                     vns += 1
                     if vns >= _VN_BATCH or hosts >= _HOST_BATCH:
                         return True
-                heard.known = heard.words.popleft().until
+                heard.known = heard.pending.popleft().until
         return False
 
-    def due(self, peers: Collection[str], up: Mapping[int, Owner], now_s: float, again_s: float) -> dict[str, bytes]:
+    def due(
+        self, peers: Collection[str], up: Mapping[int, Owner], now_s: float, retransmit_s: float
+    ) -> dict[str, bytes]:
         """Return the messages that are due to these peers; ``up`` are the local switches under control, by dpid."""
         self._others.note_changes(self._own)
         self._others.restore_hosts(self._own)
-        self._said.set_owned_switches(up)
+        self._publisher.set_owned_switches(up)
         found = dict[str, bytes]()
         for node in peers:
             peer = self._peers[node]
-            since, until, hosts = self._said.due(peer.hearer, now_s, again_s)
+            since, until, hosts = self._publisher.due(peer.hearer, now_s, retransmit_s)
             if since == until and not peer.answer and now_s - peer.sent_s < RETRANSMIT_S:
                 continue
             self._number += 1
@@ -125,5 +127,5 @@ class HostReplication:
             found[node] = encode_host_update(
                 HostUpdateHeader(self._token, self._number, since, until, *known), self._digest, hosts
             )
-            peer.sent_s, peer.answer = now_s, bool(peer.subscription.words)
+            peer.sent_s, peer.answer = now_s, bool(peer.subscription.pending)
         return found

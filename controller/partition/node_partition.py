@@ -84,9 +84,9 @@ class NodePartition(FabricPartition):
         self._shard = Shard(fabric.shared_vns, fabric.control.groups, nobody, _ME, 0, interval_s, links)
         self._token, self._allocator = 0, NO_OWNER
         self.owners: dict[int, Owner] = {}
-        self._heard: Mapping[int, Owner] | None = None
+        self._received: Mapping[int, Owner] | None = None
         self._peers: dict[str, _Peer] = {}
-        self.elsewhere: frozenset[int] = frozenset()
+        self.remote_switches: frozenset[int] = frozenset()
         self._due: defaultdict[str, Bundle] = defaultdict(Bundle)
         self.refused: Counter[RejectCause] = Counter()
         self._had: set[int] = set()  # its switches that came under its control since it owns them
@@ -94,13 +94,13 @@ class NodePartition(FabricPartition):
         self._hosts = HostReplication(fabric.network, fabric.vns, self._digest)
         self._number = 0
         self._said_s = self._recut_s = -math.inf
-        self._said: tuple[frozenset[Link], frozenset[int], frozenset[int], int] | None = None
+        self._last_snapshot: tuple[frozenset[Link], frozenset[int], frozenset[int], int] | None = None
         fabric.share, self.ownership_lag_s = self, ACK_TIMEOUT_INTERVALS * interval_s
         fabric.network.enable_sharding()
 
     @property
     def receives(self) -> BoolArray:  # noqa: D102
-        return self._shard.mine
+        return self._shard.scope
 
     @property
     def remote_senders(self) -> IntArray:  # noqa: D102
@@ -113,9 +113,9 @@ class NodePartition(FabricPartition):
 
         For grants, hosts and links, an unowned switch still counts as its last owner's.
         """
-        if owners is self._heard and token == self._token:
+        if owners is self._received and token == self._token:
             return
-        self._heard, fabric = owners, self._central.fabric
+        self._received, fabric = owners, self._central.fabric
         changed = {dpid for dpid, owner in owners.items() if dpid in fabric.switches and self.owners.get(dpid) != owner}
         first = min(owners.keys() & fabric.switches.keys(), default=None)
         allocator = self._allocator if first is None else self._number_of(owners[first].node)
@@ -180,11 +180,11 @@ class NodePartition(FabricPartition):
         elif kind == HOSTS:
             self._check_incarnation(node, peer, self._hosts.receive(node, data, now_s), now_s)
         elif kind == PLACES:
-            head, places = decode_places(data, self._digest, len(self._vns))
-            self._check(node, peer, head, places)
+            head, snapshot = decode_places(data, self._digest, len(self._vns))
+            self._check(node, peer, head, snapshot)
             self._check_incarnation(node, peer, head.token, now_s)
             peer.head, peer.received_s = head, now_s
-            self._apply_snapshot(peer, places, now_s)
+            self._apply_snapshot(peer, snapshot, now_s)
         elif peer.number not in self._shard.peers:
             self.refused[RejectCause.NOT_OWNED] += 1
         else:
@@ -199,8 +199,8 @@ class NodePartition(FabricPartition):
         Then adopt installed pairs whose receivers became known by that. Only one caller at a time.
         """
         yield from self._hosts.apply_received()
-        if came := self._hosts.drain_new_hosts():
-            yield from self._central.reconciler.adopt_deferred(now_s, come=came)
+        if new_hosts := self._hosts.drain_new_hosts():
+            yield from self._central.reconciler.adopt_deferred(now_s, come=new_hosts)
 
     def _check_incarnation(self, node: str, peer: _Peer, token: int, now_s: float) -> None:
         """Detect a restarted node, which knows none of its switches' senders until it has read their tables."""
@@ -217,7 +217,7 @@ class NodePartition(FabricPartition):
         fabric.arrivals.new_s = now_s
         fabric.state = control_step.with_frozen_grants(fabric.state)
 
-    def _check(self, node: str, peer: _Peer, head: SnapshotHeader, places: SwitchSnapshot) -> None:
+    def _check(self, node: str, peer: _Peer, head: SnapshotHeader, snapshot: SwitchSnapshot) -> None:
         if head.token < peer.head.token:
             raise MessageRejectedError(
                 RejectCause.TOKEN, f"token {head.token} is below {peer.head.token}: its owner was replaced"
@@ -225,25 +225,25 @@ class NodePartition(FabricPartition):
         if head <= peer.head:
             raise MessageRejectedError(RejectCause.ORDER, f"number {head.number} is not above {peer.head.number}")
         owned = np.array(sorted(self._owned_by(node)), dtype=np.uint64)
-        own = (places.up, places.lost_switches, places.receiver_dpid)
+        own = (snapshot.up, snapshot.lost_switches, snapshot.receiver_dpid)
         if not all(np.isin(dpids, owned).all() for dpids in own):
             raise MessageRejectedError(RejectCause.NOT_OWNED, "names switches that are not its own")
 
-    def _apply_snapshot(self, peer: _Peer, places: SwitchSnapshot, now_s: float) -> None:
+    def _apply_snapshot(self, peer: _Peer, snapshot: SwitchSnapshot, now_s: float) -> None:
         central, network = self._central, self._central.network
-        peer.up, sent_to = frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
+        peer.up, sent_to = frozenset(snapshot.up.tolist()), frozenset(snapshot.sent_to.tolist())
         if sent_to != peer.sent_to:  # the same object is not examined in each interval
             peer.sent_to = sent_to
         for dpid in peer.up:
-            central.fabric.arrivals.came(dpid, now_s)
+            central.fabric.arrivals.connected(dpid, now_s)
             if dpid not in network.topology.switches:
                 network.paths.switch_up(dpid)
-        for dpid in set(places.lost_switches.tolist()) & network.topology.switches:
+        for dpid in set(snapshot.lost_switches.tolist()) & network.topology.switches:
             network.paths.switch_down(dpid)
-        ends = (places.sender_dpid, places.sender_port, places.receiver_dpid, places.receiver_port)
+        ends = (snapshot.sender_dpid, snapshot.sender_port, snapshot.receiver_dpid, snapshot.receiver_port)
         rows = zip(*(column.tolist() for column in ends), strict=True)
         hellos = [(PortId(*row[:2]), PortId(*row[2:])) for row in rows]
-        network.paths.merge_peer_probes(peer.up, dict(zip(hellos, places.late.tolist(), strict=True)), now_s)
+        network.paths.merge_peer_probes(peer.up, dict(zip(hellos, snapshot.late.tolist(), strict=True)), now_s)
 
     # -- the interval
 
@@ -287,11 +287,11 @@ class NodePartition(FabricPartition):
         network = self._central.network
         live = {name: peer for name, peer in self._peers.items() if now_s - peer.received_s < PEER_TIMEOUT_S}
         owners = self.owners.items()
-        self.elsewhere = frozenset(dpid for dpid, own in owners if own.node in live and dpid in live[own.node].up)
+        self.remote_switches = frozenset(dpid for dpid, own in owners if own.node in live and dpid in live[own.node].up)
         sent_to = [peer.sent_to for peer in self._peers.values()]
         if sent_to != self._sent_to:
-            self._sent_to, network.sent_to_elsewhere = sent_to, frozenset[int]().union(*sent_to)
-        unheard = network.topology.switches - self.elsewhere - set(ready)
+            self._sent_to, network.remote_destinations = sent_to, frozenset[int]().union(*sent_to)
+        unheard = network.topology.switches - self.remote_switches - set(ready)
         if unheard:
             network.topology.refresh_switches(unheard, now_s)
         mine = self._owned_by(self._name)
@@ -300,19 +300,19 @@ class NodePartition(FabricPartition):
         lost = frozenset(self._had - network.topology.switches)
         known = network.topology.links(), up, lost, len(self._peers)
         calm = (
-            known == self._said and now_s - self._recut_s >= RETRANSMIT_S
+            known == self._last_snapshot and now_s - self._recut_s >= RETRANSMIT_S
         )  # before that, peers may not know the new owner
         if now_s - self._said_s >= (RETRANSMIT_S if calm else MIN_S):
-            self._said_s, self._said = now_s, known
+            self._said_s, self._last_snapshot = now_s, known
             self._number += 1
             data = encode_snapshot(
                 SnapshotHeader(self._token, self._number), self._digest, self._places(up, lost, now_s)
             )
             for name in self._peers:
                 self._due[name].put(data)
-        again_s = RETRANSMIT_S if now_s - self._recut_s >= RETRANSMIT_S else MIN_S
+        retransmit_s = RETRANSMIT_S if now_s - self._recut_s >= RETRANSMIT_S else MIN_S
         its = {dpid: self.owners[dpid] for dpid in up}
-        for name, data in self._hosts.due(self._peers, its, now_s, again_s).items():
+        for name, data in self._hosts.due(self._peers, its, now_s, retransmit_s).items():
             self._due[name].put(data)
 
     def drain_messages(self) -> dict[str, memoryview]:

@@ -30,12 +30,12 @@ class _Vn(NamedTuple):
 class _PendingUpdate:
     """A message that is being applied: its remaining ``vns``, and the number up to which it is complete.
 
-    Hosts placed after the number ``since`` are new. ``own`` is this node's own change number at that time.
+    Hosts placed after the number ``since`` are new. ``local_number`` is this node's own change number at that time.
     """
 
     since: int
     until: int
-    own: int
+    local_number: int
     vns: Iterator[_Vn]
 
 
@@ -45,15 +45,15 @@ class HostSubscription:
 
     token: int = 0
     known: int = 0
-    words: deque[_PendingUpdate] = field(default_factory=deque)
+    pending: deque[_PendingUpdate] = field(default_factory=deque)
 
     def receive(self, head: HostUpdateHeader, hosts: VnHosts, local_incarnation: int) -> None:
         """Accept a message that continues the last one; others will be retransmitted."""
         if head.token != self.token:
-            self.token, self.known, self.words = head.token, 0, deque()
-        until = self.words[-1].until if self.words else self.known
-        if head.since <= until < head.until and len(self.words) < MAX_IN_FLIGHT:
-            self.words.append(_PendingUpdate(until, head.until, local_incarnation, _vns(hosts)))
+            self.token, self.known, self.pending = head.token, 0, deque()
+        until = self.pending[-1].until if self.pending else self.known
+        if head.since <= until < head.until and len(self.pending) < MAX_IN_FLIGHT:
+            self.pending.append(_PendingUpdate(until, head.until, local_incarnation, _vns(hosts)))
 
 
 def _vns(hosts: VnHosts) -> Iterator[_Vn]:
@@ -70,28 +70,28 @@ class RemoteHosts:
     """
 
     def __init__(self, network: ForwardingState, vns: VnTable, publisher: HostPublisher) -> None:
-        self._network, self._vns, self._said = network, vns, publisher
+        self._network, self._vns, self._publisher = network, vns, publisher
         self._claims: defaultdict[Host, set[int]] = defaultdict(set)  # the VNs (rows) at which other nodes claim a host
         self._claimed: defaultdict[int, set[Host]] = defaultdict(set)  # the same claims by row
-        self._gone: list[Host] = []
-        self.came: list[Host] = []
+        self._forgotten: list[Host] = []
+        self.new_hosts: list[Host] = []
         self.now_s = math.nan  # the time of the last message
 
     def note_changes(self, local_dpids: frozenset[int]) -> None:
         """Process changes of hosts; ``local_dpids`` are the dpids of this node's switches."""
         for change in self._network.drain_host_changes():
-            self._said.note(change)
+            self._publisher.note(change)
             if change.before is not None and self._vns.key(change.before).dpid not in local_dpids:
                 self._claim(change.host, change.before)
             if change.after is None:
-                self._gone.append(change.host)
+                self._forgotten.append(change.host)
             else:
                 self._unclaim(change.host, change.after)
 
     def restore_hosts(self, local_dpids: frozenset[int]) -> None:
         """Restore forgotten hosts that another node still claims."""
-        while self._gone:
-            host = self._gone.pop()
+        while self._forgotten:
+            host = self._forgotten.pop()
             if host in self._claims and not self._network.knows(host):
                 self._place(host, max(self._claims[host]))
                 self.note_changes(local_dpids)
@@ -117,7 +117,7 @@ class RemoteHosts:
             at = network.vn_of(host)
             if at == vn.row:
                 continue
-            if at is None or (number > words.since and self._said.learned(host) <= words.own):
+            if at is None or (number > words.since and self._publisher.learned(host) <= words.local_number):
                 self._place(host, vn.row)
                 changed += 1
             else:
@@ -128,7 +128,7 @@ class RemoteHosts:
 
     def _place(self, host: Host, row: int) -> None:
         self._network.place_remote_host(host, row, self.now_s)
-        self.came.append(host)
+        self.new_hosts.append(host)
 
     def _claim(self, host: Host, row: int) -> None:
         self._claims[host].add(row)

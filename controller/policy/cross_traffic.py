@@ -32,13 +32,13 @@ def cross_traffic_load(
     """
     rows = np.flatnonzero(~in_group[entries.receiver])
     receiver = entries.receiver[rows]
-    wanted_bps = np.minimum(used_bps[rows] * (1.0 + CROSS_TRAFFIC_MARGIN), limit_bps[rows])
-    sums_bps = np.bincount(receiver, weights=wanted_bps, minlength=len(vns))
+    demand_bps = np.minimum(used_bps[rows] * (1.0 + CROSS_TRAFFIC_MARGIN), limit_bps[rows])
+    sums_bps = np.bincount(receiver, weights=demand_bps, minlength=len(vns))
     offsets, link = links.pair_links(entries, rows)
 
     def up_to(most_bps: FloatArray) -> FloatArray:
         part = np.minimum(most_bps / np.maximum(sums_bps, 1.0), 1.0)
-        uses_bps = np.repeat(wanted_bps * part[receiver], np.diff(offsets))
+        uses_bps = np.repeat(demand_bps * part[receiver], np.diff(offsets))
         return np.bincount(link, weights=uses_bps, minlength=len(links.capacity_bps)).astype(np.float64)
 
     within_bps = up_to(vns.receive_limit_bps)

@@ -42,6 +42,6 @@ class CongestionFeedback:
         """Return one column of the pairs' messages, shape of ``rows`` (any rows); NaN for pairs without one."""
         if not len(self.entry):
             return np.full(len(rows), np.nan)
-        told = np.full(max(int(rows.max(initial=0)), int(self.entry[-1])) + 1, np.nan)
-        told[self.entry] = self.columns[name]
-        return told[rows]
+        notified = np.full(max(int(rows.max(initial=0)), int(self.entry[-1])) + 1, np.nan)
+        notified[self.entry] = self.columns[name]
+        return notified[rows]

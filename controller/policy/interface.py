@@ -160,11 +160,11 @@ def notifications(decisions: Iterable[Decision], receiver: IntArray, vns: int) -
 
     ``receiver`` (entries,) is each pair's receiver.
     """
-    told = np.zeros(vns, dtype=np.int64)
+    notified = np.zeros(vns, dtype=np.int64)
     for decision in decisions:
         if decision.feedback is not None:
-            told += np.bincount(receiver[decision.feedback.entry], minlength=vns)
-    return told
+            notified += np.bincount(receiver[decision.feedback.entry], minlength=vns)
+    return notified
 
 
 @dataclass(frozen=True)
@@ -226,13 +226,13 @@ class Policy(ABC):
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the pair ``decision.view.rows[at]``, and what would bind it next."""
 
-    def first_bps(self, newcomers: NewPairs) -> FloatArray:
+    def first_bps(self, new_pairs: NewPairs) -> FloatArray:
         """Return the rates at which new pairs start, (new,).
 
         Choice: a sender that joins a congested receiver starts at an equal share among all its senders; any other at
         the lower of the two limits.
         """
-        vns, limit_bps = newcomers.vns, newcomers.vns.receive_limit_bps[newcomers.receiver]
-        share_bps = np.where(newcomers.congested, limit_bps / newcomers.senders, limit_bps)
-        first_bps: FloatArray = np.minimum(vns.send_limit_bps[newcomers.sender], share_bps)
+        vns, limit_bps = new_pairs.vns, new_pairs.vns.receive_limit_bps[new_pairs.receiver]
+        share_bps = np.where(new_pairs.congested, limit_bps / new_pairs.senders, limit_bps)
+        first_bps: FloatArray = np.minimum(vns.send_limit_bps[new_pairs.sender], share_bps)
         return first_bps

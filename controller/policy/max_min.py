@@ -97,11 +97,11 @@ class MaxMinPolicy(ByDemands, Policy):
         weight = vns.weight[sender]
         grant_bps, within_bps, bound = allocate_network(paths, constraints, demand_bps, weight)  # 3
         bound = np.where(view.active, bound, BY_DEMAND)
-        standing_bps = np.where(bound == BY_DEMAND, _idle_shares_bps(view), 0.0)  # 4
-        grant_bps = np.maximum(grant_bps, standing_bps)
-        grants = NetworkGrants(grant_bps, np.maximum(within_bps, standing_bps), demand_bps, bound)
-        kept = memory.updated(derived=(view.links, paths))
-        return NetworkDecision(view, grant_bps, kept, paths, constraints, grants, weight)
+        idle_share_bps = np.where(bound == BY_DEMAND, _idle_shares_bps(view), 0.0)  # 4
+        grant_bps = np.maximum(grant_bps, idle_share_bps)
+        grants = NetworkGrants(grant_bps, np.maximum(within_bps, idle_share_bps), demand_bps, bound)
+        next_state = memory.updated(derived=(view.links, paths))
+        return NetworkDecision(view, grant_bps, next_state, paths, constraints, grants, weight)
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the pair, by the problem that was solved."""

@@ -127,8 +127,8 @@ class PerReceiverPolicy(Policy):
             silent = not requests.active.all()
             grants_bps = np.where(requests.active, granted_bps, _idle_share_bps(requests)) if silent else granted_bps
         by_vn = {name: _spread(column, receivers, memory.vns) for name, column in after.items()}
-        kept = memory.updated(by_vn=by_vn, derived=rows)
-        return ReceiverDecision(view, grants_bps, kept, receivers, requests, state)
+        next_state = memory.updated(by_vn=by_vn, derived=rows)
+        return ReceiverDecision(view, grants_bps, next_state, receivers, requests, state)
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the pair, by its receiver alone: other receivers have no effect on it."""
@@ -171,5 +171,5 @@ def _idle_share_bps(requests: AllocationInput) -> FloatArray:
     starts = requests.offsets[:-1]
     active = np.add.reduceat(np.append(requests.active, False).astype(np.int64), starts) if len(starts) else counts
     share_bps = requests.limit_bps / (np.where(counts > 0, active, 0) + 1)
-    standing_bps: FloatArray = np.minimum(np.repeat(share_bps, counts), requests.available_bps)
-    return standing_bps
+    idle_share_bps: FloatArray = np.minimum(np.repeat(share_bps, counts), requests.available_bps)
+    return idle_share_bps

@@ -44,12 +44,12 @@ class PolicyGroup:
 
     def member_mask(self, vns: int) -> BoolArray:
         """Return the cached, read-only mask (vns,) of the group's VNs."""
-        kept: BoolArray | None = self.__dict__.get("_mine")
-        if kept is None or len(kept) != vns:
-            kept = np.zeros(vns, dtype=np.bool_)
-            kept[self.vns] = True
-            self.__dict__["_mine"] = kept
-        return kept
+        next_state: BoolArray | None = self.__dict__.get("_mine")
+        if next_state is None or len(next_state) != vns:
+            next_state = np.zeros(vns, dtype=np.bool_)
+            next_state[self.vns] = True
+            self.__dict__["_mine"] = next_state
+        return next_state
 
 
 def choices_of(config: Config) -> dict[int, PolicyChoice]:

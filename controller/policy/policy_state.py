@@ -140,10 +140,10 @@ class PolicyState:
 
     def _with_uses(self, vn: IntArray, link: IntArray) -> PolicyState:
         """Return the state with the uses of these VNs and links; NEW_ROW marks removed ones."""
-        kept = np.flatnonzero((vn != NEW_ROW) & (link != NEW_ROW))
-        kept = kept[np.lexsort((link[kept], vn[kept]))]
-        by_use = {name: column[kept] for name, column in self.by_use.items()}
-        return replace(self, use_vn=vn[kept], use_link=link[kept], by_use=by_use)
+        next_state = np.flatnonzero((vn != NEW_ROW) & (link != NEW_ROW))
+        next_state = next_state[np.lexsort((link[next_state], vn[next_state]))]
+        by_use = {name: column[next_state] for name, column in self.by_use.items()}
+        return replace(self, use_vn=vn[next_state], use_link=link[next_state], by_use=by_use)
 
 
 def match_rows(old: IntArray, new: IntArray) -> IntArray:

@@ -31,7 +31,7 @@ CLASSES = {
 }
 
 policies: dict[str, type[Policy]] = {
-    name: rooms.load(target) for name, target in CLASSES.items() if rooms.is_here(rooms.room_of(target))
+    name: rooms.load(target) for name, target in CLASSES.items() if rooms.is_installed(rooms.room_of(target))
 }
 """All policies by name."""
 

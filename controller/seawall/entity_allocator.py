@@ -82,7 +82,7 @@ def allocate(
     traffic: PairTraffic,
     lost: FloatArray,
     marked: FloatArray,
-    standing_bps: FloatArray,
+    idle_share_bps: FloatArray,
     weight: FloatArray,
     ceiling_bps: FloatArray,
     capacity_bps: FloatArray,
@@ -90,7 +90,7 @@ def allocate(
 ) -> Allocation:
     """Return the new rates of the pairs.
 
-    ``lost`` and ``marked`` (uses,) are the feedback, NaN where unknown; ``standing_bps`` (loops,) are the entities'
+    ``lost`` and ``marked`` (uses,) are the feedback, NaN where unknown; ``idle_share_bps`` (loops,) are the entities'
     idle shares of their links (laws.idle_shares), ``weight`` (loops,) their weights, ``ceiling_bps`` (loops,) the most
     that an entity may send, ``capacity_bps`` (links,) the links' capacity for all of them.
 
@@ -104,7 +104,7 @@ def allocate(
     feedback = laws.Feedback.from_uses(loops, part, lost, marked)
     use_bps = loops.sum_of_entries(traffic.passed_bps)
     active = loops.sum_of_entries(traffic.active) > 0
-    rate_bps = laws.first_rates(loops, before.rate_bps, standing_bps, capacity_bps)
+    rate_bps = laws.first_rates(loops, before.rate_bps, idle_share_bps, capacity_bps)
     fresh = np.isnan(before.rate_bps)
     backlogged = active & ((use_bps >= FULL_USE * rate_bps) | (loops.sum_of_entries(traffic.backlogged) > 0))
     step_bps = laws.steps(loops, use_bps, backlogged, weight, capacity_bps)  # 2
@@ -114,7 +114,7 @@ def allocate(
     moved_bps, remembered = _moved(law, rate_bps, before.curve, feedback, step_bps, curve)  # 3
     moved_bps = moved_bps * laws.without_feedback(curve.alpha, np.where(missing, feedback.unknown, 0.0), unknown)
     peak_bps = laws.faded_peak(before.peak_bps, use_bps)
-    bounded_bps = laws.clamped(loops, moved_bps, peak_bps, standing_bps, capacity_bps, constants.kappa)  # 4
+    bounded_bps = laws.clamped(loops, moved_bps, peak_bps, idle_share_bps, capacity_bps, constants.kappa)  # 4
     next_bps = np.where(fresh, rate_bps, bounded_bps)
     next_bps = np.maximum(next_bps, laws.FLOOR * capacity_bps[loops.link])
     next_bps = np.minimum(next_bps, ceiling_bps)

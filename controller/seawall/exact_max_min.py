@@ -77,16 +77,16 @@ class SeawallExact(ByDemands, Policy):
     def decide(self, view: PolicyView, memory: PolicyState) -> ExactDecision:
         """Decide on all pairs. Raises InvalidValueError without links, whose capacity it shares."""
         known = memory.derived.ways if isinstance(memory.derived, _Problem) else None
-        ways = PathLoops.from_view(view, replace(memory, derived=known), self.name)
+        path_loops = PathLoops.from_view(view, replace(memory, derived=known), self.name)
         assert view.links is not None
         assert view.cross_traffic_bps is not None
-        vns, loops = view.vns, ways.loops
+        vns, loops = view.vns, path_loops.loops
         counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
         probe, headroom = (view.parameters[name][view.sender] for name in ("probe", "headroom"))
         demand_bps = estimate_demands(counters, MIN_DEMAND_BPS, probe, headroom)  # 1
         capacity_bps = np.maximum(TARGET * view.links.capacity_bps - view.cross_traffic_bps, MIN_RATE_BPS)  # 2
         constraints = Constraints.build(vns.send_max_bps, vns.receive_max_bps, capacity_bps)
-        if known is ways and isinstance(memory.derived, _Problem):
+        if known is path_loops and isinstance(memory.derived, _Problem):
             paths = memory.derived.paths
         else:
             paths = constraints.paths(view.sender, view.receiver, loops.offsets, loops.use_link)
@@ -94,13 +94,13 @@ class SeawallExact(ByDemands, Policy):
         shared = entity_max_min(paths, view.sender, constraints.ceiling_bps, demand_bps, weight)  # 3
         bound = np.where(view.active, shared.bound, BY_DEMAND)
         active = loops.sum_of_entries(view.active)
-        standing_bps = idle_shares(loops, active > 0.0, vns.weight[loops.sender], capacity_bps)
+        idle_share_bps = idle_shares(loops, active > 0.0, vns.weight[loops.sender], capacity_bps)
         mine = loops.at_uses(np.where(view.active, 0.0, 1.0))
-        standing_bps = loops.least(standing_bps[loops.use_loop] / (active[loops.use_loop] + mine))
-        standing_bps = np.where(bound == BY_DEMAND, np.minimum(standing_bps, view.ceiling_bps), 0.0)  # 4
-        grant_bps = np.maximum(np.maximum(shared.rate_bps, standing_bps), MIN_RATE_BPS)
-        kept = memory.updated(derived=_Problem(ways, paths))
-        return ExactDecision(view, grant_bps, kept, paths, constraints, demand_bps, bound)
+        idle_share_bps = loops.lowest(idle_share_bps[loops.use_loop] / (active[loops.use_loop] + mine))
+        idle_share_bps = np.where(bound == BY_DEMAND, np.minimum(idle_share_bps, view.ceiling_bps), 0.0)  # 4
+        grant_bps = np.maximum(np.maximum(shared.rate_bps, idle_share_bps), MIN_RATE_BPS)
+        next_state = memory.updated(derived=_Problem(path_loops, paths))
+        return ExactDecision(view, grant_bps, next_state, paths, constraints, demand_bps, bound)
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the pair, and what would bind it next."""

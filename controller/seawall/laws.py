@@ -102,7 +102,7 @@ def idle_shares(loops: Loops, active: BoolArray, weight: FloatArray, capacity_bp
     return share_bps
 
 
-def first_rates(loops: Loops, rate_bps: FloatArray, standing_bps: FloatArray, capacity_bps: FloatArray) -> FloatArray:
+def first_rates(loops: Loops, rate_bps: FloatArray, idle_share_bps: FloatArray, capacity_bps: FloatArray) -> FloatArray:
     """Return the rates, with new loops' (NaN) rates set to their idle shares.
 
     Choice: the paper does not define the initial rate. Where more than MANY_JOIN loops join a link in one interval, all
@@ -113,7 +113,7 @@ def first_rates(loops: Loops, rate_bps: FloatArray, standing_bps: FloatArray, ca
     if not new.any():
         return rate_bps
     links = len(capacity_bps)
-    rate_bps = np.where(new, standing_bps, rate_bps)
+    rate_bps = np.where(new, idle_share_bps, rate_bps)
     many = loops.sum_of_loops(new.astype(np.float64), links) > MANY_JOIN
     sums_bps = loops.sum_of_loops(rate_bps, links)
     part = np.divide(capacity_bps, sums_bps, out=np.ones(links), where=many & (sums_bps > capacity_bps))
@@ -130,7 +130,7 @@ def clamped(
     loops: Loops,
     rate_bps: FloatArray,
     peak_bps: FloatArray,
-    standing_bps: FloatArray,
+    idle_share_bps: FloatArray,
     capacity_bps: FloatArray,
     kappa: FloatArray | float = KAPPA,
 ) -> FloatArray:
@@ -139,7 +139,7 @@ def clamped(
     The bound is kappa times the peak of the use, or the idle share if that is more, and at most the link.
     """
     of_link_bps = capacity_bps[loops.link]
-    most_bps = np.minimum(np.maximum(kappa * peak_bps, standing_bps), of_link_bps)
+    most_bps = np.minimum(np.maximum(kappa * peak_bps, idle_share_bps), of_link_bps)
     result: FloatArray = np.maximum(np.minimum(rate_bps, most_bps), FLOOR * of_link_bps)
     return result
 

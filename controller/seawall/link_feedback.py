@@ -62,8 +62,8 @@ class LinkBacklog:
         came_bits = came_bps * elapsed_s
         share = np.divide(lost_bits, came_bits, out=np.zeros(len(load_bps)), where=came_bits > 0)
         kept_bits = np.where(sent_bps < BUSY_ABOVE * capacity_bps, 0.0, np.clip(queued_bits, 0.0, buffer_bits))
-        others_bps = np.maximum(sent_bps - load_bps - self.queued_bits / elapsed_s, -MAX_SKEW * capacity_bps)
-        foreign_bps = self.foreign_bps + (others_bps - self.foreign_bps) / FOREIGN_INTERVALS
+        foreign_mean_bps = np.maximum(sent_bps - load_bps - self.queued_bits / elapsed_s, -MAX_SKEW * capacity_bps)
+        foreign_bps = self.foreign_bps + (foreign_mean_bps - self.foreign_bps) / FOREIGN_INTERVALS
         return LinkBacklog(
             np.where(known, kept_bits, self.queued_bits),
             np.where(known, foreign_bps, self.foreign_bps),
@@ -113,8 +113,8 @@ def along_paths(loops: Loops, share: FloatArray) -> FloatArray:
 
     NaN on one link makes the whole path unknown.
     """
-    kept = np.ones(loops.entries)
+    next_state = np.ones(loops.entries)
     used = loops.sizes > 0
     if used.any():
-        kept[used] = np.multiply.reduceat(1.0 - share, loops.offsets[:-1][used])
-    return loops.at_uses(1.0 - kept)
+        next_state[used] = np.multiply.reduceat(1.0 - share, loops.offsets[:-1][used])
+    return loops.at_uses(1.0 - next_state)

@@ -26,7 +26,7 @@ class PathLoops:
 
     links: LinkTable
     loops: Loops
-    others: Loops
+    other_loops: Loops
     other_rows: IntArray
     up: BoolArray
 
@@ -65,7 +65,7 @@ class LinkState:
     lost: FloatArray
 
     @classmethod
-    def from_view(cls, view: PolicyView, memory: PolicyState, ways: PathLoops) -> LinkState:
+    def from_view(cls, view: PolicyView, memory: PolicyState, path_loops: PathLoops) -> LinkState:
         """Return the link state from the readings.
 
         1. The load of the pairs on each link, and the load of other VLANs.
@@ -79,10 +79,10 @@ class LinkState:
         links = len(view.links.names)
         queued_bits, foreign_bps = (np.nan_to_num(memory.link_column(name)) for name in ("queued_bits", "foreign_bps"))
         before = LinkBacklog(queued_bits, foreign_bps, memory.link_column("lost"))
-        came_bps = link_loads(ways.loops, view.passed_bps[view.rows], before.lost)  # 1
-        came_bps += link_loads(ways.others, view.passed_bps[ways.other_rows], before.lost)
+        came_bps = link_loads(path_loops.loops, view.passed_bps[view.rows], before.lost)  # 1
+        came_bps += link_loads(path_loops.other_loops, view.passed_bps[path_loops.other_rows], before.lost)
         transmitted_bps = view.ports.transmitted_bps if view.ports is not None else np.full(links, np.nan)
-        transmitted_bps = np.where(ways.up, came_bps, transmitted_bps)  # 2
+        transmitted_bps = np.where(path_loops.up, came_bps, transmitted_bps)  # 2
         ledger = before
         if view.elapsed_s > 0.0:
             ledger = before.updated(came_bps, transmitted_bps, view.links.capacity_bps, view.elapsed_s)
@@ -90,9 +90,9 @@ class LinkState:
         return cls(
             used_bps,
             np.maximum(view.links.capacity_bps - view.cross_traffic_bps, MIN_RATE_BPS),
-            link_loads(ways.loops, used_bps, before.lost) + np.maximum(ledger.foreign_bps, 0.0),
+            link_loads(path_loops.loops, used_bps, before.lost) + np.maximum(ledger.foreign_bps, 0.0),
             ledger,
-            _lost(view, ways.loops, ledger.lost),  # 3
+            _lost(view, path_loops.loops, ledger.lost),  # 3
         )
 
     def marked_load_bps(self, elapsed_s: float) -> FloatArray:

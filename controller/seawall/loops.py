@@ -78,13 +78,13 @@ class Loops:
         """Return (links,) the sums over each link's loops."""
         return np.bincount(self.link, by_loop, minlength=links).astype(np.float64, copy=False)
 
-    def least(self, by_use: FloatArray) -> FloatArray:
+    def lowest(self, by_use: FloatArray) -> FloatArray:
         """Return (entries,) the lowest value of each pair's uses; infinite for a pair without uses."""
-        least = np.full(self.entries, np.inf)
+        lowest = np.full(self.entries, np.inf)
         used = self.sizes > 0
         if used.any():
-            least[used] = np.minimum.reduceat(by_use, self.offsets[:-1][used])
-        return least
+            lowest[used] = np.minimum.reduceat(by_use, self.offsets[:-1][used])
+        return lowest
 
 
 def shares(loops: Loops, received_bps: FloatArray, active: BoolArray) -> FloatArray:
@@ -120,4 +120,4 @@ def entry_rates(
     count = loops.sum(ones)[loops.use_loop]
     within = beta[loops.use_loop]
     left_bps: FloatArray = rate_bps[loops.use_loop] * (within * part + (1.0 - within) / count)
-    return loops.least(left_bps), left_bps
+    return loops.lowest(left_bps), left_bps

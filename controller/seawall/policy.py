@@ -58,9 +58,9 @@ class SeawallDecision(Decision):
     def _tightest(self) -> IntArray:
         """Return each pair's use of the link with the lowest rate, the first of several; (rows,)."""
         loops, left_bps = self.loops, self.allocation.left_bps
-        least = np.flatnonzero(left_bps <= loops.at_uses(loops.least(left_bps)))[::-1]
+        lowest = np.flatnonzero(left_bps <= loops.at_uses(loops.lowest(left_bps)))[::-1]
         tightest = np.zeros(len(self.view.rows), dtype=np.int64)
-        tightest[loops.entry_of_use[least]] = least
+        tightest[loops.entry_of_use[lowest]] = lowest
         return tightest
 
     @property
@@ -99,9 +99,7 @@ class _SenderShares(Policy):
     """
 
     alpha: float = parameter(0.5, "decrease of a rate when all of its traffic is marked", above=0.0, maximum=1.0)
-    a: float = parameter(
-        0.05, "part of a link's remaining capacity by which its rates rise", above=0.0, maximum=1.0
-    )
+    a: float = parameter(0.05, "part of a link's remaining capacity by which its rates rise", above=0.0, maximum=1.0)
     beta: float = parameter(
         BETA, "the part of a rate that follows what each destination gets", minimum=0.0, maximum=1.0
     )
@@ -119,18 +117,18 @@ class _SenderShares(Policy):
 
     def decide(self, view: PolicyView, memory: PolicyState) -> SeawallDecision:
         """Decide on all pairs. Raises InvalidValueError without links, whose capacity it shares."""
-        ways = PathLoops.from_view(view, memory, self.name)  # 1
-        loops, links = ways.loops, LinkState.from_view(view, memory, ways)  # 2
+        path_loops = PathLoops.from_view(view, memory, self.name)  # 1
+        loops, links = path_loops.loops, LinkState.from_view(view, memory, path_loops)  # 2
         constants = self._constants(view, loops)
         state, weight = self._state(memory, view, loops, links), view.vns.weight[loops.sender]
         active = loops.sum_of_entries(view.active) > 0
-        standing_bps = laws.idle_shares(loops, active, weight, links.capacity_bps)
+        idle_share_bps = laws.idle_shares(loops, active, weight, links.capacity_bps)
         marked = marked_shares(
             links.marked_load_bps(view.elapsed_s)[loops.use_link],
             links.capacity_bps[loops.use_link],
             constants.curve.alpha[loops.use_loop],
             constants.curve.a[loops.use_loop],
-            _targets(ways, state.rate_bps, standing_bps)[loops.use_loop],
+            _targets(path_loops, state.rate_bps, idle_share_bps)[loops.use_loop],
         )
         # Choice: the proportional law has marks before any loss, so unknown losses do not stop it.
         lost = np.nan_to_num(links.lost) if self.law is Law.PROPORTIONAL else links.lost
@@ -149,25 +147,25 @@ class _SenderShares(Policy):
             PairTraffic(links.used_bps, view.drops, view.active),
             seen_lost,
             seen_marked,
-            standing_bps,
+            idle_share_bps,
             weight,
             view.vns.send_max_bps[loops.sender],
             links.capacity_bps,
             constants,
         )
         grant_bps = np.minimum(allocation.rate_bps, receiver_shares(view, allocation.rate_bps, links))  # 4
-        kept = memory.updated(
+        next_state = memory.updated(
             by_link=links.columns(),
             uses=(loops.sender, loops.link, self._columns(allocation.state)),
-            derived=ways,
+            derived=path_loops,
         )
-        return SeawallDecision(view, np.maximum(grant_bps, MIN_RATE_BPS), kept, loops, allocation, links, marked)
+        return SeawallDecision(view, np.maximum(grant_bps, MIN_RATE_BPS), next_state, loops, allocation, links, marked)
 
-    def first_bps(self, newcomers: NewPairs) -> FloatArray:
+    def first_bps(self, new_pairs: NewPairs) -> FloatArray:
         """Return an equal share of the receiver's limit among its senders: about the start rate of the loop."""
-        vns = newcomers.vns
-        share_bps = vns.receive_max_bps[newcomers.receiver] / np.maximum(newcomers.senders, 1)
-        first_bps: FloatArray = np.minimum(vns.send_max_bps[newcomers.sender], share_bps)
+        vns = new_pairs.vns
+        share_bps = vns.receive_max_bps[new_pairs.receiver] / np.maximum(new_pairs.senders, 1)
+        first_bps: FloatArray = np.minimum(vns.send_max_bps[new_pairs.sender], share_bps)
         return first_bps
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
@@ -275,10 +273,10 @@ class SeawallDctcp(_OnACurve):
     law: ClassVar[Law] = Law.DCTCP
 
 
-def _targets(ways: PathLoops, rate_bps: FloatArray, standing_bps: FloatArray) -> FloatArray:
+def _targets(path_loops: PathLoops, rate_bps: FloatArray, idle_share_bps: FloatArray) -> FloatArray:
     """Return (loops,) the target load of each loop's link: lower for a loop with more than its share."""
-    above = np.nan_to_num(rate_bps) / standing_bps - 1.0
-    room = np.where(ways.up[ways.loops.link], HOST_TARGET, ROOM_TARGET)
+    above = np.nan_to_num(rate_bps) / idle_share_bps - 1.0
+    room = np.where(path_loops.up[path_loops.loops.link], HOST_TARGET, ROOM_TARGET)
     target: FloatArray = TARGET - (TARGET - room) * np.clip(above / ABOVE, 0.0, 1.0)
     return target
 
@@ -296,13 +294,13 @@ def receiver_shares(view: PolicyView, rate_bps: FloatArray, links: LinkState) ->
         return view.ceiling_bps
     weight = vns.weight[view.sender]
     greedy = (view.measured_bps >= FULL_USE * view.limit_bps) | view.drops | np.isinf(view.limit_bps)
-    wanted_bps = np.where(greedy, rate_bps, np.minimum(rate_bps, (1.0 + ByDemands.headroom) * view.measured_bps))
-    wanted_bps = np.where(view.active, np.minimum(wanted_bps, view.ceiling_bps), 0.0)
+    demand_bps = np.where(greedy, rate_bps, np.minimum(rate_bps, (1.0 + ByDemands.headroom) * view.measured_bps))
+    demand_bps = np.where(view.active, np.minimum(demand_bps, view.ceiling_bps), 0.0)
     senders = np.bincount(view.receiver, minlength=len(vns))
     receivers = np.flatnonzero(senders)
     groups = Segments(np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64))
     most_bps = np.where(narrow, TARGET * vns.receive_max_bps, NO_CEILING_BPS)[receivers]
-    level_bps = groups.broadcast(fill_level(groups, most_bps, weight, wanted_bps))
+    level_bps = groups.broadcast(fill_level(groups, most_bps, weight, demand_bps))
     share_bps: FloatArray = np.minimum(level_bps * weight, view.ceiling_bps)
     return share_bps
 

@@ -55,10 +55,10 @@ class SeawallStrawman(Policy):
 
     def decide(self, view: PolicyView, memory: PolicyState) -> StrawmanDecision:
         """Decide on all pairs, each separately. Raises InvalidValueError without links."""
-        ways = PathLoops.from_view(view, memory, self.name)
-        loops, links = ways.loops, LinkState.from_view(view, memory, ways)
+        path_loops = PathLoops.from_view(view, memory, self.name)
+        loops, links = path_loops.loops, LinkState.from_view(view, memory, path_loops)
         share_bps = _shares(loops, view, links.capacity_bps)  # 1
-        least_bps = loops.least(share_bps)
+        least_bps = loops.lowest(share_bps)
         before_bps = memory.pair_column("rate_bps")
         found_bps = np.where(np.isfinite(view.limit_bps), view.limit_bps, least_bps)
         rate_bps = np.where(np.isnan(before_bps), found_bps, before_bps)
@@ -68,11 +68,11 @@ class SeawallStrawman(Policy):
         moved_bps = laws.strawman(rate_bps, of_way, least_bps, alpha, a)  # 2
         most_bps = np.maximum(laws.KAPPA * view.measured_bps, least_bps)
         next_bps = np.maximum(np.minimum(np.minimum(moved_bps, most_bps), view.ceiling_bps), MIN_RATE_BPS)  # 3
-        kept = memory.updated(by_link=links.columns(), by_entry={"rate_bps": next_bps}, derived=ways)
+        next_state = memory.updated(by_link=links.columns(), by_entry={"rate_bps": next_bps}, derived=path_loops)
         narrow = np.flatnonzero(share_bps <= loops.at_uses(least_bps))
         narrowest = np.zeros(len(view.rows), dtype=np.int64)
         narrowest[loops.entry_of_use[narrow]] = loops.use_link[narrow]
-        return StrawmanDecision(view, next_bps, kept, narrowest=narrowest)
+        return StrawmanDecision(view, next_bps, next_state, narrowest=narrowest)
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the pair: its own loop, or the ceilings."""

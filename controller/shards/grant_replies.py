@@ -86,9 +86,9 @@ class GrantReplies:
         if shard_native.library is not None:
             moved, moved_bps, stay = shard_native.select_local(self.rate_bps, self.changed, here, local_rows)
             return SetRate(moved, moved_bps), KeepAlive(stay)
-        own_bps = self.rate_bps[here]
+        local_bps = self.rate_bps[here]
         is_set = self.changed[here]
-        return SetRate(local_rows[is_set], own_bps[is_set]), KeepAlive(local_rows[~is_set & ~np.isnan(own_bps)])
+        return SetRate(local_rows[is_set], local_bps[is_set]), KeepAlive(local_rows[~is_set & ~np.isnan(local_bps)])
 
     def forfeits_of_own(self, local_rows: IntArray) -> IntArray:
         """Return the local pairs that lose their bursts, among ``local_rows``."""

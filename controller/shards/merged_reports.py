@@ -24,13 +24,13 @@ from controller.shards.receiver_table import ReceiverTable
 
 @dataclass(frozen=True)
 class MergedReports:
-    """Reports of local pairs (rows ``own`` of ``table``, with ``measured``), and of peers (``peer_reports``).
+    """Reports of local pairs (rows ``local_rows`` of ``table``, with ``measured``), and of peers (``peer_reports``).
 
     The columns have the rows of the table, and are as in ``ReportMessage``.
     """
 
     table: ReceiverTable
-    own: IntArray
+    local_rows: IntArray
     measured: Measurement
     peer_reports: Sequence[ReportMessage]
     measured_bps: FloatArray
@@ -87,11 +87,11 @@ class MergedReports:
         found = kept | dict(zip(names, merged, strict=True))
         return cls(table, local_rows, seen.measured, peer_reports, *(found[name] for name in here_of))
 
-    def reports(self, under: IntArray) -> TrafficReport:
-        """Return the Traffic Reports of the rows of the table that are ``under`` control."""
-        at = slice(None) if len(under) == len(self.table.entries) else under
+    def reports(self, controlled: IntArray) -> TrafficReport:
+        """Return the Traffic Reports of the rows of the table that are ``controlled`` control."""
+        at = slice(None) if len(controlled) == len(self.table.entries) else controlled
         return TrafficReport(
-            under,
+            controlled,
             self.measured_bps[at],
             self.refused_bps[at],
             self.drops[at],
@@ -117,10 +117,10 @@ class MergedReports:
     def network_context(self, seen: IntervalContext, state: ControlState, vns: VnTable) -> IntervalContext:
         """Return the input of policies that use all pairs, under control or not."""
         used = [self.measured.measured_bps], [[one.measured_bps] for one in self.peer_reports]
-        (used_bps,) = self.table.merged(self.own, *used)
+        (used_bps,) = self.table.merged(self.local_rows, *used)
         limit_bps, here = np.minimum(seen.limit_bps, ceilings(self.table.entries, vns)), self.table.part_rows[0]
         if state.adopted_bps is not None:
-            limit_bps[here] = np.minimum(limit_bps[here], state.adopted_bps[self.own])
+            limit_bps[here] = np.minimum(limit_bps[here], state.adopted_bps[self.local_rows])
         return seen._replace(used_bps=used_bps, limit_bps=limit_bps)
 
 
@@ -137,11 +137,11 @@ def _column(report: ReportMessage, name: str, positions: IntArray) -> NDArray[An
 
 
 def _in_force(
-    table: ReceiverTable, local_rows: IntArray, here_bps: FloatArray, peer_reports: Sequence[ReportMessage]
+    table: ReceiverTable, local_rows: IntArray, local_bps: FloatArray, peer_reports: Sequence[ReportMessage]
 ) -> FloatArray | None:
     """Return the grants of all rows of the table, if these are the effective limits, as they usually are.
 
-    ``here_bps`` are those of local pairs.
+    ``local_bps`` are those of local pairs.
     """
     granted = [one.limits for one in peer_reports if isinstance(one.limits, GrantRecord)]
     if not granted or len(granted) < len(peer_reports):
@@ -151,9 +151,9 @@ def _in_force(
         return None
     at = table.part_rows[0]
     if shard_native.library is not None:
-        same = shard_native.same(rate_bps, at, here_bps, local_rows)
+        same = shard_native.same(rate_bps, at, local_bps, local_rows)
     else:
-        same = np.array_equal(rate_bps[at], here_bps[local_rows])
+        same = np.array_equal(rate_bps[at], local_bps[local_rows])
     return rate_bps if same else None
 
 

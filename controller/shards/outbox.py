@@ -48,7 +48,7 @@ class Outbox:
     ) -> Octets:
         """Return a message for ``peer`` (``number``); ``rows``, ``left`` and ``limits`` are as in ``Peer.head``."""
         head = peer.head(self.token, self.number, now_s, type(frame), rows, left, limits)
-        return encode(head, self.fabric, frame, rows, self._messages[number].place)
+        return encode(head, self.fabric, frame, rows, self._messages[number].allocate)
 
     def write_reports(
         self,

@@ -24,15 +24,15 @@ from controller.shards.receiver_table import Pairs, match_pairs
 
 @dataclass(frozen=True)
 class PairPartition:
-    """``own`` are the rows of ``entries`` with local receivers, ``own_pairs`` their ends.
+    """``local_rows`` are the rows of ``entries`` with local receivers, ``local_pairs`` their ends.
 
     ``remote_rows`` are the rows with receivers at each peer, ascending; ``remote_mask`` (entries,) marks them.
     ``receivers`` are these receivers, by peer.
     """
 
     entries: PairTable
-    own: IntArray
-    own_pairs: Pairs
+    local_rows: IntArray
+    local_pairs: Pairs
     remote_mask: BoolArray
     remote_rows: Mapping[int, IntArray]
     receivers: Mapping[int, IntArray]

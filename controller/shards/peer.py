@@ -70,7 +70,7 @@ class Peer:
         self._grants: GrantMessage | None = None
         self.granted = 0
         """the number of its last grant"""
-        self._given = OrderedDict[int, GrantRecord]()  # the recent grants to it, by number
+        self._sent_grants = OrderedDict[int, GrantRecord]()  # the recent grants to it, by number
         self._read: dict[type[Frame], Read] = {}
         self._known: dict[type[Frame], PreviousMessage] = {}  # with validated pairs
         self._knows = 0, 0  # the peer's acknowledgement of this shard's Reports and Grants
@@ -86,7 +86,7 @@ class Peer:
         self._mine, self._fabric = local_scope, fabric
         self.report, self.link_use, self._grants, self._read, self._known = None, None, None, {}, {}
         self._knows, self._pairs, self.granted = (0, 0), {}, 0
-        self._given.clear()
+        self._sent_grants.clear()
 
     def head(
         self,
@@ -115,9 +115,9 @@ class Peer:
     def record_grant(self, number: int, rate_bps: FloatArray, rows: IntArray) -> None:
         """Store the grants to this peer for the pairs of its report; None if these were forgotten."""
         if self.report is not None and len(rows) == len(self.report.sender):
-            self._given[number] = GrantRecord(self.report.sender, rate_bps, rows)
-        while len(self._given) > _GIVEN:
-            self._given.popitem(last=False)
+            self._sent_grants[number] = GrantRecord(self.report.sender, rate_bps, rows)
+        while len(self._sent_grants) > _GIVEN:
+            self._sent_grants.popitem(last=False)
 
     def _known_by_peer(self, number: int, kind: type[Frame], rows: IntArray) -> int:
         """Return the number of the message by which the peer has these pairs, 0 if they must be included."""
@@ -131,7 +131,7 @@ class Peer:
     def receive(self, data: Octets, now_s: float) -> MessageRejectedError | None:
         """Receive a message of this peer; return why it was rejected, None if it was accepted."""
         try:
-            head, frame = decode(data, self._fabric, len(self.owns), self._links, self._known, self._given)  # 1
+            head, frame = decode(data, self._fabric, len(self.owns), self._links, self._known, self._sent_grants)  # 1
             self._accept(head, frame, now_s)
         except MessageRejectedError as error:
             self.refused[error.cause] += 1

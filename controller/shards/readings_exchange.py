@@ -89,15 +89,15 @@ def _marks_read(marks: MarkReadings, local_mask: BoolArray) -> IntArray:
 
 
 def with_readings(
-    seen: IntervalContext, read: FabricReadings, receiver: IntArray, silent: Iterable[BoolArray]
+    seen: IntervalContext, read: FabricReadings, receiver: IntArray, unresponsive: Iterable[BoolArray]
 ) -> IntervalContext:
     """Return the policies' input with the merged readings; ``receiver`` (entries,) are the pairs' receivers.
 
-    ``silent`` (vns,) is the mask of VNs without readings, because their node is unresponsive. Their senders count as
-    unread, so that policies with the stale mode *hold* raise nothing.
+    ``unresponsive`` (vns,) is the mask of VNs without readings, because their node is unresponsive. Their senders count
+    as unread, so that policies with the stale mode *hold* raise nothing.
     """
     unread = seen.unread_intervals
-    for of_peer in silent:
+    for of_peer in unresponsive:
         unread = np.maximum(unread, of_peer[receiver])
     return seen._replace(unread_intervals=unread, observed=read)
 

@@ -11,7 +11,7 @@ from controller.dets.messages import DeactivateTrafficControl, InitializeTraffic
 from controller.dets.send_rate_controller import MachineState, SendRateControllers
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
-from controller.loop.control_step import held_back
+from controller.loop.control_step import cap_at_adopted
 from controller.node_protocol.header import is_omitted
 from controller.node_protocol.message_types import GrantMessage
 from controller.shards import shard_native
@@ -57,8 +57,8 @@ class ReceivedGrants:
 
         ``adopted_bps`` (entries,) is as in ``ControlState``.
         """
-        heard, silent, granted = list[tuple[IntArray, IntArray]](), list[IntArray](), list[SetRate]()
-        kept = [crossing.own]
+        heard, unresponsive, granted = list[tuple[IntArray, IntArray]](), list[IntArray](), list[SetRate]()
+        kept = [crossing.local_rows]
         whole = dict[int, int]()  # the number, if all pairs are granted a rate
         for number, peer in peers.items():
             grants = peer.drain_grants()
@@ -74,11 +74,11 @@ class ReceivedGrants:
                 continue
             kept.append(crossing.remote_rows[number])
             if GRANT_HOLD_S < peer.grant_age_s(now_s) < np.inf:
-                silent.append(crossing.remote_rows[number])
+                unresponsive.append(crossing.remote_rows[number])
         if heard:
             machines = self.apply_grants(machines, entries, adopted_bps, vns, heard, granted, kept)
-        if silent:
-            rows = np.concatenate(silent)
+        if unresponsive:
+            rows = np.concatenate(unresponsive)
             share_bps = equal_share_bps(vns, self.senders)[entries.receiver[rows]]
             above = machines.controlled[rows] & (machines.limit_bps[rows] > share_bps)
             machines = machines.on_set_rate(SetRate(rows[above], share_bps[above]))
@@ -117,17 +117,17 @@ class ReceivedGrants:
             if after is not None:
                 return after
         rows = np.concatenate([theirs for theirs, _ in received])
-        under, now = machines.controlled[rows], wanted[entries.receiver[rows]]
+        controlled, now = machines.controlled[rows], wanted[entries.receiver[rows]]
         if adopted_bps is None:  # otherwise the receiver may have a new owner, which must get the reports first
-            machines = machines.on_deactivate(DeactivateTrafficControl(rows[under & ~now]))
-        new = rows[now & ~under]
+            machines = machines.on_deactivate(DeactivateTrafficControl(rows[controlled & ~now]))
+        new = rows[now & ~controlled]
         machines = machines.on_initialize(InitializeTrafficControl(new))
         # Until the receiver's shard has replied: an equal share, as if each were one more sender.
         new = new[~vns.always_controlled[entries.receiver[new]]]
         first = SetRate(new, equal_share_bps(vns, self.senders + 1)[entries.receiver[new]])
         rows = np.concatenate([one.entry for one in (first, *granted)])
         rate_bps = np.concatenate([one.rate_bps for one in (first, *granted)])
-        return machines.on_set_rate(held_back(SetRate(rows, rate_bps), adopted_bps))
+        return machines.on_set_rate(cap_at_adopted(SetRate(rows, rate_bps), adopted_bps))
 
     def _receive(self, peer: Peer, grants: GrantMessage) -> None:
         self.congested[peer.decides] = False

@@ -98,8 +98,8 @@ class Shard(RemoteSide):
             raise InvalidValueError("queues", vns.key(row), "has no queue, and its senders share a receive budget")
         self.vns, self.groups, self._number_of_shard = vns, groups, number
         self._interval_s, self._links, self._owners = interval_s, tuple(links), b""
-        self.mine, self._outbox = np.zeros(len(vns), dtype=np.bool_), Outbox()
-        self.decided_mask, self._wide, self._no_shares = self.mine, *_kinds(groups, len(vns))
+        self.scope, self._outbox = np.zeros(len(vns), dtype=np.bool_), Outbox()
+        self.decided_mask, self._wide, self._no_shares = self.scope, *_kinds(groups, len(vns))
         self._owner, self.allocator = owner, NO_OWNER
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
@@ -110,7 +110,9 @@ class Shard(RemoteSide):
         self._granted: dict[int, PeerGrants] = {}
         self._began: control_step.Began | None = None
         self._decided: control_step.Decided | None = None
-        self._said: tuple[TrafficReport, int] | None = None  # the local senders' reports, and their omitted columns
+        self._local_report: tuple[TrafficReport, int] | None = (
+            None  # the local senders' reports, and their omitted columns
+        )
         self._counted = np.zeros(len(vns), dtype=np.int64)  # (vns,) the number of senders that share each receiver
         self._answers: GrantReplies | None = None
         self._use: LinkUseMessage | None = None
@@ -136,9 +138,9 @@ class Shard(RemoteSide):
             self.decided_mask, self.state.allocators.congested, self._received_grants.congested
         )
         decider = np.where(self._wide, allocator, owner)
-        self.mine, self.decided_mask = (np.equal(column, self._number_of_shard) for column in (owner, decider))
+        self.scope, self.decided_mask = (np.equal(column, self._number_of_shard) for column in (owner, decider))
         wide = self.is_network_wide
-        mine = ShardScope(self.mine, self.decided_mask, wide and allocator == self._number_of_shard)
+        mine = ShardScope(self.scope, self.decided_mask, wide and allocator == self._number_of_shard)
         others = sorted({*owner.tolist(), allocator} - {self._number_of_shard, NO_OWNER})
         before_peers, self.peers = self.peers, {}
         for one in others:
@@ -187,7 +189,7 @@ class Shard(RemoteSide):
             senders = senders._replace(machines=machines)
         reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.seen.measured)
         left = self._left(senders, reports)
-        self._began, self._said = control_step.Began(senders, loads), (reports, left)
+        self._began, self._local_report = control_step.Began(senders, loads), (reports, left)
         silent_intervals, told = (
             senders.seen.measured.silent_intervals,
             crossing.remote_rows,
@@ -230,7 +232,7 @@ class Shard(RemoteSide):
         peer = self.peers.get(self.allocator)
         if peer is None or observed is None or not self.is_network_wide:
             return {}
-        read = local_readings(observed, self.mine)
+        read = local_readings(observed, self.scope)
         return {self.allocator: [self._outbox.write(self.allocator, peer, frame, now_s) for frame in read]}
 
     def decide(
@@ -258,10 +260,10 @@ class Shard(RemoteSide):
         about = ReceiverStatus(decided, np.maximum(counted[decided], 1), congested[decided])
         told = answers.for_peers(about, list(self._live(now_s)))
         self._granted |= told
-        silent, frames = for_idle_peer(about), {}
+        unresponsive, frames = for_idle_peer(about), {}
         left_out = OmittedColumns.NONE if answers.has_forfeits else OmittedColumns.FORFEITS
         for number, peer in self.peers.items():
-            one = told.get(number, silent)
+            one = told.get(number, unresponsive)
             if number in told:
                 peer.record_grant(self._outbox.number, answers.rate_bps, one.rows)
             frames[number] = self._outbox.write(number, peer, one.whole, now_s, one.rows, left_out)
@@ -281,7 +283,7 @@ class Shard(RemoteSide):
 
         ``view`` has its rows.
         """
-        self._merge(self._crossing_now().own_pairs, list(self._live(now_s).values()))
+        self._merge(self._crossing_now().local_pairs, list(self._live(now_s).values()))
         allocators = receivers.allocators
         # The rates of peers' receivers are unknown here: they do not count as calm when they become local.
         calm_intervals = np.where(self.decided_mask, allocators.calm_intervals, 0)
@@ -291,28 +293,28 @@ class Shard(RemoteSide):
         allocators = allocators._replace(congested=congested, calm_intervals=calm_intervals, memories=self._memories)
         return receivers._replace(allocators=allocators)
 
-    def own(self, rows: IntArray) -> IntArray:  # noqa: D102
+    def local_rows(self, rows: IntArray) -> IntArray:  # noqa: D102
         return rows[~self._crossing_now().remote_mask[rows]]
 
     def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: IntervalContext) -> ReceiverInput:
         """Return the reports of local senders and of responsive peers."""
-        assert self._said is not None
-        (said_here, left_out), table, live = self._said, self._table, self._live(seen.now_s)
+        assert self._local_report is not None
+        (said_here, left_out), table, live = self._local_report, self._table, self._live(seen.now_s)
         # Initialize, at least, is in flight.
-        under = table.controlled_rows(receivers.allocators.congested | vns.always_controlled)
+        controlled = table.controlled_rows(receivers.allocators.congested | vns.always_controlled)
         left_out &= ~OmittedColumns.AMOUNTS if self.is_network_wide else -1
         gathered = MergedReports.build(
-            table, self._crossing_now().own, senders, said_here, list(live.values()), left_out
+            table, self._crossing_now().local_rows, senders, said_here, list(live.values()), left_out
         )
-        reports, observed = gathered.reports(under), seen.observed
-        links = (seen.links or LinkTable.of_access(vns)) if self.is_network_wide else None
+        reports, observed = gathered.reports(controlled), seen.observed
+        links = (seen.links or LinkTable.access_links(vns)) if self.is_network_wide else None
         seen = gathered.interval_context(seen)
         left = capacity_without_silent_peers(self.peers, self._granted, vns, links, seen.now_s, self._no_shares)
         if links is not None and left.links is not None:
             seen = self._of_network(gathered, seen, links, left.links)
             if observed is not None and self.allocator == self._number_of_shard:
                 unheard = [peer.owns for number, peer in self.peers.items() if number not in live]
-                read = merge_readings(observed, self.mine, self.peers.values(), len(table.entries))
+                read = merge_readings(observed, self.scope, self.peers.values(), len(table.entries))
                 seen = with_readings(seen, read, table.entries.receiver, unheard)
         self._counted = left.senders + table.senders(reports.entry, len(vns))
         self._received_grants.senders = np.where(
@@ -324,7 +326,7 @@ class Shard(RemoteSide):
         self, view: ReceiverInput, receivers: ReceiverSide, set_rate: SetRate, keep_alive: KeepAlive
     ) -> tuple[ReceiverSide, SenderMessages]:
         """Return the messages to local senders, and store the answers to peers and the policies' states."""
-        allocators, own = receivers.allocators, self._crossing_now().own
+        allocators, own = receivers.allocators, self._crossing_now().local_rows
         self._memories = allocators.memories
         if self._lacks_peers(view.seen.now_s):
             set_rate = _not_above(set_rate, view.reports)

@@ -103,7 +103,7 @@ def select_local(
     return moved[:moving], moved_bps[:moving], stay[:staying]
 
 
-def same(rate_bps: FloatArray, positions: IntArray, own_bps: FloatArray, local_rows: IntArray) -> bool:
+def same(rate_bps: FloatArray, positions: IntArray, local_bps: FloatArray, local_rows: IntArray) -> bool:
     """Return whether the rates at ``positions`` equal those of the rows ``local_rows``, both ascending."""
-    are: int = library.dets_same((rate_bps, positions, own_bps, local_rows))
+    are: int = library.dets_same((rate_bps, positions, local_bps, local_rows))
     return are == 1

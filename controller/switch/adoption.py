@@ -96,8 +96,10 @@ class InstalledPairs(NamedTuple):
         return cls._make(np.concatenate(columns) for columns in zip(nothing, *parts, strict=True))
 
 
-def adopted_pairs(rows: HostFlows, network: ForwardingState, dpid: int, standing: MeterSettingsTable) -> InstalledPairs:
-    """Return the pairs of a switch's flow entries, with their meters, which are all in ``standing``.
+def adopted_pairs(
+    rows: HostFlows, network: ForwardingState, dpid: int, installed: MeterSettingsTable
+) -> InstalledPairs:
+    """Return the pairs of a switch's flow entries, with their meters, which are all in ``installed``.
 
     Flow entries with unknown or equal ends are omitted.
     """
@@ -111,5 +113,5 @@ def adopted_pairs(rows: HostFlows, network: ForwardingState, dpid: int, standing
         return NO_ROW if row is None else row
 
     ends = rows.map_distinct("in_port", sender), rows.map_distinct("mac", receiver)
-    pairs = InstalledPairs(*ends, *standing.select(rows.meter_id))
+    pairs = InstalledPairs(*ends, *installed.select(rows.meter_id))
     return pairs.only((pairs.sender != NO_ROW) & (pairs.receiver != NO_ROW) & (pairs.sender != pairs.receiver))

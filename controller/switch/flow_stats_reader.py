@@ -70,9 +70,9 @@ class InstalledFlows:
         if digest == self._digest:
             return set()
         reader = _Reader(body, FlowTableRefresh(self.own), self._templates)
-        for _ in reader.pieces():
+        for _ in reader.batches():
             yield_control()
-        for _ in reader.update.pieces():
+        for _ in reader.update.batches():
             yield_control()
         self.own, self.foreign, self._templates = reader.update.table, reader.foreign, reader.used_templates()
         self._digest = digest
@@ -186,7 +186,7 @@ class _Reader:
             found.setdefault(length, []).append(template)
         return found
 
-    def pieces(self) -> Iterator[None]:
+    def batches(self) -> Iterator[None]:
         """Read the whole reply, and yield after each batch."""
         offsets: defaultdict[int, list[IntArray]] = defaultdict(list)
         found = 0
@@ -212,12 +212,12 @@ class _Reader:
                 single += [(start, length) for start in at.tolist()]
                 continue
             words = self._words[at[:, None] // _WORD_BYTES + np.arange(length // _WORD_BYTES)]
-            for template, rows in self._alike(length, at, words):
+            for template, rows in self._matching_rows(length, at, words):
                 if template is None:
                     single += [(start, length) for start in at[rows].tolist()]
                     continue
                 keys, meter_id = template.columns(words[rows])
-                place = np.full(len(rows), self.update.place_of(template.effect), np.uint32)
+                place = np.full(len(rows), self.update.template_index(template.effect), np.uint32)
                 read.append(FlowColumns(keys, meter_id, place))
                 order.append(at[rows])
         for count, (start, length) in enumerate(sorted(single), 1):
@@ -227,7 +227,7 @@ class _Reader:
             elif len(packed := pack_key(flow)) > KEY_BYTES:
                 self.update.add_long(packed, flow.meter_id or 0, effect_of(flow))
             else:
-                row = (flow.meter_id or 0, self.update.place_of(effect_of(flow)))
+                row = (flow.meter_id or 0, self.update.template_index(effect_of(flow)))
                 read.append(FlowColumns(np.array([packed], KEY), *np.array([row], np.uint32).T))
                 order.append(np.array([start]))
             if count % _DECODE_BATCH == 0:
@@ -236,7 +236,7 @@ class _Reader:
             self.update.add(FlowColumns.concatenate(read).at(np.argsort(np.concatenate(order))))
         yield
 
-    def _alike(
+    def _matching_rows(
         self, length: int, at: IntArray, words: NDArray[np.uint64]
     ) -> Iterator[tuple[_Template | None, IntArray]]:
         """Yield the matching rows of each template, and at last those that match none (None)."""

@@ -24,11 +24,11 @@ class FlowColumns(NamedTuple):
 
     key: KeyArray
     meter_id: NDArray[np.uint32]
-    place: NDArray[np.uint32]
+    template_index: NDArray[np.uint32]
 
     def at(self, rows: BoolArray | NDArray[np.int64] | slice) -> FlowColumns:
         """Return some of the rows."""
-        return FlowColumns(self.key[rows], self.meter_id[rows], self.place[rows])
+        return FlowColumns(self.key[rows], self.meter_id[rows], self.template_index[rows])
 
     def sorted(self) -> FlowColumns:
         """Return the rows in the order of keys; of equal keys the last one only."""
@@ -48,7 +48,7 @@ class FlowTableRefresh:
 
     The last one of equal keys counts.
 
-    ``changed`` are the packed keys of flow entries that were added, removed or changed, once ``pieces`` is exhausted.
+    ``changed`` are the packed keys of flow entries that were added, removed or changed, once ``batches`` is exhausted.
     """
 
     def __init__(self, before: FlowTable) -> None:
@@ -60,21 +60,23 @@ class FlowTableRefresh:
         self._new: list[FlowColumns] = []
         self._long: dict[bytes, Row] = {}
 
-    def place_of(self, effect: FlowTemplate) -> int:
+    def template_index(self, effect: FlowTemplate) -> int:
         """Return the index of an effect."""
         return self._effects.template_index(effect)
 
     def add(self, listed: FlowColumns) -> None:
-        """Add flow entries with effect indices of ``place_of``."""
+        """Add flow entries with effect indices of ``template_index``."""
         listed, before = listed.sorted(), self._rows
-        at, there = find(before.key, listed.key)
-        old = at[there]
-        same = there.copy()
-        same[there] = (before.meter_id[old] == listed.meter_id[there]) & (before.place[old] == listed.place[there])
+        at, present = find(before.key, listed.key)
+        old = at[present]
+        same = present.copy()
+        same[present] = (before.meter_id[old] == listed.meter_id[present]) & (
+            before.template_index[old] == listed.template_index[present]
+        )
         again = same.copy()
-        again[there] &= self._replaced[old]
+        again[present] &= self._replaced[old]
         self._seen[old] = True
-        self._replaced[at[there & ~same]] = True
+        self._replaced[at[present & ~same]] = True
         if not same.all():
             self.changed.update(listed.key[~same].tolist())
         if again.any():
@@ -84,9 +86,9 @@ class FlowTableRefresh:
 
     def add_long(self, packed: bytes, meter_id: int, effect: FlowTemplate) -> None:
         """Add a flow entry with a key that is too long for columns."""
-        self._long[packed] = Row(meter_id, self.place_of(effect))
+        self._long[packed] = Row(meter_id, self.template_index(effect))
 
-    def pieces(self) -> Iterator[None]:
+    def batches(self) -> Iterator[None]:
         """Build ``table`` from all added flow entries, yielding after each batch."""
         self.changed.update(self._rows.key[~self._seen].tolist())
         before = self._before.oversized

@@ -48,7 +48,7 @@ class MeterStatsBatch(Mapping[int, NDArray[np.void]]):
         whole = np.concatenate(octets).view(METER_STATS)  # a tenth of the time of a copy field by field
         return cls(stats, whole, np.cumsum([len(meters) for meters in stats.values()], dtype=np.int64))
 
-    def of_switches(self, dpids: Mapping[int, object]) -> MeterStatsBatch:
+    def select_switches(self, dpids: Mapping[int, object]) -> MeterStatsBatch:
         """Return the meters of these switches only."""
         if self.bounds.keys() <= dpids.keys():
             return self
@@ -124,26 +124,26 @@ _NONE = MeterOwners(np.empty(0, np.int32), np.empty(0, np.int32))
 class _OfSwitch(NamedTuple):
     row_of_meter: RowArray
     meter_id: NDArray[np.uint32]
-    found: MeterOwners
+    owners: MeterOwners
 
 
 class _OfAll(NamedTuple):
     row_of_meter: list[RowArray]
     ends: IntArray
     meter_id: NDArray[np.uint32]
-    found: MeterOwners
+    owners: MeterOwners
 
 
 class _Placed(NamedTuple):
     row: RowArray
-    places: MeterPositions
+    positions: MeterPositions
     of_kind: dict[int, MeterPositions]
 
 
 class _Sought(NamedTuple):
     meter_id: IntArray
     reports: MeterStatsBatch
-    places: MeterPositions
+    positions: MeterPositions
 
 
 _MAX_PLACED = 4  # of pairs and of VNs, of the switches that usually reply and of those without a late one
@@ -160,11 +160,11 @@ class MeterIndex:
 
     def places_of_entries(self, listed: MeterOwners, ends: IntArray, entries: int) -> MeterPositions:
         """Return the positions of the meters of all ``entries``; each switch's meters end at its ``ends``."""
-        return self._places(listed.entry, ends, entries).places
+        return self._places(listed.entry, ends, entries).positions
 
     def places_of_vns(self, listed: MeterOwners, ends: IntArray, vns: int) -> MeterPositions:
         """Return the positions of the meters of all ``vns``, shape (vns, VN_METERS) each."""
-        meter, switch = self._places(listed.vn, ends, VN_METERS * vns).places
+        meter, switch = self._places(listed.vn, ends, VN_METERS * vns).positions
         return MeterPositions(meter.reshape(vns, VN_METERS), switch.reshape(vns, VN_METERS))
 
     def places_of_kind(self, listed: MeterOwners, ends: IntArray, vns: int, kind: int) -> MeterPositions:
@@ -172,7 +172,7 @@ class MeterIndex:
         placed = self._places(listed.vn, ends, VN_METERS * vns)
         if kind not in placed.of_kind:
             placed.of_kind[kind] = MeterPositions(
-                *(np.ascontiguousarray(one[kind::VN_METERS]) for one in placed.places)
+                *(np.ascontiguousarray(one[kind::VN_METERS]) for one in placed.positions)
             )
         return placed.of_kind[kind]
 
@@ -185,7 +185,7 @@ class MeterIndex:
         """
         for one in self._sought:
             if one.meter_id is meter_id and one.reports.lists_as(reports):
-                return one.places
+                return one.positions
         number_of = {dpid: number for number, dpid in enumerate(reports.dpids)}
         switch = np.array([number_of.get(one, NOT_LISTED) for one in dpid.tolist()], dtype=np.int64)
         listed = np.repeat(np.arange(len(reports.ends)), np.diff(reports.ends, prepend=0)) << 32 | reports.meter_id
@@ -200,7 +200,7 @@ class MeterIndex:
 
     def _places(self, row: RowArray, ends: IntArray, rows: int) -> _Placed:
         for at, one in enumerate(self._placed):
-            if one.row is row and len(one.places.meter) == rows:
+            if one.row is row and len(one.positions.meter) == rows:
                 self._placed.append(self._placed.pop(at))
                 return one
         placed = _Placed(row, MeterPositions.build(row, ends, rows), {})
@@ -224,8 +224,8 @@ class MeterIndex:
             last = _OfAll(maps, reports.ends, reports.meter_id, found)
             others = [one for one in self._all if one != reports.dpids]
             self._all = {one: self._all[one] for one in sorted(others, key=len)[-1:]} | {reports.dpids: last}
-        reports.listed = maps, last.found
-        return last.found
+        reports.listed = maps, last.owners
+        return last.owners
 
     def _find_of(self, dpid: int, record: SwitchRecord, meters: NDArray[np.void]) -> MeterOwners:
         last, meter_id = self._switches.get(dpid), meters["meter_id"]
@@ -234,7 +234,7 @@ class MeterIndex:
                 record.rows_of(meter_id.astype(np.int64)).astype(np.int32), _rows_of_vns(record, meter_id)
             )
             last = self._switches[dpid] = _OfSwitch(record.row_of_meter, meter_id.copy(), found)
-        return last.found
+        return last.owners
 
 
 def _rows_of_vns(record: SwitchRecord, meter_id: NDArray[np.uint32]) -> RowArray:

@@ -90,19 +90,19 @@ def read_tables(results: Sequence[Any]) -> OvsdbTables:
     return OvsdbTables(*tables)
 
 
-def plan_rows(tables: OvsdbTables, dpid: int, wanted: Mapping[str, PortQueues]) -> RowPlan:
-    """Return the plan that installs a switch's ``wanted`` queues; without any it removes all of the controller's.
+def plan_rows(tables: OvsdbTables, dpid: int, desired: Mapping[str, PortQueues]) -> RowPlan:
+    """Return the plan that installs a switch's ``desired`` queues; without any it removes all of the controller's.
 
-    ``wanted`` are by the ports' names in ``problems``. Their interfaces are found by OpenFlow number, since OpenFlow
+    ``desired`` are by the ports' names in ``problems``. Their interfaces are found by OpenFlow number, since OpenFlow
     truncates names; an interface without a number (yet) is found by its whole name. Raises InvalidValueError if queues
     are wanted and no bridge has this dpid: the address is wrong, or ovs-vswitchd does not run or has not written it yet
     (the column does not outlive ovsdb-server). Then the present rows must not be changed.
     """
     planner = _Planner(tables, f"{dpid:016x}")
-    ports = planner.find_ports({name: queues.port_no for name, queues in wanted.items()})
+    ports = planner.find_ports({name: queues.port_no for name, queues in desired.items()})
     for name, port_uuid in ports.items():
-        if planner.can_shape(name, wanted[name].max_rate_bps):
-            planner.want(name, port_uuid, wanted[name])
+        if planner.can_shape(name, desired[name].max_rate_bps):
+            planner.want(name, port_uuid, desired[name])
     planner.sweep_qos()
     planner.sweep_queues()
     return planner.plan
@@ -120,11 +120,11 @@ class _Planner:
         self._deleted: set[str] = set()
         self._named = 0
 
-    def find_ports(self, wanted: Mapping[str, int]) -> dict[str, str]:
+    def find_ports(self, desired: Mapping[str, int]) -> dict[str, str]:
         """Return the UUID of the Port row of each wanted number on the switch's bridge; missing ones are problems."""
         bridge = next((b for b in self._tables.bridges.values() if b["datapath_id"] == (self._owner,)), None)
         if bridge is None:
-            if wanted:
+            if desired:
                 raise InvalidValueError("dpid", self._owner, "is the datapath id of no bridge in this database (now)")
             return {}
         self._bridge_ports.update(bridge["ports"])
@@ -135,7 +135,7 @@ class _Planner:
                 if row is not None:
                     port_of[row["ofport"][0] if row["ofport"] else row["name"]] = uuid
         found = {}
-        for name, number in sorted(wanted.items()):
+        for name, number in sorted(desired.items()):
             uuid = port_of.get(number, port_of.get(name))
             if uuid is None:
                 self._problem(f"{name}: is not a port of bridge {bridge['name']}")
@@ -159,7 +159,7 @@ class _Planner:
         self._problem(f"{name}: has no queues, for its capacity is {format_rate(rate_bps)}: {limit}")
         return False
 
-    def want(self, name: str, port_uuid: str, wanted: PortQueues) -> None:
+    def want(self, name: str, port_uuid: str, desired: PortQueues) -> None:
         """Plan the queues of one port."""
         port = self._tables.ports[port_uuid]
         uuid = port["qos"][0] if port["qos"] else None
@@ -167,15 +167,15 @@ class _Planner:
             kind = self._tables.qos[uuid]["type"]
             self._problem(f"{name}: has a QoS row ({kind}) of another application, so its VLANs get no queues here")
             return
-        ids = {OWNER_KEY: self._owner, PORT_KEY: str(wanted.port_no)}
-        row: Row = {"type": QOS_TYPE, "other_config": {"max-rate": str(wanted.max_rate_bps)}}
+        ids = {OWNER_KEY: self._owner, PORT_KEY: str(desired.port_no)}
+        row: Row = {"type": QOS_TYPE, "other_config": {"max-rate": str(desired.max_rate_bps)}}
         if uuid is None or uuid in self._kept_qos:
-            row |= {"queues": self._queues({}, wanted, ids), "external_ids": ids}
+            row |= {"queues": self._queues({}, desired, ids), "external_ids": ids}
             self._set_qos_of_port(port_uuid, self._insert("QoS", row))
             return
         self._kept_qos[uuid] = port_uuid
         old = self._tables.qos[uuid]
-        row |= {"queues": self._queues(old["queues"], wanted, ids), "external_ids": old["external_ids"] | ids}
+        row |= {"queues": self._queues(old["queues"], desired, ids), "external_ids": old["external_ids"] | ids}
         self._update("QoS", uuid, old, row)
 
     def sweep_qos(self) -> None:
@@ -206,9 +206,7 @@ class _Planner:
             if uuid in self._kept_queues or not self._is_useless(row, uuid in users):
                 continue
             if uuid in users:
-                self._problem(
-                    f"Queue row {uuid} is the controller's, but foreign QoS row {users[uuid]} uses it"
-                )
+                self._problem(f"Queue row {uuid} is the controller's, but foreign QoS row {users[uuid]} uses it")
             else:
                 self._delete("Queue", uuid, row)
 
@@ -220,10 +218,10 @@ class _Planner:
         owner = row["external_ids"].get(OWNER_KEY)
         return owner == self._owner or (owner is not None and not in_use)
 
-    def _queues(self, old: Mapping[int, str], wanted: PortQueues, ids: Mapping[str, str]) -> dict[int, Any]:
+    def _queues(self, old: Mapping[int, str], desired: PortQueues, ids: Mapping[str, str]) -> dict[int, Any]:
         """Plan the Queue rows of one port and return the QoS row's map of them."""
         queues: dict[int, Any] = {}
-        for queue in wanted.queues:
+        for queue in desired.queues:
             row = _queue_row(queue, ids)
             uuid = old.get(queue.queue_id)
             present = self._tables.queues[uuid] if uuid is not None else None

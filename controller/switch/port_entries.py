@@ -14,11 +14,11 @@ from controller.openflow.flows import Flow
 _TABLES = (Table.CLASSIFY, Table.FORWARD)
 
 
-def of_ports(flows: FlowTable, port_nos: Collection[int]) -> list[Flow]:
+def flows_of_ports(flows: FlowTable, port_nos: Collection[int]) -> list[Flow]:
     """Return the flow entries that admit frames at these ports or output frames to them."""
     return [
         flow
-        for flow in flows.of_tables(_TABLES)
+        for flow in flows.flows_in_tables(_TABLES)
         if (_admits(flow) and flow.match.in_port in port_nos) or not _outputs(flow).isdisjoint(port_nos)
     ]
 
@@ -31,7 +31,7 @@ def misplaced(flows: FlowTable, ports: Mapping[int, EdgePort], fenced: Collectio
     An earlier run left them for other ports with these numbers. Links whose port names have changed are fenced, too.
     """
     carried = {port_no: port.vlan_vids for port_no, port in ports.items()} | dict.fromkeys(fenced, ())
-    for flow in of_ports(flows, carried.keys()):
+    for flow in flows_of_ports(flows, carried.keys()):
         reached = _outputs(flow)
         if _admits(flow) and flow.match.in_port is not None:
             reached.add(flow.match.in_port)

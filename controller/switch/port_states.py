@@ -45,7 +45,7 @@ def is_cut(name: str) -> bool:
     return len(name.encode()) >= MAX_NAME_BYTES
 
 
-def judge(switch: Switch, ports: Mapping[int, PortDesc], known: Mapping[int, str]) -> dict[int, PortState]:
+def port_states(switch: Switch, ports: Mapping[int, PortDesc], known: Mapping[int, str]) -> dict[int, PortState]:
     """Return the state of each edge port of a switch with these ``ports``, by number.
 
     1) A missing port is absent, and fenced: a port that returns with its number may be another one.

@@ -38,6 +38,6 @@ class RefusedFrames:
                 of_port[REASONS[flow.cookie]] += count - before if count >= before else count
         self._listed = listed
 
-    def of_port(self, port_no: int) -> dict[str, int] | None:
+    def counts_at_port(self, port_no: int) -> dict[str, int] | None:
         """Return the frames by reason; None before the first count."""
         return self._total.get(port_no)

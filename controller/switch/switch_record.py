@@ -89,10 +89,10 @@ class SwitchUpdate:
             self._meter_mods.append(mods)
             self.restarts_counts |= restarts_counts
 
-    def put_meters(self, settings: Mapping[int, MeterSetting], standing: Container[int]) -> None:
-        """Append a meter-mod for each id: MODIFY where a meter is installed (``standing``), otherwise ADD."""
+    def put_meters(self, settings: Mapping[int, MeterSetting], installed: Container[int]) -> None:
+        """Append a meter-mod for each id: MODIFY where a meter is installed (``installed``), otherwise ADD."""
         rows = [
-            (MeterModCommand.MODIFY if meter_id in standing else MeterModCommand.ADD, meter_id, *setting)
+            (MeterModCommand.MODIFY if meter_id in installed else MeterModCommand.ADD, meter_id, *setting)
             for meter_id, setting in settings.items()
         ]
         if rows:
@@ -279,7 +279,7 @@ class SwitchRecord:
         features = self.capabilities.features
         most = self.meter_ids.last if features is None else features.max_meter
         self.meter_ids.limit_to(most if self.capabilities.uses_meters else 0)
-        self.meter_ids.most_used = self.capabilities.told.count
+        self.meter_ids.most_used = self.capabilities.configured_bounds.count
 
     def set_flows(self, mods: Iterable[tuple[FlowModCommand, Flow]]) -> None:
         """Queue planned flow-mods, and record the resulting flow entries.

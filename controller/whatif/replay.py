@@ -119,6 +119,6 @@ def differences(replayed: Iterable[Replayed]) -> list[Difference]:
 def vn_location(start: Start, vn: int) -> str:
     """Return a VN's location in a recording, as ``SWITCH:PORT``."""
     if start.links is not None:
-        return start.links.place(vn)
+        return start.links.location(vn)
     key = start.vns.key(vn)
     return f"{key.dpid:016x}:{key.port_no}"

@@ -105,6 +105,6 @@ def shadow_step(
     ceilings_bps = control_step.ceilings(entries, theirs)
     rate_bps = np.where(of_shadow, ceilings_bps, np.nan)  # 3
     rate_bps[set_rate.entry] = np.minimum(set_rate.rate_bps, ceilings_bps[set_rate.entry])
-    standing_bps = before.machines.limit_bps[keep_alive.entry]
-    rate_bps[keep_alive.entry] = np.minimum(standing_bps, ceilings_bps[keep_alive.entry])
+    idle_share_bps = before.machines.limit_bps[keep_alive.entry]
+    rate_bps[keep_alive.entry] = np.minimum(idle_share_bps, ceilings_bps[keep_alive.entry])
     return Shadow(shadow.policies, shadow.groups, shadow.shadowed, allocators, entries, rate_bps)

@@ -53,7 +53,7 @@ def run_on_wire(
     openflow_port, rest_port = free_ports(2)
     document = controller_configuration(scenario, fabric, control, openflow_port, rest_port)
     parsed = parse_config(yaml.safe_dump(document), "wire")
-    write_queues(model, parsed, VnTable.of_config(parsed))
+    write_queues(model, parsed, VnTable.from_config(parsed))
     with (
         controllers(scenario, fabric, control, folder, settings, ovsdb=False) as (controller, openflow),
         WireModel(model, openflow[0], openflow[1:]) as wire,

@@ -329,7 +329,7 @@ def test_a_missed_send_guarantee_is_an_event_that_says_which_way():
 def test_senders_limits_are_shown():
     tenants = blasted()
     tenants.run(30)
-    limit_bps, notification_age_s = tenants.central.fabric.of_senders()
+    limit_bps, notification_age_s = tenants.central.fabric.sender_limits()
     at, free = tenants.pair(2), tenants.pair(1)
     assert limit_bps[at] == tenants.decision().limit_bps[at]
     assert 0.0 <= notification_age_s[at] < 2.0

@@ -72,7 +72,7 @@ def policy_step(name: str, limit_bps: float, senders: int, parameters: Mapping[s
     vns = _star(limit_bps, senders, name, parameters)
     (group,) = groups_of(vns, {1: PolicyChoice(name, parameters or {})})
     rows, receiver = np.arange(senders), np.full(senders, senders)
-    entries, links = PairTable(rows, receiver, rows + 1), LinkTable.of_access(vns)
+    entries, links = PairTable(rows, receiver, rows + 1), LinkTable.access_links(vns)
     memory = PolicyState(len(vns)).aligned(rows, links.names)
 
     def step(delivered_bps: FloatArray, granted_bps: FloatArray, demand_bps: FloatArray) -> FloatArray:

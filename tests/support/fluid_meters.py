@@ -37,9 +37,9 @@ class World:
     def __init__(self, algorithm, limits=None, **options):
         config = star(PORTS, limits=limits or {10: LIMIT}, algorithm=algorithm, **options)
         choices = choices_of(config)
-        vns = apply_choices(VnTable.of_config(config), choices)
+        vns = apply_choices(VnTable.from_config(config), choices)
         self.vns = vns.with_columns(has_queue=np.ones(len(vns), dtype=np.bool_))
-        self.links = LinkTable.of_access(self.vns)
+        self.links = LinkTable.access_links(self.vns)
         self.groups = groups_of(self.vns, choices)
         everybody, vlan_vid = range(len(vns)), vns.vlan_vid
         pairs = [(a, b) for a in everybody for b in everybody if a != b and vlan_vid[a] == vlan_vid[b]]

@@ -38,7 +38,7 @@ def test_what_a_queue_drops_is_read_with_the_meters_and_replayed(tmp_path: Path)
         run.app.wait_for(lambda: run.app.entry(1, 2, 10), "an entry")
         time.sleep(0.5)
         records = recorded(run, 1.5)
-    row = VnTable.of_config(parse_config(run.app.config_path.read_text())).row_of(10, 1, 2)
+    row = VnTable.from_config(parse_config(run.app.config_path.read_text())).row_of(10, 1, 2)
     queues = [one.observed.queues for one in records if isinstance(one, Interval) and one.observed is not None]
     known = [one for one in queues if one.known[row]]
     assert len(known) >= len(queues) - 2 > 5

@@ -17,9 +17,9 @@ def _end(name: str) -> Column:
     return Column(name, lambda row: f"{row[name]['switch']}:{row[name]['port_no']}")
 
 
-def _way(title: str, way: str, member: str) -> Column:
+def _way(title: str, direction: str, member: str) -> Column:
     def cell(row: Row) -> str | None:
-        rate_bps = row[way][member]
+        rate_bps = row[direction][member]
         return None if rate_bps is None else format_rate(rate_bps)
 
     return Column(title, cell, right=True)

@@ -152,7 +152,9 @@ def set_vlan(
 ) -> int:
     """Change values of a VLAN; values that are not given stay."""
     body: dict[str, Any] = {"name": name, "algorithm": algorithm, "weight": weight}
-    body |= {f"{way}_limit_bps": _rate(way, text) for way, text in (("send", send), ("receive", receive))}
+    body |= {
+        f"{direction}_limit_bps": _rate(direction, text) for direction, text in (("send", send), ("receive", receive))
+    }
     body = {key: value for key, value in body.items() if value is not None}
     if parameter:
         body["parameters"] = parse_parameters(parameter)

@@ -45,9 +45,9 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
     def counted() -> Generator[bytes]:
         nonlocal intervals
         with contextlib.closing(_recorded_chunks(client, output, duration_s)) as pieces:
-            for taken in pieces:
-                intervals += sum(isinstance(one, Interval) for one in decode(taken))
-                yield taken
+            for chunks in pieces:
+                intervals += sum(isinstance(one, Interval) for one in decode(chunks))
+                yield chunks
 
     to_stdout = str(output) == "-"
     if to_stdout and sys.stdout.isatty():
@@ -65,8 +65,8 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
             if not to_stdout:
                 output.unlink()
             raise
-        with contextlib.closing(counted()) as taken:
-            write(file, taken)
+        with contextlib.closing(counted()) as chunks:
+            write(file, chunks)
     return intervals
 
 
@@ -90,9 +90,9 @@ def _recorded_chunks(client: Client, output: Path, duration_s: float | None) -> 
                 stop = end_s is not None and time.monotonic() >= end_s
             except KeyboardInterrupt:
                 stop = True
-            taken = _ask(client, "stop" if stop else "take")
-            yield _decoded(taken["records"])
-            if taken["overrun"]:
+            chunks = _ask(client, "stop" if stop else "take")
+            yield _decoded(chunks["records"])
+            if chunks["overrun"]:
                 raise ProtocolError(f"recording: records were lost; {output} holds what came before them")
     finally:
         if not stop:
@@ -107,11 +107,11 @@ def _decoded(records: str) -> bytes:
         raise AnswerError(f"records are not in base64: {error}") from error
 
 
-def write(file: BinaryIO, taken: Iterable[bytes]) -> None:
+def write(file: BinaryIO, chunks: Iterable[bytes]) -> None:
     """Write a recording to an empty file, chunk by chunk."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         archive.writestr("format.json", json.dumps(FORMAT))
-        for number, data in enumerate(taken):
+        for number, data in enumerate(chunks):
             archive.writestr(f"records/{number:06}", data)
 
 
@@ -153,7 +153,7 @@ def write_decisions(path: Path, algorithm: str | None, parameters: Mapping[str, 
     rows = csv.writer(output, lineterminator="\n")
     rows.writerow(CSV_COLUMNS)
     as_recorded = True
-    for number, one in enumerate(_decided_again(path, algorithm, parameters)):
+    for number, one in enumerate(_replayed_rows(path, algorithm, parameters)):
         as_recorded &= one.same
         vid = one.start.vns.vlan_vid
         columns = (one.sender.tolist(), one.receiver.tolist(), one.limit_bps.tolist(), one.alternative_bps.tolist())
@@ -164,7 +164,7 @@ def write_decisions(path: Path, algorithm: str | None, parameters: Mapping[str, 
     return as_recorded
 
 
-def _decided_again(path: Path, algorithm: str | None, parameters: Mapping[str, object]) -> Iterator[Replayed]:
+def _replayed_rows(path: Path, algorithm: str | None, parameters: Mapping[str, object]) -> Iterator[Replayed]:
     if algorithm is None and parameters:
         raise InvalidValueError("parameter", ", ".join(parameters), "means nothing without --algorithm")
     return replay(read(path), None if algorithm is None else PolicyChoice(algorithm, dict(parameters)))
@@ -175,7 +175,7 @@ def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object]
 
     Raises InvalidValueError for an unknown algorithm, bad parameters and parameters without an algorithm.
     """
-    again = list(_decided_again(path, algorithm, parameters or {}))
+    again = list(_replayed_rows(path, algorithm, parameters or {}))
     other = [n for n, one in enumerate(again) if not one.same]
     rows = [
         {

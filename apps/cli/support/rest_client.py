@@ -154,7 +154,7 @@ class Client:
         while True:
             now = self.call("/v1/revision", shape=_REVISION)
             if now["installed_revision"] is not None and now["installed_revision"] >= revision:
-                self._complain_of_missing(now.get("disconnected_switches") or (), now.get("unreachable_nodes") or ())
+                self._print_missing(now.get("disconnected_switches") or (), now.get("unreachable_nodes") or ())
                 return
             if time.monotonic() >= end_s:
                 break
@@ -164,7 +164,7 @@ class Client:
         why = ", ".join(lagging) or "the controller has not sent it"
         raise RequestError(f"revision {revision} is kept, but not in force after {timeout_s:g} s: {why}")
 
-    def _complain_of_missing(self, switches: Sequence[str], nodes: Sequence[str]) -> None:
+    def _print_missing(self, switches: Sequence[str], nodes: Sequence[str]) -> None:
         """Print on which switches a change is not effective: they are disconnected, or their nodes are unreachable."""
         if not switches and not nodes:
             return

@@ -65,7 +65,7 @@ class RequestForwarder(RemoteNodes):
         response.set_data(json.dumps(whole | ({"unreachable_nodes": partial} if partial else {})))
         return response
 
-    def asked(self) -> dict[str, str] | None:  # noqa: D102
+    def forwarded_headers(self) -> dict[str, str] | None:  # noqa: D102
         return None if FORWARDED_HEADER in request.headers else _headers()
 
     def whole(self, service: Service, local: Json, target: str, asked: Mapping[str, str]) -> Json:  # noqa: D102

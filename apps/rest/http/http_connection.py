@@ -14,7 +14,7 @@ import h11
 from apps.rest.http.access import TrustedProxies, WsgiApp
 from apps.rest.http.framing import LONE_LINE_FEED, MAX_TRAILERS_BYTES, fault_of_request_line, head_error, shown
 from apps.rest.http.problems import raw_answer
-from apps.rest.http.room import Room, Share
+from apps.rest.http.room import MemoryLimit, Reservation
 from apps.rest.http.wsgi_exchange import (
     MAX_DISCARDED_BYTES,
     READ_BYTES,
@@ -51,11 +51,11 @@ class _NoRequestError(Exception):
         super().__init__(answer)
 
 
-class Rooms(NamedTuple):
+class MemoryLimits(NamedTuple):
     """The memory limits of long bodies and long responses."""
 
-    bodies: Room
-    answers: Room
+    bodies: MemoryLimit
+    answers: MemoryLimit
 
 
 class Connection:
@@ -70,15 +70,15 @@ class Connection:
         sock: Any,
         address: tuple[Any, ...],
         app: WsgiApp,
-        patience: Timeouts,
+        timeouts: Timeouts,
         wait: Callable[[], None],
-        rooms: Rooms,
+        memory_limits: MemoryLimits,
         proxies: TrustedProxies,
     ) -> None:
-        self._sock, self._address, self._app, self._patience, self._wait = sock, address, app, patience, wait
-        self._rooms, self._proxies = rooms, proxies
+        self._sock, self._address, self._app, self._patience, self._wait = sock, address, app, timeouts, wait
+        self._rooms, self._proxies = memory_limits, proxies
         self._received = b""  # and not yet given to h11
-        sock.settimeout(patience.socket_s)
+        sock.settimeout(timeouts.socket_s)
         self._environ = environ_of_connection(sock, address)
 
     def serve(self) -> None:
@@ -115,7 +115,7 @@ class Connection:
         peer, proxies = self._address[0], self._proxies
         client = proxies.client_address(peer, environ.get("HTTP_X_FORWARDED_FOR"))
         environ["SCRIPT_NAME"] = proxies.path_prefix(peer, environ.get("HTTP_X_FORWARDED_PREFIX"))
-        body_share, answer_share = (Share(room, client) for room in self._rooms)
+        body_share, answer_share = (Reservation(room, client) for room in self._rooms)
         body = Body(self._sock, http, request, self._patience, body_share)
         # What has been changed cannot be refused any more.
         share = answer_share if request.method == b"GET" else None

@@ -120,8 +120,8 @@ def shown_value(value: object) -> JsonValue:
     if isinstance(value, str):
         return _cut(value)
     text = ""
-    for piece in _ENCODER.iterencode(value):  # no further than is shown: the value may be long
-        text += piece
+    for chunk in _ENCODER.iterencode(value):  # no further than is shown: the value may be long
+        text += chunk
         if len(text) > _SHOWN_LENGTH:
             break
     return _cut(text)
@@ -136,7 +136,7 @@ def refusing_bad_values() -> Iterator[None]:
         raise invalid(error) from error
 
 
-def of_validation(error: ValidationError, fields: Mapping[str, Iterable[str]]) -> HttpRefusedError:
+def problem_from_validation(error: ValidationError, fields: Mapping[str, Iterable[str]]) -> HttpRefusedError:
     """Return the rejection for pydantic's errors; ``fields`` has the field names of each model by its title."""
     return invalid(*(_of_pydantic(one, fields.get(error.title, ())) for one in error.errors(include_url=False)))
 

@@ -22,7 +22,7 @@ TIDY_S = 5.0
 """so long after the last one has gone, and no more often"""
 
 
-class Room:
+class MemoryLimit:
     """``most_bytes`` for the purpose ``name``, and half of them for one address (IPv6: one /64).
 
     The heap keeps freed memory (``apps.runtime.memory_tuning``): it is trimmed once nothing is reserved.
@@ -60,10 +60,10 @@ class Room:
         self._tidy()
 
 
-class Share:
+class Reservation:
     """The bytes that one body, or one response, of an address has reserved; the first ``FREE_BYTES`` are free."""
 
-    def __init__(self, room: Room, address: str) -> None:
+    def __init__(self, room: MemoryLimit, address: str) -> None:
         self._room, self._address = room, address
         self._seen = self._held = 0
 

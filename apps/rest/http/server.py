@@ -18,9 +18,9 @@ from typing import Any
 import eventlet
 
 from apps.rest.http.access import ConnectionSlots, TrustedProxies, WsgiApp
-from apps.rest.http.http_connection import Connection, Rooms
+from apps.rest.http.http_connection import Connection, MemoryLimits
 from apps.rest.http.problems import raw_answer
-from apps.rest.http.room import MAX_ANSWERS_BYTES, MAX_BODIES_BYTES, Room
+from apps.rest.http.room import MAX_ANSWERS_BYTES, MAX_BODIES_BYTES, MemoryLimit
 from apps.rest.http.wsgi_exchange import Timeouts
 from apps.runtime.connection.connection_limits import LogRateLimiter
 from apps.runtime.retrying_listener import RetryingListener, listening_address
@@ -62,7 +62,7 @@ def serve(
     port: int,
     tls: RenewableContext | None = None,
     max_connections: int = MAX_CONNECTIONS,
-    patience: Timeouts = DEFAULT_TIMEOUTS,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
     wait: Callable[[], None] = lambda: None,
     trusted_proxies: Iterable[str] = (),
 ) -> RestServer:
@@ -74,7 +74,7 @@ def serve(
     """
     family, address = listening_address(host, port)
     listener = eventlet.listen(address, family)
-    acceptor = _Acceptor(app, tls, ConnectionSlots(max_connections), patience, wait, TrustedProxies(trusted_proxies))
+    acceptor = _Acceptor(app, tls, ConnectionSlots(max_connections), timeouts, wait, TrustedProxies(trusted_proxies))
     greenlet = eventlet.spawn(acceptor.accept_from, RetryingListener(listener, "REST", eventlet.sleep))
     return RestServer(listener.getsockname()[1], listener, greenlet)
 
@@ -85,13 +85,15 @@ class _Acceptor:
 
     app: WsgiApp
     tls: RenewableContext | None
-    places: ConnectionSlots
-    patience: Timeouts
+    slots: ConnectionSlots
+    timeouts: Timeouts
     wait: Callable[[], None]
     proxies: TrustedProxies
     turning_away: int = 0
-    rooms: Rooms = field(
-        default_factory=lambda: Rooms(Room("bodies", MAX_BODIES_BYTES), Room("answers", MAX_ANSWERS_BYTES))
+    memory_limits: MemoryLimits = field(
+        default_factory=lambda: MemoryLimits(
+            MemoryLimit("bodies", MAX_BODIES_BYTES), MemoryLimit("answers", MAX_ANSWERS_BYTES)
+        )
     )
     sparing: LogRateLimiter = field(default_factory=lambda: LogRateLimiter(time.monotonic))
 
@@ -99,7 +101,7 @@ class _Acceptor:
         """Accept connections until the listener is closed."""
         while True:
             sock, address = listener.accept()
-            if self.places.allocate(address[0], for_many=self.proxies.is_trusted(address[0])):
+            if self.slots.allocate(address[0], for_many=self.proxies.is_trusted(address[0])):
                 eventlet.spawn(self._serve, sock, address)
             elif self.turning_away < _MAX_REJECTING:
                 self.turning_away += 1
@@ -111,19 +113,19 @@ class _Acceptor:
     def _serve(self, sock: Any, address: tuple[Any, ...]) -> None:
         try:
             secured = sock if self.tls is None else self._secure(sock, self.tls.current)
-            Connection(secured, address, self.app, self.patience, self.wait, self.rooms, self.proxies).serve()
+            Connection(secured, address, self.app, self.timeouts, self.wait, self.memory_limits, self.proxies).serve()
         except (OSError, ValueError) as error:  # ssl.SSLError among them: no certificate, or not TLS at all
             if self.sparing.due(address[0]):
                 log.info("REST: no connection with %s: %s", address, error)
         finally:
             sock.close()
-            self.places.release(address[0])
+            self.slots.release(address[0])
 
     def _secure(self, sock: Any, tls: ssl.SSLContext) -> Any:
         connection = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         try:
-            with eventlet.Timeout(self.patience.handshake_s, TimeoutError("the handshake takes too long")):
-                do_handshake(connection, self.patience.handshake_s, self.wait)
+            with eventlet.Timeout(self.timeouts.handshake_s, TimeoutError("the handshake takes too long")):
+                do_handshake(connection, self.timeouts.handshake_s, self.wait)
         except BaseException:
             connection.close()
             raise

@@ -22,7 +22,7 @@ import h11
 from apps.rest.http.access import CERTIFICATE_NAME, WsgiApp
 from apps.rest.http.framing import check_trailers, chunk_size
 from apps.rest.http.problems import HttpRefusedError, raw_answer
-from apps.rest.http.room import Share
+from apps.rest.http.room import Reservation
 
 # The rest of a refused body up to this size is read, so that its sender can read the answer; else the connection ends.
 MAX_DISCARDED_BYTES = 2**20
@@ -59,8 +59,10 @@ class Body(io.RawIOBase):
     The bytes read are reserved in ``share``.
     """
 
-    def __init__(self, sock: Any, http: h11.Connection, request: h11.Request, patience: Timeouts, share: Share) -> None:
-        self._sock, self._http, self._patience, self._share = sock, http, patience, share
+    def __init__(
+        self, sock: Any, http: h11.Connection, request: h11.Request, timeouts: Timeouts, share: Reservation
+    ) -> None:
+        self._sock, self._http, self._patience, self._share = sock, http, timeouts, share
         fields = dict(request.headers)
         self._chunked = b"transfer-encoding" in fields
         self._left_bytes = int(fields.get(b"content-length", 0))
@@ -152,7 +154,7 @@ class Body(io.RawIOBase):
 class WsgiExchange:
     """Sends the application's response to one request; its parts are reserved in ``share``, if given."""
 
-    def __init__(self, sock: Any, http: h11.Connection, is_head: bool, body: Body, share: Share | None) -> None:
+    def __init__(self, sock: Any, http: h11.Connection, is_head: bool, body: Body, share: Reservation | None) -> None:
         self._sock, self._http, self._body, self._share = sock, http, body, share
         self._without_body = is_head
         self._unsent = b""
@@ -163,9 +165,9 @@ class WsgiExchange:
         pieces: Iterable[bytes] = ()
         try:
             pieces = app(environ, self._start)
-            for piece in pieces:
-                if piece:
-                    self._write(piece)
+            for chunk in pieces:
+                if chunk:
+                    self._write(chunk)
             self._flush(self._http.send(h11.EndOfMessage()) or b"")
         except OSError:
             raise
@@ -197,12 +199,12 @@ class WsgiExchange:
         self._unsent = self._http.send(response)
         return self._write
 
-    def _write(self, piece: bytes) -> None:
+    def _write(self, chunk: bytes) -> None:
         if self._without_body or self._share is None:
-            self._flush(b"" if self._without_body else self._http.send(h11.Data(data=piece)))
+            self._flush(b"" if self._without_body else self._http.send(h11.Data(data=chunk)))
             return
-        self._share.add(len(piece))
-        self._flush(self._http.send(h11.Data(data=piece)))
+        self._share.add(len(chunk))
+        self._flush(self._http.send(h11.Data(data=chunk)))
         self._share.end()
 
     def _flush(self, data: bytes) -> None:

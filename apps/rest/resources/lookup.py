@@ -204,7 +204,7 @@ def entry_row(central: CentralController, path: EntryPath) -> int:
     entries = central.state.entries
     found = np.flatnonzero((entries.sender == sender) & (entries.receiver == receiver))
     if not len(found):
-        text = f"{central.fabric.place_name(sender)} to {central.fabric.place_name(receiver)}"
+        text = f"{central.fabric.location_name(sender)} to {central.fabric.location_name(receiver)}"
         raise not_found("entry", text, f"is not a pair that talks in VLAN {path.vlan_vid}; /v1/pairs lists those")
     return int(found[0])
 

@@ -23,9 +23,9 @@ def get_series(query: request_parameters.SeriesQuery) -> Json:
     if (vlan is None) == (vn is None):
         raise invalid(InvalidValueError("vlan", vlan or "", "give either vlan or vn: 10, or 10/s1/3"))
     if vn is None:
-        rows = series.of_vlan(lookup.vlan_vid(central, vlan or "", "vlan"))
+        rows = series.vlan_series(lookup.vlan_vid(central, vlan or "", "vlan"))
     else:
-        rows = series.of_vn(central.vns, lookup.vn_row_of(central, vn, "vn"), here.clock())
+        rows = series.vn_series(central.vns, lookup.vn_row_of(central, vn, "vn"), here.clock())
     return {
         "at": [round(here.epoch_s + at_s, 3) for at_s in rows.at_s.tolist()],
         "receive_limit_bps": views.json_rates(rows.limit_bps),

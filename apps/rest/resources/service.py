@@ -35,7 +35,7 @@ class RemoteNodes:
         """Return this node's response, merged with the others' data."""
         return response
 
-    def asked(self) -> Mapping[str, str] | None:
+    def forwarded_headers(self) -> Mapping[str, str] | None:
         """Return the headers for requests to other nodes; None: no other node is needed."""
         return None
 
@@ -52,7 +52,7 @@ class Service:
     must be the one that runs ``central``.
     """
 
-    others = RemoteNodes()
+    remote_nodes = RemoteNodes()
 
     def __init__(
         self,

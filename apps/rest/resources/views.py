@@ -149,9 +149,9 @@ def port_views(service: Service, ports: Sequence[tuple[Switch, EdgePort]]) -> li
         seen = _seen(service, *record.ports.get(port.port_no, (None, np.nan)))
         place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, *seen, port.capacity_bps)
         can = verdicts[switch.dpid][port.port_no]
-        agent = central.agents.seen(PortId(switch.dpid, port.port_no))
+        agent = central.agents.agent_status(PortId(switch.dpid, port.port_no))
         shown = None if agent is None else agent_view(agent)
-        carried = list(port.vlan_vids), port.untagged_vid, record.refused.of_port(port.port_no)
+        carried = list(port.vlan_vids), port.untagged_vid, record.refused.counts_at_port(port.port_no)
         values = (*place, *carried, *limits, received_bps, sent_bps, str(can.verdict), list(can.why), shown)
         views.append(dict(zip(PortView.model_fields, values, strict=True)))
     return views
@@ -177,7 +177,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
     sender, receiver = state.entries.sender[rows], state.entries.receiver[rows]
     measured, known = state.measured, connected(central)[sender]
     shaping = np.array(central.agents.shaping(), dtype=object)[rows].tolist()
-    egress_bps, notification_age_s = central.fabric.of_senders()
+    egress_bps, notification_age_s = central.fabric.sender_limits()
     shown = policy_columns(central.fabric, rows)
     control = [MachineState(value).name.lower() for value in state.machines.control[rows].tolist()]
     columns = (
@@ -286,7 +286,7 @@ def override_views(
     for name in names:
         if isinstance(name, VnName):
             row = file.row_of.get(name)
-            override = overrides.orphaned[name] if row is None else overrides.of_vn(row)
+            override = overrides.orphaned[name] if row is None else overrides.vn_override(row)
             columns = {} if row is None else {one: getattr(file.vns, one)[row] for one in override.values}
             said = {one: vn_value(one, float(value)) for one, value in columns.items()}
             place: tuple[int, str | None, int | None] = name

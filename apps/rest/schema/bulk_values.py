@@ -83,7 +83,7 @@ def read_vlans(
                 raise InvalidValueError(f"{here}.vlan_vid", vid, "stands there twice")
             found[vid] = complete(vid, VlanPatch.model_validate(item["values"]).given())
         except ValidationError as error:
-            raise problems.of_validation(error, {"VlanPatch": tuple(VlanPatch.model_fields)}) from error
+            raise problems.problem_from_validation(error, {"VlanPatch": tuple(VlanPatch.model_fields)}) from error
         except InvalidValueError as error:
             raise problems.invalid(error) from error
     return found

@@ -70,7 +70,9 @@ def follow_stream(query: request_parameters.StreamQuery) -> Response:
     if receiver is not None:
         lookup.vn_row_of(here.central, receiver, "pairs_of")
     picked = Columns(vlan, switch, receiver)
-    follower = _StreamClient(streams, picked, query.interval_ms / 1e3, query.count, after, here.others.asked())
+    follower = _StreamClient(
+        streams, picked, query.interval_ms / 1e3, query.count, after, here.remote_nodes.forwarded_headers()
+    )
     return Response(follower, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -110,7 +112,7 @@ class Streams:
         if asked is not None:
             self._being_made.add(key)
             try:
-                state = here.others.whole(here, state, _target(picked), asked)
+                state = here.remote_nodes.whole(here, state, _target(picked), asked)
             finally:
                 self._being_made.discard(key)
         frame = b"event: state\ndata: " + _compact(state) + b"\n\n"

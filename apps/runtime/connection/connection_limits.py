@@ -128,12 +128,12 @@ class ConnectionLimits(Generic[Visitor]):
         self._waiting[visitor] = host
         of_host = [one for one, its_host in self._waiting.items() if its_host == host]
         if len(of_host) > self._most_of_host:
-            yield self._gone(of_host[0])
+            yield self._removed(of_host[0])
         while len(self._waiting) > self._most_waiting:
-            yield self._gone(next(iter(self._waiting)))
+            yield self._removed(next(iter(self._waiting)))
         while len(self) > self._most:
             waiting = next(iter(self._waiting))
-            yield self._gone(waiting if waiting != visitor else next(iter(self._strangers), visitor))
+            yield self._removed(waiting if waiting != visitor else next(iter(self._strangers), visitor))
 
     def on_handshake_done(self, visitor: Visitor) -> None:
         """Record that a connection completed its handshake."""
@@ -152,7 +152,7 @@ class ConnectionLimits(Generic[Visitor]):
         self._strangers.pop(visitor, None)
         self._kept.discard(visitor)
 
-    def _gone(self, visitor: Visitor) -> Visitor:
+    def _removed(self, visitor: Visitor) -> Visitor:
         self.leave(visitor)
         return visitor
 

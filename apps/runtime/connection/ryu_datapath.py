@@ -80,7 +80,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     counts: ClassVar[ConnectionCounts] = ConnectionCounts()
     clock: ClassVar[Callable[[], float]] = time.monotonic
     sparing: ClassVar[LogRateLimiter] = LogRateLimiter(time.monotonic)
-    strangers: ClassVar[set[PeerDatapath]] = set()  # connected, and not under control
+    unmanaged: ClassVar[set[PeerDatapath]] = set()  # connected, and not under control
     new_gate: ClassVar[Callable[[], Gate | None]] = lambda: None  # in a cluster: what may go out of each connection
 
     def __init__(self, sock: Any, address: Any) -> None:
@@ -99,14 +99,14 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._interrupted = hub.Event()  # the shared reader has met something that is none of its business
         self.gate = PeerDatapath.new_gate()
         self._asked: OrderedDict[int, None] = OrderedDict()  # xids of requests of others than the controller
-        self._budget = MessageBudget(UNMANAGED_ALLOWANCE, PeerDatapath.clock, lambda: len(PeerDatapath.strangers))
+        self._budget = MessageBudget(UNMANAGED_ALLOWANCE, PeerDatapath.clock, lambda: len(PeerDatapath.unmanaged))
         super().__init__(sock, address)
 
     # -- its life
 
     def serve(self) -> None:
         """Exchange messages until either side closes the connection."""
-        PeerDatapath.strangers.add(self)
+        PeerDatapath.unmanaged.add(self)
         helpers = [hub.spawn(self._send_loop), hub.spawn(self._echo_request_loop)]
         try:
             self.send_msg(self.ofproto_parser.OFPHello(self))
@@ -115,7 +115,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self._end()
             if self._plain is not None:
                 READER.forget(self.fileno)
-            PeerDatapath.strangers.discard(self)
+            PeerDatapath.unmanaged.discard(self)
             self.send_q = None  # ends Ryu's loop of echo requests
             for helper in helpers:
                 hub.kill(helper)
@@ -133,7 +133,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def keep(self) -> None:
         """Mark the peer as a switch under control."""
-        PeerDatapath.strangers.discard(self)
+        PeerDatapath.unmanaged.discard(self)
         self._budget = MessageBudget(SWITCH_ALLOWANCE, PeerDatapath.clock)
         self._queue.raise_limit()
         self._kept = True

@@ -70,14 +70,14 @@ class Transport(Protocol):
 
 @dataclass(slots=True)
 class Reply:
-    """The reply to one request, as it arrives; ``wait`` for it. ``heard_s`` is when its last part so far arrived.
+    """The reply to one request, as it arrives; ``wait`` for it. ``arrived_s`` is when its last part so far arrived.
 
     ``parts`` are the bodies of its messages, and ``begun`` the METER_STATS that a bulk request has read before.
     """
 
     xid: int = 0
     received_s: float = 0.0
-    heard_s: float = -math.inf
+    arrived_s: float = -math.inf
     error: ProtocolError | None = None
     done: bool = False
     octets: int = 0
@@ -299,7 +299,7 @@ class SwitchConnection:
         if reply is None:
             return xid in self._unwanted
         self.count.received += 1
-        reply.heard_s = self._clock()
+        reply.arrived_s = self._clock()
         part = None
         try:
             if kind == _MULTIPART_REPLY:
@@ -316,7 +316,7 @@ class SwitchConnection:
         elif part is None or not part.more:
             del self._awaited[xid]
             self._held_octets -= reply.octets
-            reply.received_s = reply.heard_s
+            reply.received_s = reply.arrived_s
             reply.finish()
         return True
 

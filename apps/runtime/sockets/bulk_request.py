@@ -101,14 +101,14 @@ class BulkMeterStats(BulkBarrier):
     """The last bulk request for meter counters: ``stats`` (METER_STATS), in which each switch's meters end at ``ends``.
 
     Their ids are in ``meter_id`` as well. ``filled`` is the number of meters received from each switch. If a switch has
-    more than fit into one message, ``kept`` bytes of the next part are in row ``slot`` of ``parts``.
+    more than fit into one message, ``partial_bytes`` bytes of the next part are in row ``slot`` of ``parts``.
     """
 
     def __init__(self) -> None:
         self._meters: list[int] | None = None
         self.ends: IntArray = np.empty(0, np.int64)
         self.filled: IntArray = np.empty(0, np.int64)
-        self.kept: IntArray = np.empty(0, np.int64)
+        self.partial_bytes: IntArray = np.empty(0, np.int64)
         self.parts: NDArray[np.uint8] = np.empty((1, _MAX_MESSAGE_BYTES), np.uint8)
         self.expect([])
         super().__init__()
@@ -117,19 +117,19 @@ class BulkMeterStats(BulkBarrier):
         """Set the number of meters of each called switch."""
         if meters != self._meters:
             self._meters, self.ends = meters, np.cumsum(meters, dtype=np.int64)
-            self.filled, self.kept = np.empty((2, len(meters)), np.int64)
+            self.filled, self.partial_bytes = np.empty((2, len(meters)), np.int64)
             in_parts = np.array(meters, np.int64) > _MAX_METERS
             self.slot: IntArray = np.where(in_parts, np.cumsum(in_parts) - 1, _NOBODY)
             if np.count_nonzero(in_parts) > len(self.parts):
                 self.parts = np.empty((np.count_nonzero(in_parts), _MAX_MESSAGE_BYTES), np.uint8)
         self.filled.fill(0)
-        self.kept.fill(0)
+        self.partial_bytes.fill(0)
         in_all = int(self.ends[-1]) if meters else 0
         self.stats: NDArray[np.void] = np.empty(in_all, METER_STATS)  # others keep the last ones
         self.meter_id: NDArray[np.uint32] = np.empty(in_all, np.uint32)
 
     def _columns(self) -> tuple[NDArray[np.generic], ...]:
-        of_answers = (self.ends, self.stats, self.meter_id, self.filled, self.kept, self.slot, self.parts)
+        of_answers = (self.ends, self.stats, self.meter_id, self.filled, self.partial_bytes, self.slot, self.parts)
         return *super()._columns(), *of_answers
 
     def partial_reply(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
@@ -144,5 +144,5 @@ class BulkMeterStats(BulkBarrier):
         return int(self.ends[number - 1]) if number else 0
 
     def _kept(self, number: int) -> bytes:
-        kept = int(self.kept[number])
+        kept = int(self.partial_bytes[number])
         return self.parts[self.slot[number], :kept].tobytes() if kept else b""

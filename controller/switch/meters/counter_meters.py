@@ -30,18 +30,18 @@ class CounterMeters(ABC):
     def dpid(self, vns: VnTable) -> NDArray[np.uint64]:
         """Return the dpid of each meter's switch, shape (meters,)."""
 
-    def of_switch(self, dpid: int, vns: VnTable) -> IntArray:
+    def rows_at(self, dpid: int, vns: VnTable) -> IntArray:
         """Return the rows of a switch's meters."""
         return np.flatnonzero((self.dpid(vns) == dpid) & (self.meter_id != NO_METER))
 
     def ids_of(self, dpid: int, vns: VnTable) -> list[int]:
         """Return the ids of a switch's meters."""
-        ids: list[int] = self.meter_id[self.of_switch(dpid, vns)].tolist()
+        ids: list[int] = self.meter_id[self.rows_at(dpid, vns)].tolist()
         return ids
 
     def invalidated(self, dpid: int, vns: VnTable, meter_id: IntArray | None) -> Self:
         """Return the state in which all or some counters of a switch are unknown."""
-        rows = self.of_switch(dpid, vns)
+        rows = self.rows_at(dpid, vns)
         if meter_id is not None:
             rows = rows[np.isin(self.meter_id[rows], meter_id)]
         return replace(self, counters=self.counters.invalidated(rows)) if len(rows) else self

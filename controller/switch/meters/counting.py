@@ -34,8 +34,8 @@ class CountingMeters(CounterMeters):
     def __len__(self) -> int:
         return len(self.meter_id)
 
-    def kept(self, kept: BoolArray) -> CountingMeters:
-        """Return the state with the ``kept`` meters only."""
+    def subset(self, kept: BoolArray) -> CountingMeters:
+        """Return the state with the ``subset`` meters only."""
         return self._rows(np.flatnonzero(kept))
 
     def added(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> CountingMeters:
@@ -49,7 +49,7 @@ class CountingMeters(CounterMeters):
 
     def settings(self, dpid: int, vns: VnTable) -> MeterSettingsTable:
         """Return the settings of a switch's meters."""
-        ids = self.meter_id[self.of_switch(dpid, vns)]
+        ids = self.meter_id[self.rows_at(dpid, vns)]
         return MeterSettingsTable(ids, *(np.full(len(ids), value) for value in UNLIMITED))
 
     def rows_in(self, entries: PairTable) -> tuple[IntArray, BoolArray]:
@@ -66,8 +66,8 @@ class CountingMeters(CounterMeters):
         """Return the state after one more interval, and the marked rates, (entries,); NaN where unknown."""
         rates, counters = meter_rates(self.counters, now, vns.capacity_bps[self.sender])
         marked_bps = np.full(len(entries), np.nan)
-        at, there = self.rows_in(entries)
-        marked_bps[at[there]] = rates.offered_bps[there]
+        at, present = self.rows_in(entries)
+        marked_bps[at[present]] = rates.offered_bps[present]
         return replace(self, counters=counters), marked_bps
 
     def dpid(self, vns: VnTable) -> NDArray[np.uint64]:

@@ -73,12 +73,12 @@ class MeterIdPool:
                 return meter_id
         return None
 
-    def reserve(self, standing: ArrayLike) -> None:
+    def reserve(self, installed: ArrayLike) -> None:
         """Reserve the ids of installed meters, until they are claimed or released.
 
         Replaces earlier reservations.
         """
-        ids = self._owned(np.asarray(standing, dtype=np.int64))
+        ids = self._owned(np.asarray(installed, dtype=np.int64))
         states = self._states(ids)
         released = np.flatnonzero(states == _RESERVED)
         states[released] = _FREE

@@ -32,7 +32,7 @@ class MeterSettingsTable(Mapping[int, MeterSetting]):
         self.burst_kbits = np.asarray(burst_kbits, dtype=np.int64)[order]
 
     @classmethod
-    def of_rates(cls, meter_id: IntArray, rate_bps: FloatArray, burst_bits: FloatArray) -> MeterSettingsTable:
+    def from_rates(cls, meter_id: IntArray, rate_bps: FloatArray, burst_bits: FloatArray) -> MeterSettingsTable:
         """Return the settings for rates and bursts that are whole kb/s and kb."""
         return cls(meter_id, to_kilo(rate_bps), to_kilo(burst_bits))
 

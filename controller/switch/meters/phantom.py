@@ -44,7 +44,7 @@ class PhantomMeters(CounterMeters):
 
     def settings(self, dpid: int, vns: VnTable) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return ids, rates and bursts of a switch's meters."""
-        rows = self.of_switch(dpid, vns)
+        rows = self.rows_at(dpid, vns)
         return self.meter_id[rows], *phantom_settings(vns.receive_limit_bps[rows])
 
     def read(

@@ -54,7 +54,7 @@ def fabric_of(ports: int) -> tuple[VnTable, tuple[PolicyGroup, ...]]:
     edge = {number: {"capacity": "1G", "access": 10} for number in range(1, ports + 1)}
     switch = {"dpid": 1, "ovsdb": "tcp:127.0.0.1:6640", "ports": edge}
     config = parse_config(yaml.safe_dump({"vlans": {10: vlan}, "switches": {"s1": switch}}), "crossing.yaml")
-    vns = VnTable.of_config(config)
+    vns = VnTable.from_config(config)
     return vns, groups_of(vns, choices_of(config))
 
 

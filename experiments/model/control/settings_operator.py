@@ -28,7 +28,7 @@ class Operator:
         """Give the VN of a row of the VN table other values (``VN_FIELDS``); a ceiling of None is none."""
         vns, vlans = self._central.vns, self._central.config.vlans
         check_vn(vns, vlans[vns.key(row).vlan_vid], row, given)
-        name, before = self._file.names[row], self._overrides.of_vn(row)
+        name, before = self._file.names[row], self._overrides.vn_override(row)
         self._change(self._overrides.with_vns({name: self._override(before, given)}), now_s, vns=[name])
 
     def set_vlan(self, vlan_vid: int, now_s: float, **given: Any) -> None:

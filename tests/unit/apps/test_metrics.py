@@ -29,7 +29,7 @@ class TalkingShell:
     def __init__(self, central) -> None:
         self.central, self.times = central, LoopStats(0.055)
         self.counts = {1: MessageCounts(sent=5, received=4, errors=1)}
-        self.strangers = {"somebody"}
+        self.unmanaged = {"somebody"}
         self.applied, self.failed = 3, 1
 
     def is_ready(self, dpid):

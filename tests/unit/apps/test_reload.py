@@ -82,9 +82,9 @@ class FakeShell:
     def __init__(self, config: Config) -> None:
         self.central = CentralController(config)
         self.peers: dict[int, Any] = {}
-        self.standing_still = threading.Lock()
+        self.switch_lock = threading.Lock()
         self.reconnected: list[int] = []
-        self.strangers: list[Any] = []
+        self.unmanaged: list[Any] = []
 
     def now_s(self) -> float:
         return 5.0
@@ -189,7 +189,7 @@ def failing(real: Callable[..., Any], error: Exception) -> Callable[..., Any]:
 STAGES: list[tuple[str, Callable[[App], Any], str]] = [
     ("reading the file", lambda app: app, "read"),
     ("comparing", lambda app: apps.reload, "compare_configs"),
-    ("rehearsing", lambda app: apps.reload, "Beforehand"),
+    ("rehearsing", lambda app: apps.reload, "PreparedReconfiguration"),
     ("laying overrides over it", lambda app: apps.settings.settings, "resolve"),
     ("keeping", lambda app: app.settings, "_keep"),
     ("sending what was due", lambda app: app.shell, "push"),

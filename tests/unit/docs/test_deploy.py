@@ -59,7 +59,7 @@ def exported():
         central=net.central,
         times=LoopStats(0.055),
         counts={},
-        strangers=(),
+        unmanaged=(),
         is_ready=lambda dpid: True,
         applied=0,
         failed=0,
@@ -74,7 +74,7 @@ def exported():
     exchange = SimpleNamespace(owners=lambda: {"s1": "n1"}, sharing=SimpleNamespace(refused=Counter()))
     metrics.add(SharingMetrics("n1", exchange))
     traffic = SimpleNamespace(sent=0, unsent=0, received=0, sent_octets=0, received_octets=0, reconnects=0)
-    metrics.add(LinksMetrics(SimpleNamespace(traffic={"n2": traffic}, strangers={"key": 0})))
+    metrics.add(LinksMetrics(SimpleNamespace(traffic={"n2": traffic}, rejections={"key": 0})))
     families = text_string_to_metric_families(b"".join(metrics.page()).decode())
     names = {"up"}
     for family in families:

@@ -116,7 +116,7 @@ def test_a_name_is_believed_only_for_its_key(node: Callable[..., Node]) -> None:
     for _ in range(5):
         thief.links.send("n1", b"stolen")
         until(lambda: True)
-    until(lambda: here.links.strangers["key"], here, thief)
+    until(lambda: here.links.rejections["key"], here, thief)
     assert not thief.links.send("n1", b"stolen")
     until(lambda: peer.links.send("n1", b"mine"), here, peer)
     until(lambda: here.heard, here, peer)
@@ -126,7 +126,7 @@ def test_a_name_is_believed_only_for_its_key(node: Callable[..., Node]) -> None:
 def test_a_peer_that_is_listed_late_gets_in(node: Callable[..., Node]) -> None:
     here, late = node("n1"), node("n2")
     late.know(here)
-    until(lambda: late.links.send("n1", b"x") or here.links.strangers["key"], here, late)
+    until(lambda: late.links.send("n1", b"x") or here.links.rejections["key"], here, late)
     here.know(late)
     until(lambda: late.links.send("n1", b"let in"), here, late)
     until(lambda: here.heard, here, late)
@@ -144,7 +144,7 @@ def test_without_curve_nobody_gets_in(node: Callable[..., Node]) -> None:
         plain.connect(f"tcp://{here.address}")
         with suppress(zmq.Again):
             plain.send(b"no key", zmq.NOBLOCK)
-        until(lambda: here.links.strangers["handshake"], here)
+        until(lambda: here.links.rejections["handshake"], here)
     until(lambda: peer.links.send("n1", b"mine"), here, peer)
     until(lambda: here.heard, here, peer)
     assert here.heard == [("n2", b"mine")]
@@ -225,7 +225,7 @@ def test_a_peer_that_starts_again_with_another_key_is_heard_once_it_is_listed(no
     before.links.close()
     after = node("n2", before.address)
     after.know(here)
-    until(lambda: here.links.strangers["key"], here, after)
+    until(lambda: here.links.rejections["key"], here, after)
     assert not here.heard
     here.know(after)
     settle(here, after)
@@ -240,7 +240,7 @@ def test_a_peer_that_was_removed_is_a_stranger_on_a_connection_that_stands(node:
     settle(here, peer)
     here.know(peer)
     until(lambda: gone.links.send("n1", b"still here"), gone)
-    until(lambda: here.links.strangers["frame"], here)
+    until(lambda: here.links.rejections["frame"], here)
     until(lambda: peer.links.send("n1", b"me too"), peer)
     until(lambda: here.heard, here)
     assert here.heard == [("n3", b"me too")]
@@ -285,7 +285,7 @@ def test_floods_of_connections_are_bounded_counted_and_leave_peers_alone(
             sock.connect_ex((host, int(port)))
             crowd.append(sock)
             here.round()
-        until(lambda: here.links.strangers["flood"], here)
+        until(lambda: here.links.rejections["flood"], here)
         for sock in crowd[::2]:
             with suppress(OSError):
                 sock.send(b"GET / HTTP/1.1\r\n\r\n" * 10)
@@ -298,7 +298,7 @@ def test_floods_of_connections_are_bounded_counted_and_leave_peers_alone(
     late.know(here)
     here.know(peer, late)
     settle(here, late)  # the listener is open again
-    assert here.links.strangers["handshake"] > 0
+    assert here.links.rejections["handshake"] > 0
 
 
 def test_the_kernel_gives_up_on_a_peer_that_confirms_nothing(node: Callable[..., Node]) -> None:
@@ -365,7 +365,7 @@ def test_the_counters_are_metrics(node: Callable[..., Node]) -> None:
     here.know(peer)
     peer.know(here)
     settle(here, peer)
-    here.links.strangers["key"] = 3
+    here.links.rejections["key"] = 3
     registry = CollectorRegistry()
     registry.register(LinksMetrics(here.links))
     page = generate_latest(registry).decode()

@@ -43,7 +43,7 @@ class Run:
             )
             for dpid in (1, 2)
         }
-        share = SimpleNamespace(elsewhere=frozenset({3}))
+        share = SimpleNamespace(remote_switches=frozenset({3}))
         self.central: Any = SimpleNamespace(fabric=SimpleNamespace(share=share), switches=switches)
         peers: Any = SimpleNamespace(central=self.central)
         self.edge_ports = EdgePorts(peers)

@@ -126,7 +126,7 @@ def test_no_list_looks_at_hosts_one_by_one(desk: Desk, monkeypatch: pytest.Monke
     """A page costs its own hosts and columns."""
     for number in range(2000):
         desk.central.network.place_remote_host(Host(10, 0x06_00_00_00_00_00 + number), 0)
-    for name in ("all", "of_vn", "vn_of", "moved_from"):
+    for name in ("all", "hosts_of_vn", "vn_of", "moved_from"):
         monkeypatch.setattr(KnownHosts, name, None)
     assert len(desk.get("/v1/hosts?limit=250")["hosts"]) == 250
     assert len(desk.get("/v1/hosts/06:00:00:00:07:00")["hosts"]) == 1

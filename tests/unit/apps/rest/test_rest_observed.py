@@ -25,7 +25,7 @@ def watched() -> Desk:
     desk.connect()
     desk.talk(1, 2)
     desk.talk(3, 2)
-    desk.service.observer.series.of_vn(desk.central.vns, int(desk.central.vns.row_of(10, 0xA1, 2) or 0), desk.now_s)
+    desk.service.observer.series.vn_series(desk.central.vns, int(desk.central.vns.row_of(10, 0xA1, 2) or 0), desk.now_s)
     for _ in range(60):
         desk.run([30e6, 20e6], [0.0, 0.0], 1)
         desk.service.observer.on_round_end(desk.now_s)

@@ -184,7 +184,7 @@ def test_all_is_there_after_a_restart(tmp_path: Path) -> None:
     place.vlan(20, algorithm="sp", parameters={"inflation": 0.2}, name="b")
     again = place.again()
     assert again.send_bps(ONE) == 1_000_000
-    assert again.settings.overrides.of_vn(again.settings.file.row_of[ONE]).values["send_ceiling_bps"] is None
+    assert again.settings.overrides.vn_override(again.settings.file.row_of[ONE]).values["send_ceiling_bps"] is None
     assert (again.central.fabric.control.policies[20].algorithm, again.central.config.vlans[20].name) == ("sp", "b")
     assert again.settings.revision == 4
     change = again.settings.change_of(2)
@@ -447,7 +447,7 @@ def test_a_weight_survives_a_restart_and_another_file(tmp_path: Path) -> None:
     place.vns({ONE: {"weight": 2.5, "send_limit_bps": 1_000_000}})
     again = place.again(WEIGHED)
     assert (again.weight(ONE), again.weight(TWO)) == (2.5, 3.0)
-    assert again.settings.overrides.of_vn(again.settings.file.row_of[ONE]).values == {
+    assert again.settings.overrides.vn_override(again.settings.file.row_of[ONE]).values == {
         "weight": 2.5,
         "send_limit_bps": 1_000_000,
     }

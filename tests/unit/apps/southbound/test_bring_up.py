@@ -222,7 +222,7 @@ def taken_over(net):
     entries, enforcement = central.state.entries, central.state.enforcement
     columns = entries.sender, entries.receiver, entries.meter_id, enforcement.rate_bps, enforcement.burst_bits
     ids = {dpid: bytes(record.meter_ids._state) for dpid, record in central.switches.items()}
-    tables = {dpid: central.network.desired.of_switch(dpid) for dpid in net.switches}
+    tables = {dpid: central.network.desired.flows_at(dpid) for dpid in net.switches}
     wanted = {dpid: {flow for flow in table.values() if flow.meter_id is not None} for dpid, table in tables.items()}
     return [column.tolist() for column in columns], ids, wanted, central.network.hosts()
 
@@ -280,7 +280,7 @@ def comes(net, dpid):
 
 def everything(net):
     central = net.central
-    wanted = {dpid: dict(central.network.desired.of_switch(dpid)) for dpid in net.switches}
+    wanted = {dpid: dict(central.network.desired.flows_at(dpid)) for dpid in net.switches}
     return contents(net), wanted, entry_keys(central), central.network.hosts()
 
 

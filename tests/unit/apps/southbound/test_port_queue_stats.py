@@ -110,7 +110,7 @@ def test_queues_that_cannot_be_read_leave_the_ports_and_are_not_watched() -> Non
 
 def test_nobody_was_asked() -> None:
     looked = Looked({1: (None, None)})
-    looked.asked = [(peer, Poll(asked.asked_s, asked.meters)) for peer, asked in looked.asked]
+    looked.asked = [(peer, Poll(asked.requested_s, asked.meters)) for peer, asked in looked.asked]
     looked.read({1: 1.0})
     assert looked.sent(1) == (None, None)
     assert np.isinf(looked.deliveries[1].ports.received_s)

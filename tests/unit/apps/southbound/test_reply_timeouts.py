@@ -12,7 +12,7 @@ class Answer:
     """A reply whose parts come at ``parts_s``, and the clock; a wait ends ``busy_s`` after it should."""
 
     def __init__(self, *parts_s: float, busy_s: float = 0.0) -> None:
-        self.now_s, self.heard_s, self._parts_s, self._busy_s = 0.0, float("-inf"), list(parts_s), busy_s
+        self.now_s, self.arrived_s, self._parts_s, self._busy_s = 0.0, float("-inf"), list(parts_s), busy_s
 
     def clock(self) -> float:
         return self.now_s
@@ -20,9 +20,9 @@ class Answer:
     def wait(self, timeout_s: float) -> bytes | None:
         ends_s = self.now_s + max(timeout_s, 0.0)
         while self._parts_s and self._parts_s[0] <= ends_s:
-            self.heard_s = self._parts_s.pop(0)
+            self.arrived_s = self._parts_s.pop(0)
             if not self._parts_s:
-                self.now_s = self.heard_s
+                self.now_s = self.arrived_s
                 return b"all of it"
         self.now_s, self._busy_s = ends_s + self._busy_s, 0.0
         return None

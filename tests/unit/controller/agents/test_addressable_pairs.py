@@ -11,7 +11,7 @@ from controller.agents.addressable_pairs import AddressablePairs
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 
-VNS = VnTable.of_config(star(3))
+VNS = VnTable.from_config(star(3))
 ROWS = range(len(VNS))
 MACS = range(5)  # few, so that addresses are in several VLANs and behind several ports
 pairs = st.tuples(st.sampled_from(ROWS), st.sampled_from(ROWS)).filter(lambda ends: ends[0] != ends[1])

@@ -30,7 +30,7 @@ def test_what_was_tested_elsewhere_is_known_without_a_test() -> None:
 
 
 def test_bounds_of_meters_are_passed_on_and_what_was_told_here_counts_more() -> None:
-    tested, can = switch(), Capabilities(told=MeterSettings(max_burst_bits=40_000_000))
+    tested, can = switch(), Capabilities(configured_bounds=MeterSettings(max_burst_bits=40_000_000))
     tested.learn_bounds(MeterBounds(rate_step_kbps=65, max_burst_kbits=32_000))
     data = encode_probe_results(tested)
     assert data is not None

@@ -56,7 +56,7 @@ def counters(net):
 
 def consistent(net):
     for dpid, switch in net.switches.items():
-        assert switch.flows == dict(net.central.network.desired.of_switch(dpid))
+        assert switch.flows == dict(net.central.network.desired.flows_at(dpid))
         assert switch.meters.keys() == net.central.fabric.desired_meters(net.central.switches[dpid]).keys()
         assert net.audit(dpid) == 0
 

@@ -16,7 +16,7 @@ from controller.forwarding.flow_table import flow_key
 from controller.forwarding.pipeline import Table
 from controller.openflow.actions import Output
 from controller.openflow.constants import FlowModCommand
-from controller.switch.port_entries import of_ports
+from controller.switch.port_entries import flows_of_ports
 from controller.switch.port_states import ABSENT, PortState
 
 HOSTS = 300
@@ -41,7 +41,7 @@ def crowded() -> Any:
 def test_a_port_is_cut_off_in_the_very_next_update_however_much_follows(state: PortState) -> None:
     net = crowded()
     central, record = net.central, net.central.switches[1]
-    assert len(of_ports(record.installed, {3})) > 100
+    assert len(flows_of_ports(record.installed, {3})) > 100
     central.ports_known(1, {3: state}, 10.0)
     update = central.drain_updates()[1]
     kept = update.flow_adds
@@ -49,7 +49,7 @@ def test_a_port_is_cut_off_in_the_very_next_update_however_much_follows(state: P
         flow for flow in kept if flow.table_id == Table.CLASSIFY and flow.match.in_port == 3 and flow.goto_table
     ]
     assert not [flow for flow in kept if Output(3) in flow.actions]
-    assert of_ports(record.installed, {3}) == []
+    assert flows_of_ports(record.installed, {3}) == []
     assert central.network.desired.pending == {1}  # the rest, which no frame comes to any more, takes its time
     kind = EventKind.PORT_ABSENT if state is GONE else EventKind.PORT_FENCED
     assert [event.port_no for event in central.events.newer_than(0) if event.kind == kind] == [3]

@@ -27,7 +27,7 @@ def reload(net, config):
 def consistent(net):
     """Tables and meters are what they should be, and an audit finds nothing to mend."""
     for dpid, switch in net.switches.items():
-        assert switch.flows == dict(net.central.network.desired.of_switch(dpid))
+        assert switch.flows == dict(net.central.network.desired.flows_at(dpid))
         assert switch.meters.keys() == net.central.fabric.desired_meters(net.central.switches[dpid]).keys()
         assert net.audit(dpid) == 0
 

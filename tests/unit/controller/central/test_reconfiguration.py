@@ -13,13 +13,13 @@ from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
 from support.switches import Frame
 
-from controller.central.reconfiguration import Beforehand, reconfigure
+from controller.central.reconfiguration import PreparedReconfiguration, reconfigure
 from controller.config.config_diff import check_changeable, diff_configs
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Endpoint, Tls
 from controller.fabric.topology import PortId
 from controller.forwarding.forwarding_state import ForwardingState
-from controller.switch.port_entries import of_ports
+from controller.switch.port_entries import flows_of_ports
 from controller.units import MAX_WEIGHT, MIN_WEIGHT
 
 LEFT, RIGHT = PortId(1, 9), PortId(2, 9)
@@ -39,8 +39,8 @@ def reload(net, config):
 
 def beforehand(net, config):
     """Do what can be done before the fabric has another configuration."""
-    made = Beforehand(config, net.central.events)
-    for _ in made.make_own(net.central):
+    made = PreparedReconfiguration(config, net.central.events)
+    for _ in made.build_switch_flows(net.central):
         pass
     return made
 
@@ -65,7 +65,7 @@ def settings_of(net):
 def consistent(net):
     """Tables and meters are what they should be, and an audit finds nothing to mend."""
     for dpid, switch in net.switches.items():
-        assert switch.flows == dict(net.central.network.desired.of_switch(dpid))
+        assert switch.flows == dict(net.central.network.desired.flows_at(dpid))
         assert switch.meters.keys() == net.central.fabric.desired_meters(net.central.switches[dpid]).keys()
         assert net.audit(dpid) == 0
 
@@ -87,7 +87,7 @@ def test_what_was_made_beforehand_is_not_made_again(monkeypatch):
     config = star(4, limits=VLANS)
     loop = running(config, BLAST)
     made = beforehand(loop.fabric, star(4, limits={**VLANS, 10: "30M"}))
-    monkeypatch.setattr(ForwardingState, "put_own", None)
+    monkeypatch.setattr(ForwardingState, "put_switch", None)
     reconfigure(loop.fabric.central, made.fabric.config, loop.fabric.now_s, made)
 
 
@@ -107,7 +107,9 @@ def test_what_happens_after_the_beginning_is_known_in_the_end(event):
         loop.add((1, 3), (1, 4), 10, 30e6)
         loop.run(20)
     elif event == "a queue":
-        made.own = {dpid: (meters, not queues, numbers) for dpid, (meters, queues, numbers) in made.own.items()}
+        made.flow_inputs = {
+            dpid: (meters, not queues, numbers) for dpid, (meters, queues, numbers) in made.flow_inputs.items()
+        }
     elif event == "a fence":
         net.central.network.fence(PortId(1, 3), True)
     elif event == "gone":
@@ -118,7 +120,7 @@ def test_what_happens_after_the_beginning_is_known_in_the_end(event):
     net.push()
     if event != "gone":
         consistent(net)
-    joined = of_ports(net.central.switches[1].installed, {3})
+    joined = flows_of_ports(net.central.switches[1].installed, {3})
     assert (not joined) == (event == "a fence")
 
 

@@ -16,7 +16,7 @@ GAPS_S = st.lists(st.floats(0.0, 1.5), min_size=1, max_size=40)
 def test_a_lease_has_run_out_a_second_after_less_than_a_second_was_left() -> None:
     expiry = LeaseExpiry()
     assert not expiry.observe(1, 10.0, 10.01)
-    assert expiry.left_s == 1
+    assert expiry.remaining_s == 1
     assert not expiry.observe(0, 10.25, 10.26)
     assert not any(expiry.observe(0, at_s, at_s + 0.01) for at_s in (10.5, 10.75, 11.0, 11.25))
     assert expiry.observe(0, 11.27, 11.28)

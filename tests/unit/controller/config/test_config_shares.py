@@ -68,7 +68,7 @@ switches:
 def test_weights_are_the_vlans_or_the_vns_own() -> None:
     config = parse_config(WEIGHTS.replace("OWN", "weight: 0.5"))
     assert [vn.weight for vn in config.vns()] == [None, 0.5]
-    assert VnTable.of_config(config).weight.tolist() == [2.0, 0.5]
+    assert VnTable.from_config(config).weight.tolist() == [2.0, 0.5]
 
 
 @pytest.mark.parametrize("weight", ["0", "1e-7", "1000001", "heavy", ".nan", ".inf"])
@@ -141,7 +141,7 @@ def test_a_vns_own_flood_limit_has_to_fit_the_receive_limits_of_the_others(own: 
     (line,) = refused(text)
     assert line == f"f:9:63: switches.s1.ports.1.vns.10.flood_limit: {reason}"
     config = parse_config(text.replace(own, "27M"))
-    assert flood_limits(VnTable.of_config(config), config.vlans).tolist() == [27e6, 1.5e6, 1.5e6]
+    assert flood_limits(VnTable.from_config(config), config.vlans).tolist() == [27e6, 1.5e6, 1.5e6]
 
 
 @pytest.mark.parametrize("flood_limit", ["15M", "2k"])

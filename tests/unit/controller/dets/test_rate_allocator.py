@@ -28,7 +28,7 @@ from controller.policy.interface import Decision, Policy, StaleMode
 from controller.policy.policy_groups import PolicyChoice, PolicyGroup, apply_choices, choices_of, groups_of
 
 CONFIG = star(6, limits={10: "100M", 20: "100M"})
-VNS = VnTable.of_config(CONFIG)
+VNS = VnTable.from_config(CONFIG)
 GROUPS = groups_of(VNS, choices_of(CONFIG))
 HUB = VNS.row_of(10, 1, 6)
 SENDERS = np.array([VNS.row_of(10, 1, port) for port in (1, 2, 3)])

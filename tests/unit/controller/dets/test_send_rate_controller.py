@@ -112,7 +112,7 @@ def test_controlled_is_whoever_is_not_idle():
 
 def test_reports():
     """Two senders; the first sends 60 of its 100 Mb/s elsewhere, and its burst went beyond its limit."""
-    vns = VnTable.of_config(star(3, limits={10: "100M"}))
+    vns = VnTable.from_config(star(3, limits={10: "100M"}))
     entries, _ = PairTable.empty().add(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([4, 5, 6]))
     passed = np.array([60e6, 50e6, 10e6])
     measured = Measurement(passed * 2, np.array([0.0, 7e6, 0.0]), passed, passed, np.array([0, 0, 99], np.int16))
@@ -132,7 +132,7 @@ def test_reports():
 
 
 def test_who_sends_more_than_its_limit_elsewhere_has_nothing_left():
-    vns = VnTable.of_config(star(3, limits={10: "100M"}))
+    vns = VnTable.from_config(star(3, limits={10: "100M"}))
     entries, _ = PairTable.empty().add(np.array([0, 0]), np.array([1, 2]), np.array([4, 5]))
     passed = np.array([130e6, 0.0])
     measured = Measurement(passed, passed * 0, passed, passed, np.zeros(2, np.int16))

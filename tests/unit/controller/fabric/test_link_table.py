@@ -14,7 +14,7 @@ from controller.fabric.topology import PortId, Topology
 from controller.fabric.vn_table import VnTable
 
 # Switches 1 and 2 are edges, 3 and 4 lie between them in a row: 1 - 3 - 4 - 2.
-VNS = VnTable.of_config(fabric({1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20]}, 3: {}, 4: {}}))
+VNS = VnTable.from_config(fabric({1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20]}, 3: {}, 4: {}}))
 CORE = {PortId(1, 101): 60, PortId(3, 101): 60, PortId(4, 102): 70}
 
 
@@ -79,10 +79,10 @@ def test_no_entries_use_no_links():
 
 def test_where_a_vn_is():
     links = links_of(topology())
-    assert [links.place(VNS.row_of(*key)) for key in ((10, 1, 2), (20, 2, 1))] == ["s1:2", "s2:1"]
+    assert [links.location(VNS.row_of(*key)) for key in ((10, 1, 2), (20, 2, 1))] == ["s1:2", "s2:1"]
 
 
 def test_access_links_alone():
-    links = LinkTable.of_access(VNS)
+    links = LinkTable.access_links(VNS)
     assert len(links.names) == 6
     assert [len(one) for one in used(links, ((10, 1, 1), (10, 2, 1)))] == [2]

@@ -33,7 +33,7 @@ def test_the_lower_of_both_ends_follows_other_columns():
 
 
 def test_limits_of_vns_are_worked_out_again_for_another_table():
-    vns = VnTable.of_config(star(2))
+    vns = VnTable.from_config(star(2))
     before = vns.receive_max_bps
     other = vns.with_columns(receive_limit_bps=vns.receive_limit_bps / 2)
     assert other.receive_max_bps.tolist() == (before / 2).tolist()
@@ -79,7 +79,7 @@ def test_carried_columns_keep_their_type_and_take_initial_values():
     assert moved.tolist() == [1, 8]
 
 
-VNS = VnTable.of_config(star(6, limits={10: "100M"}))
+VNS = VnTable.from_config(star(6, limits={10: "100M"}))
 GROUPS = groups_of(VNS, choices_of(star(6, limits={10: "100M"})))
 
 

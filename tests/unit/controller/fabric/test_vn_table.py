@@ -12,7 +12,7 @@ from controller.errors import InvalidValueError
 from controller.fabric.vn_table import VnKey, VnTable, check_ceiling
 from controller.policy.policy_groups import PolicyChoice, apply_choices
 
-TABLE = VnTable.of_config(fabric({0xFFFF_0000_0000_0001: {3: [10, 20]}, 2: {1: 10}}, vlans={20: {"weight": 3}}))
+TABLE = VnTable.from_config(fabric({0xFFFF_0000_0000_0001: {3: [10, 20]}, 2: {1: 10}}, vlans={20: {"weight": 3}}))
 
 
 def test_of_config():
@@ -60,7 +60,7 @@ def with_values(table, row, **values):
 
 
 def test_a_table_with_other_columns_shares_its_names_and_leaves_the_old_one_alone():
-    table = VnTable.of_config(star(2))
+    table = VnTable.from_config(star(2))
     row = table.row_of(10, 1, 1)
     changed = with_values(table, row, send_limit_bps=1_000)
     assert (changed.send_limit_bps[row], table.send_limit_bps[row]) == (1_000, 400_000_000)
@@ -74,7 +74,7 @@ CEILINGS = {10: {"algorithm": "max-min", "send_ceiling": "450M", "receive_ceilin
 
 
 def test_ceilings_count_where_the_vlan_lends():
-    table = VnTable.of_config(star(2, vlans=CEILINGS))
+    table = VnTable.from_config(star(2, vlans=CEILINGS))
     row, other = table.row_of(10, 1, 1), table.row_of(20, 1, 1)
     assert table.send_max_bps.tolist() == table.send_limit_bps.tolist()
     lending = apply_choices(table, LENDING)
@@ -84,7 +84,9 @@ def test_ceilings_count_where_the_vlan_lends():
 
 
 def test_a_limit_above_the_ceiling_lifts_it_and_none_follows_the_limit():
-    table = apply_choices(VnTable.of_config(star(2, vlans=CEILINGS)), dict.fromkeys([10, 20], PolicyChoice("max-min")))
+    table = apply_choices(
+        VnTable.from_config(star(2, vlans=CEILINGS)), dict.fromkeys([10, 20], PolicyChoice("max-min"))
+    )
     row, other = table.row_of(10, 1, 1), table.row_of(20, 1, 1)
     assert with_values(table, row, send_limit_bps=480e6).send_max_bps[row] == 480e6
     assert with_values(table, row, send_limit_bps=1e6).send_max_bps[row] == 450e6

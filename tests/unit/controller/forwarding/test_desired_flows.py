@@ -32,7 +32,7 @@ tables = st.lists(flows, max_size=12).map(FlowTable)
 
 def copies(desired):
     """Return what is wanted of each switch as it is now: what would be installed if all had followed."""
-    return {dpid: desired.of_switch(dpid).copy() for dpid in (1, 2, 3)}
+    return {dpid: desired.flows_at(dpid).copy() for dpid in (1, 2, 3)}
 
 
 def executed(installed, mods):
@@ -110,11 +110,11 @@ def test_groups_replace_and_drop_their_own_entries_only():
     desired.put("b", {1: [flow(2)]})
     before = copies(desired)
     desired.put("a", {1: [flow(1), flow(3)]})
-    assert set(desired.of_switch(1).values()) == {flow(1), flow(2), flow(3)}
-    assert desired.of_switch(2) == {}
+    assert set(desired.flows_at(1).values()) == {flow(1), flow(2), flow(3)}
+    assert desired.flows_at(2) == {}
     assert desired.pop_changed(9, before) == {1: {pack_key(flow(table)) for table in (0, 3)}, 2: {pack_key(flow(0))}}
     desired.drop("a")
-    assert list(desired.of_switch(1).values()) == [flow(2)]
+    assert list(desired.flows_at(1).values()) == [flow(2)]
 
 
 parts = st.lists(
@@ -148,10 +148,10 @@ def test_desired_is_what_the_groups_ask_for_and_touched_what_differs(changes):
         touched = desired.pending
         taken = desired.pop_changed(100, before)
         for dpid in (1, 2, 3):
-            assert set(desired.of_switch(dpid).values()) == {
+            assert set(desired.flows_at(dpid).values()) == {
                 one for flows_of in wanted.values() for one in flows_of.get(dpid, ())
             }
-            after = desired.of_switch(dpid)
+            after = desired.flows_at(dpid)
             keys = before[dpid].keys() | after.keys()
             differing = {pack_key(key) for key in keys if before[dpid].get(key) != after.get(key)}
             assert taken.get(dpid, set()) == differing
@@ -173,7 +173,7 @@ def test_a_group_that_lost_its_entry_to_another_does_not_drop_it():
     desired.put("a", {1: [flow(0, goto=5)]})
     desired.put("b", {1: [flow(0, goto=6)]})
     desired.drop("a")
-    assert list(desired.of_switch(1).values()) == [flow(0, goto=6)]
+    assert list(desired.flows_at(1).values()) == [flow(0, goto=6)]
 
 
 def test_an_entry_that_differs_in_more_than_its_key_is_added_over():
@@ -189,15 +189,15 @@ def test_entries_that_no_group_has_are_named_by_their_keys():
     keys, effect = build_keys(PAIR, np.full(40, 1), np.full(40, 10), macs), effect_of(pairs[0])
     before = copies(desired)
     desired.put_entries(1, keys, macs + 1, effect)
-    assert desired.of_switch(1) == {flow_key(one): one for one in pairs}
+    assert desired.flows_at(1) == {flow_key(one): one for one in pairs}
     assert desired.pop_changed(99, before) == {1: set(map(pack_key, pairs))}
     before = copies(desired)
     desired.put_entries(1, keys, np.where(macs == 7, 99, macs + 1), effect)
     desired.put_entry(1, pairs[3])
     assert desired.pop_changed(99, before) == {1: {pack_key(pairs[7])}}
-    assert desired.of_switch(1)[flow_key(pairs[7])].meter_id == 99
+    assert desired.flows_at(1)[flow_key(pairs[7])].meter_id == 99
     before = copies(desired)
     desired.drop_entry(1, pack_key(pairs[7]))
     desired.drop_entry(1, pack_key(pairs[7]))
     assert desired.pop_changed(99, before) == {1: {pack_key(pairs[7])}}
-    assert len(desired.of_switch(1)) == 39
+    assert len(desired.flows_at(1)) == 39

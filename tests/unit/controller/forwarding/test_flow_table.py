@@ -92,7 +92,7 @@ def test_a_table_is_what_a_dict_would_be(changes: list[tuple[Flow, str]], most_r
             assert table.holds(flow) == (expected.get(flow_key(flow)) == flow)
     assert table == expected
     assert sorted(table.packed()) == sorted(packed_keys(set(expected)))
-    assert set(table.of_tables({1, 2})) == {flow for flow in expected.values() if flow.table_id in {1, 2}}
+    assert set(table.flows_in_tables({1, 2})) == {flow for flow in expected.values() if flow.table_id in {1, 2}}
 
 
 @given(lists, lists, st.sets(st.integers(0, 79)), st.booleans())

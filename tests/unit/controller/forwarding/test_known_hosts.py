@@ -43,7 +43,7 @@ def test_the_columns_say_what_a_dictionary_would(done, page):
     assert {host: known.vn_of(host) for host in known.all()} == {host: one[0] for host, one in expected.items()}
     for row in range(VNS):
         mine = [host for host, one in expected.items() if one[0] == row]
-        assert known.of_vn(row) == mine
+        assert known.hosts_of_vn(row) == mine
         assert known.count[row] == len(mine)
         assert known.full(row) == known.full_vns()[row] == (len(mine) >= MAX_MACS)
         assert known.has_room(row, moved=True) == (len(mine) < WITH_MOVED * MAX_MACS)

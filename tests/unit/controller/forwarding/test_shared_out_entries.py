@@ -15,7 +15,7 @@ from controller.switch.switch_record import SwitchRecord
 
 SWITCHES, PORTS, VLANS = (1, 2, 3, 4), (1, 2), (10, 20)
 CONFIG = fabric({dpid: {port: list(VLANS) for port in PORTS} for dpid in SWITCHES})
-VNS = VnTable.of_config(CONFIG)
+VNS = VnTable.from_config(CONFIG)
 METERS = {s.dpid: SwitchRecord.from_config(s, VNS, CONFIG).meters_in_use() for s in CONFIG.switches.values()}
 HOSTS = [Host(vid, mac) for vid in VLANS for mac in (2, 4, 6, 8)]
 
@@ -40,7 +40,7 @@ def network():
 
 
 def take(net, dpid, pairs):
-    for _ in net.put_own(dpid, METERS[dpid], set_queue=dpid != 2):
+    for _ in net.put_switch(dpid, METERS[dpid], set_queue=dpid != 2):
         pass
     net.paths.switch_up(dpid)
     net.update_paths()
@@ -134,7 +134,7 @@ def test_entries_of_own_switches_are_those_of_one_process_and_there_are_no_other
     for one in done:
         fabrics.do(*one)
         for dpid in SWITCHES:
-            wanted, made = fabrics.whole.desired.of_switch(dpid), fabrics.part.desired.of_switch(dpid)
+            wanted, made = fabrics.whole.desired.flows_at(dpid), fabrics.part.desired.flows_at(dpid)
             if dpid in fabrics.mine:
                 assert not wanted.differing(made)
                 assert dict(made) == dict(wanted)
@@ -150,7 +150,7 @@ def test_what_is_kept_of_others_hosts_does_not_grow_with_the_switches():
     groups = [group for group in both.part.desired._groups if isinstance(group, tuple) and group[-1] in HOSTS]
     assert {group[0] for group in groups} == {"discover"}  # others' hosts are learned, and go out, elsewhere
     both.do("let go", 1)
-    assert not any(len(both.part.desired.of_switch(dpid)) for dpid in SWITCHES)
+    assert not any(len(both.part.desired.flows_at(dpid)) for dpid in SWITCHES)
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)

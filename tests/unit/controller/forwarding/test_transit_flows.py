@@ -52,7 +52,7 @@ def test_entries_are_those_of_the_paths_and_hosts_that_there_are(steps, shared):
             flows = [
                 pipeline.forward_to_switch(port_no, *host) for host, port_no in ports_to.items() if port_no is not None
             ]
-            assert dict(desired.of_switch(dpid)) == {flow_key(flow): flow for flow in flows}
+            assert dict(desired.flows_at(dpid)) == {flow_key(flow): flow for flow in flows}
 
 
 def test_what_has_changed_is_told_and_nothing_else():
@@ -61,9 +61,9 @@ def test_what_has_changed_is_told_and_nothing_else():
 
     def put_paths(paths):
         """Return how many entries of each switch are to follow."""
-        before = {dpid: desired.of_switch(dpid).copy() for dpid in SWITCHES}
+        before = {dpid: desired.flows_at(dpid).copy() for dpid in SWITCHES}
         transit.put_paths(paths, desired.tracks)
-        assert desired.pending == {dpid for dpid in SWITCHES if desired.of_switch(dpid) != before[dpid]}
+        assert desired.pending == {dpid for dpid in SWITCHES if desired.flows_at(dpid) != before[dpid]}
         return {dpid: len(keys) for dpid, keys in desired.pop_changed(1000, before).items()}
 
     for host in HOSTS:

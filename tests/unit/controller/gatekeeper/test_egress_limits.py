@@ -79,9 +79,9 @@ def test_no_message_brings_a_pair_below_its_floor_nor_up_to_it():
 def test_one_limit_for_all_of_a_sender():
     those = pairs([0, 0, 1], [2, 3, 2])
     together, demand = np.array([True, False, False, False]), np.array([1e9, 10.0, 1e9])
-    limits = egress_limits.of_senders(those, np.array([100.0, 40.0, 70.0]), together, demand)
+    limits = egress_limits.shared_limits(those, np.array([100.0, 40.0, 70.0]), together, demand)
     assert limits == pytest.approx([30.0, 10.0, 70.0])
-    kept = egress_limits.least_of_senders(those, np.array([100.0, 40.0, 70.0]), together)
+    kept = egress_limits.lowest_limits(those, np.array([100.0, 40.0, 70.0]), together)
     assert kept.tolist() == [40.0, 40.0, 70.0]
 
 

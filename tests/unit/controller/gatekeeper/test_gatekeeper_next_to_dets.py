@@ -20,7 +20,7 @@ INTERVAL_S = 0.055
 DETS, GATEKEEPER = 10, 20
 CONFIG = star(3, limits={DETS: "400M", GATEKEEPER: "500M"}, vlans={GATEKEEPER: {"algorithm": "gatekeeper"}})
 CHOICES = choices_of(CONFIG)
-VNS = apply_choices(VnTable.of_config(CONFIG), CHOICES)
+VNS = apply_choices(VnTable.from_config(CONFIG), CHOICES)
 GROUPS = groups_of(VNS, CHOICES)
 PAIRS = [(vid, port) for vid in (DETS, GATEKEEPER) for port in (1, 2)]  # all send to port 3
 
@@ -55,7 +55,7 @@ def limits_of(intervals):
         dropped_bps[receiver], known[receiver] = dropped_mbps * M, not np.isnan(dropped_mbps)
         queues = QueueReadings(column + 500 * M, column, dropped_bps, column, column + INTERVAL_S, known, known & False)
         state, result = control_step.control_step(
-            state, VNS, GROUPS, readings, now_s, LinkTable.of_access(VNS), FabricReadings(queues=queues)
+            state, VNS, GROUPS, readings, now_s, LinkTable.access_links(VNS), FabricReadings(queues=queues)
         )
         counted[result.changes.rows] = 0.0
         told = [one.feedback.entry.tolist() for one in state.allocators.decisions if one.feedback is not None]

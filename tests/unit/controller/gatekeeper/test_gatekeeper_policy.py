@@ -30,7 +30,7 @@ M = 1e6
 C = 1000 * M
 LITERAL = {"floor": 0, "served": 0, "targets": 0, "pair": 0}
 VNS = apply_choices(
-    VnTable.of_config(star(4, limits={10: "645M", 20: "215M"}, algorithm="gatekeeper")),
+    VnTable.from_config(star(4, limits={10: "645M", 20: "215M"}, algorithm="gatekeeper")),
     {10: PolicyChoice("gatekeeper"), 20: PolicyChoice("gatekeeper")},
 )
 A = [VNS.row_of(10, 1, port) for port in range(1, 5)]  # VNs of VLAN 10 at ports 1 to 4
@@ -54,7 +54,7 @@ class World:
     def view(self, sent_bps, queues, unread=0, others_bps=None):
         sent = np.array([sent_bps.get((s, r), 0.0) for s, r in zip(*self.ends, strict=True)])
         passed = np.minimum(sent, self.limit_bps)
-        links = LinkTable.of_access(self.vns)
+        links = LinkTable.access_links(self.vns)
         nothing = np.zeros(len(links.capacity_bps))
         return PolicyView(
             now_s=self.now_s,

@@ -17,9 +17,9 @@ from controller.hygenicc.law import (
     equal_parts,
     floors,
     is_cut_sufficient,
+    limiter_shares,
     marked_shares,
     next_rates,
-    of_limiters,
     reachable,
     with_start_rates,
 )
@@ -147,7 +147,7 @@ def test_equal_parts_are_by_weight_and_of_those_who_send():
 
 
 def test_a_vn_has_the_mean_of_its_entries_by_what_they_send():
-    share = of_limiters(
+    share = limiter_shares(
         np.array([1.0, 0.0, np.nan, np.nan]), np.array([30.0, 10.0, 9.0, 9.0]), np.array([0, 0, 0, 1]), 2
     )
     assert share[0] == pytest.approx(0.75)

@@ -19,7 +19,7 @@ from controller.policy.registry import make_policy
 M = 1e6
 C = 100 * M
 CUT_2 = {"cut": 2, "slow": 0.02, "fast": 0.2}
-STAR = VnTable.of_config(star(4, capacity="100M", limits={10: "100M"}, algorithm="hygenicc"))
+STAR = VnTable.from_config(star(4, capacity="100M", limits={10: "100M"}, algorithm="hygenicc"))
 A, B, D, E = range(4)  # the VNs at ports 1 to 4
 
 
@@ -31,7 +31,7 @@ class World:
         rows = sorted(pairs, key=lambda pair: (pair[1], pair[0]))
         ends = (np.array([pair[n] for pair in rows], dtype=np.int64) for n in range(2))
         self.entries = PairTable(*ends, np.arange(1, len(rows) + 1))
-        self.links = links or LinkTable.of_access(vns)
+        self.links = links or LinkTable.access_links(vns)
         self.values = {name: getattr(self.policy, name) for name in parameters_of(type(self.policy))}
         self.memory = PolicyState(len(vns), rows=np.arange(len(rows)))
         self.limit_bps = np.full(len(rows), C)
@@ -248,7 +248,7 @@ TWO = fabric({1: {1: [10], 2: [10]}, 2: {1: [10], 2: [10]}}, capacity="100M", li
 
 def across(core_bps):
     """Two switches with a link of known capacity between them, or of unknown."""
-    vns = VnTable.of_config(TWO)
+    vns = VnTable.from_config(TWO)
     ends = PortId(1, 9), PortId(2, 9)
     topology = Topology()
     for dpid in (1, 2):
@@ -280,8 +280,8 @@ def test_a_receiver_that_is_beyond_is_the_place_whatever_the_links_carry():
     world = World((0, 2), (1, 2), vns=vns, links=links)
     view = world.view({(0, 2): 40 * M, (1, 2): 40 * M})
     yes, no, never = np.ones(2, dtype=bool), np.zeros(2, dtype=bool), np.full(2, np.nan)
-    assert find_bottlenecks(view, links, links.capacity_bps, no, yes, never).of.tolist() == [2, 2]
-    by_load = find_bottlenecks(view, links, links.capacity_bps, no, no, never).of - len(vns)
+    assert find_bottlenecks(view, links, links.capacity_bps, no, yes, never).bottleneck.tolist() == [2, 2]
+    by_load = find_bottlenecks(view, links, links.capacity_bps, no, no, never).bottleneck - len(vns)
     assert {links.names[number] for number in by_load.tolist()} == {"out of s1:9"}
 
 
@@ -294,7 +294,7 @@ def test_an_unknown_link_carries_what_it_did_unless_it_marks_most_frames(marked,
     view = world.view(dict.fromkeys(pairs, 40 * M), marked=dict.fromkeys(pairs, marked))
     yes, no, before_bps = np.ones(2, dtype=bool), np.zeros(2, dtype=bool), np.full(2, 90.0 * M)
     places = find_bottlenecks(view, links, links.capacity_bps, yes, no, before_bps)
-    assert places.of_unknown_links_bps.tolist() == [carries_bps, carries_bps]
+    assert places.unknown_link_capacity_bps.tolist() == [carries_bps, carries_bps]
 
 
 def test_nobody_at_all_is_decided_on():

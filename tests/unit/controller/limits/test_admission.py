@@ -130,7 +130,7 @@ def with_limit(vns, row, key, limit_bps):
 @pytest.mark.parametrize("sending", [True, False])
 def test_the_port_has_to_carry_all_its_limits(sending):
     config = star(2)
-    vns = VnTable.of_config(config)
+    vns = VnTable.from_config(config)
     row = vns.row_of(10, 1, 1)
     key = "send_limit_bps" if sending else "receive_limit_bps"
     admitted = AdmittedLimits(config)
@@ -169,7 +169,7 @@ def test_the_core_has_to_carry_every_matrix(key, links):
 def test_a_lower_limit_is_accepted_even_where_others_have_too_much():
     config = parsed("16M")
     overrides, admitted = Overrides.build(FileValues(config), {}, {}), AdmittedLimits(config)
-    limits = VnTable.of_config(config)
+    limits = VnTable.from_config(config)
     before = limits.with_columns(
         send_limit_bps=limits.send_limit_bps * 10, receive_limit_bps=limits.receive_limit_bps * 10
     )
@@ -192,5 +192,5 @@ def test_by_switch_is_as_exact_as_port_by_port(limits_mbit, capacity_mbit):
     ports = port_topology(config).port_capacity_bps
     paths = {(a, b): core.paths[a[:2], b[:2]] for a in ports for b in ports if (a[:2], b[:2]) in core.paths}
     one_by_one = HoseTopology(ports, core.link_capacity_bps, paths)
-    too_much = [found for found in overloads(one_by_one, limits) if found.place.startswith("link")]
+    too_much = [found for found in overloads(one_by_one, limits) if found.location.startswith("link")]
     assert core_overloaded(core, limits) == bool(too_much)

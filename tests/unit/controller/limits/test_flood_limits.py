@@ -23,7 +23,7 @@ VIDS = (10, 20, 30)
 
 def table(limits_bps, vlan_vid, own_bps=None):
     """A VN of each VLAN and receive limit, each at a port of its own; with flood limits of their own, if given."""
-    one = VnTable.of_config(star(1, limits={10: "400M"}))
+    one = VnTable.from_config(star(1, limits={10: "400M"}))
     vns = len(limits_bps)
     columns = {name: np.repeat(getattr(one, name), vns) for name in VnTable.__dataclass_fields__ if name[0] != "_"}
     columns |= {"port_no": np.arange(1, vns + 1), "vlan_vid": np.array(vlan_vid)}

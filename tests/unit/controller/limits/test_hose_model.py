@@ -32,13 +32,13 @@ def test_a_core_link_carries_the_lesser_of_both_sides():
     """80 + 80 of a may go to b, but b receives 30 + 30 only; the other way 160 may come."""
     vns = [*limits(80 * M, 80 * M, ports=("a1", "a2")), *limits(80 * M, 30 * M, ports=("b1", "b2"))]
     (found,) = overloads(two_switches(), vns)
-    assert (found.place, found.load_bps, found.capacity_bps) == ("link ba", 160 * M, 100 * M)
+    assert (found.location, found.load_bps, found.capacity_bps) == ("link ba", 160 * M, 100 * M)
 
 
 def test_vlans_add_up_and_do_not_mix():
     vns = limits(40 * M, 40 * M, 10, ("a1", "b1")) + limits(40 * M, 40 * M, 20, ("a1", "b1"))
     assert overloads(two_switches(80 * M), vns) == []
-    assert [o.place for o in overloads(two_switches(79 * M), vns)] == ["link ab", "link ba"]
+    assert [o.location for o in overloads(two_switches(79 * M), vns)] == ["link ab", "link ba"]
     # VLAN 20 is only at a: nothing of it takes the core.
     vns = limits(40 * M, 40 * M, 10, ("a1", "b1")) + limits(40 * M, 40 * M, 20, ("a1", "a2"))
     assert overloads(two_switches(40 * M), vns) == []
@@ -49,7 +49,7 @@ def test_an_access_port_is_refused_with_what_fits():
     with pytest.raises(AdmissionError) as caught:
         admit(two_switches(), vns, VnLimits(20, "a1", 41 * M, 40 * M))
     error = caught.value
-    assert (error.key, error.largest_bps, error.overload.place) == (
+    assert (error.key, error.largest_bps, error.overload.location) == (
         "vlans.20.a1.send_limit",
         40 * M,
         "port a1 (sending)",
@@ -87,7 +87,7 @@ def test_what_is_offered_is_the_largest_that_fits_everywhere():
     with pytest.raises(AdmissionError) as caught:
         admit(two_switches(), vns, VnLimits(10, "a1", 50 * M, 1 * M))
     offered = caught.value.largest_bps
-    assert (caught.value.overload.place, offered) == ("link ab", 30 * M)
+    assert (caught.value.overload.location, offered) == ("link ab", 30 * M)
     admit(two_switches(), vns, VnLimits(10, "a1", offered, 1 * M))
     with pytest.raises(AdmissionError):
         admit(two_switches(), vns, VnLimits(10, "a1", offered + 1000, 1 * M))
@@ -102,7 +102,7 @@ def test_nothing_fits():
 
 def test_overloads_of_others_are_not_held_against_a_vn():
     vns = limits(80 * M, 80 * M, 10)
-    assert [o.place for o in overloads(two_switches(), vns)] == ["link ab", "link ba"]
+    assert [o.location for o in overloads(two_switches(), vns)] == ["link ab", "link ba"]
     admit(two_switches(), vns, VnLimits(20, "a1", 10 * M, 10 * M))
     with pytest.raises(AdmissionError, match=r"port a1 \(sending\)"):
         admit(two_switches(), vns, VnLimits(20, "a1", 21 * M, 10 * M))
@@ -125,7 +125,7 @@ def test_the_worst_load_is_the_linear_programs(seed):
         bounds = [of[port].send_limit_bps for port in ports] + [of[port].receive_limit_bps for port in ports]
         if pairs:
             expected -= linprog([-1.0] * len(pairs), A_ub=rows, b_ub=bounds).fun
-    found = {overload.place: overload.load_bps for overload in overloads(topology, vns)}
+    found = {overload.location: overload.load_bps for overload in overloads(topology, vns)}
     assert found.get("link core", 0) == pytest.approx(expected)
 
 

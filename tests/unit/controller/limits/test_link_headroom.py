@@ -40,7 +40,7 @@ def config(limit="480M", links=("1G",), port="1G", algorithm="gatekeeper"):
 
 def crowded(*args, needing=True, **named):
     found = config(*args, **named)
-    vns = VnTable.of_config(found)
+    vns = VnTable.from_config(found)
     return headroom_shortages(vns, found.links, np.full(len(vns), needing))
 
 

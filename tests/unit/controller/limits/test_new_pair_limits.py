@@ -27,7 +27,7 @@ def table(ports, receive_limit_bps=LIMIT):
     config = star(ports, limits={10: "50M"})
     limits_bps = np.broadcast_to(receive_limit_bps, ports).astype(np.float64)
     no_queues = np.zeros(ports, dtype=np.bool_)
-    return config, VnTable.of_config(config).with_columns(receive_limit_bps=limits_bps, has_queue=no_queues)
+    return config, VnTable.from_config(config).with_columns(receive_limit_bps=limits_bps, has_queue=no_queues)
 
 
 def test_the_only_possible_sender_has_its_limit_and_one_bucket():

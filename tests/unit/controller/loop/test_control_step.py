@@ -22,7 +22,7 @@ INTERVAL_S = 0.055
 
 def world(algorithm="fs", vlans=None):
     config = star(6, limits={10: "100M", 20: "100M"}, algorithm=algorithm, vlans=vlans)
-    vns = VnTable.of_config(config)
+    vns = VnTable.from_config(config)
     return vns, groups_of(vns, choices_of(config))
 
 

@@ -122,7 +122,7 @@ def in_shards(world, shards, ceiling_bps):
             for_rows(KeepAlive, alive, shard.sends),
             ceiling_bps[shard.sends],
             None,
-            watched[number].rooms,
+            watched[number].remaining,
             now_s,
         )
         in_force.append(granted)

@@ -127,16 +127,16 @@ def test_the_hour_forgets_and_the_sum_does_not(watched: Watched) -> None:
 
 def test_series_are_seconds_and_vns_are_watched_when_asked(watched: Watched) -> None:
     series = watched.observer.series
-    assert len(series.of_vn(watched.central.vns, watched.row, watched.desk.now_s).at_s) == 0
+    assert len(series.vn_series(watched.central.vns, watched.row, watched.desk.now_s).at_s) == 0
     watched.run([30e6, 20e6], [0.0, 0.0], 200)
-    for rows in (series.of_vlan(10), series.of_vn(watched.central.vns, watched.row, watched.desk.now_s)):
+    for rows in (series.vlan_series(10), series.vn_series(watched.central.vns, watched.row, watched.desk.now_s)):
         assert len(rows.at_s) == int(200 * INTERVAL_S / (19 * INTERVAL_S))  # 19 intervals fill a second
         assert np.diff(rows.at_s) == pytest.approx(19 * INTERVAL_S)
         offered = SERIES_COLUMNS.index("offered")
         assert rows.mean_bps[-1, offered] == pytest.approx(50e6, rel=0.01)
         assert rows.max_bps[-1, offered] >= rows.mean_bps[-1, offered]
     watched.run([30e6, 20e6], [0.0, 0.0], int((WATCHED_S + 2) / INTERVAL_S))
-    assert len(series.of_vn(watched.central.vns, watched.row, watched.desk.now_s).at_s) == 0  # it begins again
+    assert len(series.vn_series(watched.central.vns, watched.row, watched.desk.now_s).at_s) == 0  # it begins again
 
 
 def test_series_are_bounded(watched: Watched) -> None:
@@ -146,8 +146,8 @@ def test_series_are_bounded(watched: Watched) -> None:
     for second in range(SECONDS + 50):
         series.add(watched.central, rates_bps)
         series.close(vns, rates_bps, float(second))
-    assert len(series.of_vlan(10).at_s) == SECONDS
-    assert series.of_vlan(10).at_s[[0, -1]].tolist() == [50.0, SECONDS + 49.0]
+    assert len(series.vlan_series(10).at_s) == SECONDS
+    assert series.vlan_series(10).at_s[[0, -1]].tolist() == [50.0, SECONDS + 49.0]
 
 
 def test_the_vn_that_nobody_asked_for_the_longest_is_watched_no_more(
@@ -157,9 +157,9 @@ def test_the_vn_that_nobody_asked_for_the_longest_is_watched_no_more(
     vns = watched.central.vns
     series = TimeSeries(vns)
     for second, row in enumerate((0, 1, 0, 2)):
-        series.of_vn(vns, row, float(second))
+        series.vn_series(vns, row, float(second))
         series.close(vns, np.zeros((len(COLUMNS), len(vns))), float(second))
-    assert [len(series.of_vn(vns, row, 4.0).at_s) for row in (0, 2, 1)] == [4, 1, 0]
+    assert [len(series.vn_series(vns, row, 4.0).at_s) for row in (0, 2, 1)] == [4, 1, 0]
 
 
 def test_another_configuration_keeps_the_sums_of_the_vns_that_stay(watched: Watched) -> None:
@@ -174,7 +174,7 @@ def test_another_configuration_keeps_the_sums_of_the_vns_that_stay(watched: Watc
     row = watched.central.vns.row_of(10, 0xA1, 2)
     assert watched.observer.traffic.bytes.shape == (len(COLUMNS), len(watched.central.vns))
     assert watched.observer.traffic.bytes[COLUMNS.index("offered"), row] == before
-    assert len(watched.observer.series.of_vlan(10).at_s) == 2
+    assert len(watched.observer.series.vlan_series(10).at_s) == 2
     watched.observer.on_round_end(watched.desk.now_s + INTERVAL_S)
 
 
@@ -182,7 +182,7 @@ def test_links_are_promised_what_limits_let_through() -> None:
     config = parse_config(TREE)
     from controller.fabric.vn_table import VnTable
 
-    promises, vns = LinkCommitments(config), VnTable.of_config(config)
+    promises, vns = LinkCommitments(config), VnTable.from_config(config)
     # VLAN 10: 2 x 40 M may come from s1, 30 M may be received at s2; VLAN 20: 50 M either way.
     assert promises.committed_bps(PortId(1, 9), vns) == 30e6 + 50e6
     assert promises.committed_bps(PortId(9, 2), vns) == 30e6 + 50e6

@@ -220,8 +220,8 @@ def test_entries_of_a_kind_that_has_none_are_refused(frame):
 
 
 def test_the_digest_is_of_which_vns_the_rows_are_and_not_of_their_limits():
-    vns, more = VnTable.of_config(star(4)), VnTable.of_config(star(5))
-    other = VnTable.of_config(star(4, limits={10: "1M", 20: "2M"}))
+    vns, more = VnTable.from_config(star(4)), VnTable.from_config(star(5))
+    other = VnTable.from_config(star(4, limits={10: "1M", 20: "2M"}))
     assert fabric_digest(vns) == fabric_digest(other) != fabric_digest(more)
     assert len({fabric_digest(vns, links) for links in ((), ("a", "b"), ("b", "a"), ("ab",))}) == 4
 
@@ -337,14 +337,14 @@ def test_limits_that_the_hearer_has_granted_are_its_own():
         encode(head, FABRIC, frame),
         GrantRecord(before.sender, np.array([9.0, 8.0, 7.0, 6.0]), ints([3, 0, 2])),
     )
-    _, read = decode(data, FABRIC, VNS, before=known, given={5: granted})
+    _, read = decode(data, FABRIC, VNS, before=known, sent_grants={5: granted})
     assert read.limit_bps.tolist() == [6.0, 9.0, 7.0]
     assert len(data) == len(encode(head._replace(limits_ref=0), FABRIC, frame)) - 8 * 3
     others = {4: granted}, {5: granted._replace(sender=before.sender.copy())}, {}
     for other in others:
         with pytest.raises(MessageRejectedError) as refused:
-            decode(data, FABRIC, VNS, before=known, given=other)
+            decode(data, FABRIC, VNS, before=known, sent_grants=other)
         assert refused.value.cause is RejectCause.PAIRS
     with pytest.raises(MessageRejectedError) as refused:
-        decode(encode(head._replace(pairs_ref=0), FABRIC, frame), FABRIC, VNS, before=known, given={5: granted})
+        decode(encode(head._replace(pairs_ref=0), FABRIC, frame), FABRIC, VNS, before=known, sent_grants={5: granted})
     assert refused.value.cause is RejectCause.PAIRS

@@ -25,7 +25,7 @@ from controller.partition.remote_hosts import RemoteHosts
 
 NAMES, VLANS, PORTS, SWITCHES = "abc", (10, 20), (1, 2), (1, 2, 3, 4)
 CONFIG = fabric({dpid: {port: list(VLANS) for port in PORTS} for dpid in SWITCHES})
-VNS = VnTable.of_config(CONFIG)
+VNS = VnTable.from_config(CONFIG)
 DIGEST, MAX_MACS = b"12345678", 2
 HOSTS = [Host(vid, mac) for vid in VLANS for mac in (2, 4, 6, 8)]
 INTERVAL_S = 0.055
@@ -161,7 +161,7 @@ def test_whatever_happens_and_is_lost_all_nodes_know_the_same_in_the_end(done, m
     assert known[0] == known[1] == known[2]
     for node in nodes.nodes.values():
         assert not node.hosts._others._claims
-        assert node.hosts._said._learned.keys() <= known[0].keys()
+        assert node.hosts._publisher._learned.keys() <= known[0].keys()
 
 
 def test_a_host_that_moves_away_and_back_before_peers_hear_of_it_is_where_it_spoke_last():
@@ -259,7 +259,7 @@ class Two:
     """Two nodes; the first one has many hosts, and their changes are counted."""
 
     def __init__(self):
-        self.vns = VnTable.of_config(CROWD)
+        self.vns = VnTable.from_config(CROWD)
         self.a, self.b = (Node(name, 1, self.vns, CROWD, most=64) for name in "ab")
         self.owner = {1: Owner("a", 1, 1), 2: Owner("b", 1, 1)}
         self.now_s, self.octets = 10.0, 0
@@ -313,7 +313,7 @@ def test_one_change_among_many_hosts_goes_through_its_own_vns_only(two, monkeypa
     ):
         count(monkeypatch, of, name, calls)
     monkeypatch.setattr(ForwardingState, "hosts", None)  # all hosts are looked through by nobody
-    two.a.hosts._said._hosts_of_vn = two.a.network.hosts_of_vn
+    two.a.hosts._publisher._hosts_of_vn = two.a.network.hosts_of_vn
     host, two.octets = Host(VLANS[0], 2 << 24), 0
     two.a.network.learn_host(host, PortId(1, 1))
     two.a.network.learn_host(host, PortId(1, 2))

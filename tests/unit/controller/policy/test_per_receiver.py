@@ -16,7 +16,7 @@ from controller.policy.policy_state import PolicyState
 from controller.policy.registry import make_policy, policies
 from controller.policy.shardability import is_network_wide
 
-VNS = VnTable.of_config(star(4, limits={10: "100M", 20: "200M"}))
+VNS = VnTable.from_config(star(4, limits={10: "100M", 20: "200M"}))
 PAIRS = ((10, 1, 3), (10, 2, 3), (20, 1, 4), (20, 2, 4))  # VLAN, the sender's port, the receiver's
 SENDER = np.array([VNS.row_of(vid, 1, port) for vid, port, _ in PAIRS])
 RECEIVER = np.array([VNS.row_of(vid, 1, port) for vid, _, port in PAIRS])

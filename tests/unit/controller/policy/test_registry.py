@@ -49,7 +49,7 @@ def test_whole_numbers_and_switches_are_checked(given, refusal):
 
 
 def test_vlans_of_one_policy_are_one_call_if_their_parameters_agree_or_it_decides_together():
-    vns = VnTable.of_config(star(2, limits=dict.fromkeys((10, 20, 30, 40), "100M")))
+    vns = VnTable.from_config(star(2, limits=dict.fromkeys((10, 20, 30, 40), "100M")))
     choices = {
         10: PolicyChoice("fe", {"k": 0.5}),
         20: PolicyChoice("fe"),  # the default
@@ -65,7 +65,7 @@ def test_vlans_of_one_policy_are_one_call_if_their_parameters_agree_or_it_decide
 
 
 def test_policies_say_where_ceilings_count_and_who_is_always_controlled():
-    vns = VnTable.of_config(star(2))
+    vns = VnTable.from_config(star(2))
     changed = apply_choices(vns, {10: PolicyChoice("max-min")})
     for column in (changed.uses_ceiling, changed.always_controlled):
         assert (column == (vns.vlan_vid == 10)).all()

@@ -223,8 +223,8 @@ def test_equal_entities_end_equal():
 
 def test_a_rate_is_at_most_kappa_times_what_was_used_of_late():
     loops = SimpleNamespace(link=np.array([0, 0, 0]))
-    peak_bps, standing_bps = np.array([0.1, 0.1, 0.9]) * C, np.array([0.05, 0.3, 0.05]) * C
-    got = laws.clamped(loops, np.full(3, 0.95 * C), peak_bps, standing_bps, np.array([0.9 * C]), kappa=2.0)
-    assert got == pytest.approx([0.2 * C, 0.3 * C, 0.9 * C])  # by its use, by the standing share, by the link
+    peak_bps, idle_share_bps = np.array([0.1, 0.1, 0.9]) * C, np.array([0.05, 0.3, 0.05]) * C
+    got = laws.clamped(loops, np.full(3, 0.95 * C), peak_bps, idle_share_bps, np.array([0.9 * C]), kappa=2.0)
+    assert got == pytest.approx([0.2 * C, 0.3 * C, 0.9 * C])  # by its use, by the idle share, by the link
     faded = laws.faded_peak(np.array([0.8 * C]), np.zeros(1))
     assert 0.4 * C < faded[0] < 0.8 * C

@@ -12,7 +12,7 @@ from controller.seawall.link_feedback import LinkBacklog
 from controller.seawall.link_state import LinkState, PathLoops
 from controller.seawall.loops import Loops
 
-VNS = VnTable.of_config(star(4, capacity="100M", limits={10: "40M"}, algorithm="seawall"))
+VNS = VnTable.from_config(star(4, capacity="100M", limits={10: "40M"}, algorithm="seawall"))
 
 
 @pytest.mark.parametrize(("senders", "first_bps"), [(0, 40e6), (1, 40e6), (4, 10e6)])

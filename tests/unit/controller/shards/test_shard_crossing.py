@@ -47,7 +47,7 @@ def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
     told = (control != MachineState.IDLE) | (silent < IDLE_INTERVALS)
     rows = crossing.reportable_rows(control, silent)
     to = owner[entries.receiver]
-    assert crossing.own.tolist() == np.flatnonzero(to == 0).tolist()
+    assert crossing.local_rows.tolist() == np.flatnonzero(to == 0).tolist()
     assert crossing.remote_mask.tolist() == (to != 0).tolist()
     for one in OWNERS:
         assert rows[one].tolist() == np.flatnonzero((to == one) & told).tolist()

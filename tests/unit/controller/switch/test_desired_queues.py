@@ -49,7 +49,7 @@ def config(max_rate: str = "limit") -> Config:
 
 
 def test_each_vlan_has_a_queue_of_its_number_at_its_receive_limit() -> None:
-    desired = desired_queues(config(), VnTable.of_config(config()))
+    desired = desired_queues(config(), VnTable.from_config(config()))
     assert {dpid: set(ports) for dpid, ports in desired.items()} == {DPID: {1, 2}, OTHER_DPID: {1}}
     trunk = desired[DPID][1]
     assert (trunk.port_no, trunk.max_rate_bps) == (1, 100_000_000)
@@ -61,7 +61,7 @@ def test_each_vlan_has_a_queue_of_its_number_at_its_receive_limit() -> None:
 
 
 def test_with_max_rate_capacity_a_vlan_may_take_the_idle_rest() -> None:
-    desired = desired_queues(config("capacity"), VnTable.of_config(config("capacity")))
+    desired = desired_queues(config("capacity"), VnTable.from_config(config("capacity")))
     assert [(q.min_rate_bps, q.max_rate_bps) for q in desired[DPID][1].queues[1:]] == [
         (40_000_000, 100_000_000),
         (50_000_000, 100_000_000),
@@ -70,7 +70,7 @@ def test_with_max_rate_capacity_a_vlan_may_take_the_idle_rest() -> None:
 
 def test_without_classes_a_port_has_one_queue_at_its_rate() -> None:
     plain = parse_config(CONFIG.replace("MAX_RATE", "limit, mode: single"))
-    desired = desired_queues(plain, VnTable.of_config(plain))
+    desired = desired_queues(plain, VnTable.from_config(plain))
     assert desired == {
         DPID: {
             1: PortQueues(1, 100_000_000, (Queue(DEFAULT_QUEUE_ID, 100_000_000, 100_000_000, 3_000_000),)),
@@ -78,11 +78,11 @@ def test_without_classes_a_port_has_one_queue_at_its_rate() -> None:
         },
         OTHER_DPID: {1: PortQueues(1, 100_000_000, (Queue(DEFAULT_QUEUE_ID, 100_000_000, 100_000_000, 3_000_000),))},
     }
-    assert not VnTable.of_config(plain).has_queue.any()  # senders' meters hold receivers to their limits
+    assert not VnTable.from_config(plain).has_queue.any()  # senders' meters hold receivers to their limits
 
 
 def test_limits_in_force_count_not_those_of_the_file() -> None:
-    vns = VnTable.of_config(config())
+    vns = VnTable.from_config(config())
     row = vns.row_of(10, DPID, 1)
     assert row is not None
     limit_bps = vns.receive_limit_bps.copy()
@@ -452,7 +452,7 @@ def test_a_vlan_that_borrows_may_take_up_to_its_ceiling():
         limits={10: "40M", 20: "50M"},
         vlans={10: {"algorithm": "max-min", "receive_ceiling": "90M"}},
     )
-    vns = VnTable.of_config(one)
+    vns = VnTable.from_config(one)
     assert [queue.max_rate_bps for queue in desired_queues(one, vns)[1][1].queues[1:]] == [40_000_000, 50_000_000]
     (ports,) = desired_queues(one, apply_choices(vns, {10: PolicyChoice("max-min")})).values()
     assert [(queue.min_rate_bps, queue.max_rate_bps) for queue in ports[1].queues[1:]] == [

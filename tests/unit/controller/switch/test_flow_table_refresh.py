@@ -26,14 +26,16 @@ def updated(before: FlowTable, listed: list[list[Flow]]) -> FlowTableRefresh:
     update = FlowTableRefresh(before)
     for piece in listed:
         rows = [
-            (pack_key(one), one.meter_id or 0, update.place_of(effect_of(one))) for one in piece if one.match != LONG
+            (pack_key(one), one.meter_id or 0, update.template_index(effect_of(one)))
+            for one in piece
+            if one.match != LONG
         ]
         for one in piece:
             if one.match == LONG:
                 update.add_long(pack_key(one), one.meter_id or 0, effect_of(one))
         keys, meter_ids, places = zip(*rows, strict=True) if rows else ((), (), ())
         update.add(FlowColumns(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
-    for _ in update.pieces():
+    for _ in update.batches():
         pass
     return update
 
@@ -73,8 +75,8 @@ def test_many_are_put_together_in_pieces() -> None:
     many = [flow(port) for port in range(1, 6_001)]
     update = FlowTableRefresh(FlowTable())
     for start in range(3):
-        rows = [(pack_key(one), 0, update.place_of(effect_of(one))) for one in many[start::3]]
+        rows = [(pack_key(one), 0, update.template_index(effect_of(one))) for one in many[start::3]]
         keys, meter_ids, places = zip(*rows, strict=True)
         update.add(FlowColumns(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
-    assert len(list(update.pieces())) >= 4
+    assert len(list(update.batches())) >= 4
     assert update.table == FlowTable(many)

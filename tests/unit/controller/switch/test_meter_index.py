@@ -26,7 +26,7 @@ def meters(*meter_ids: int) -> np.ndarray:
 def records(count: int) -> dict[int, SwitchRecord]:
     config = star(2, openflow={"first_meter_id": 10, "last_meter_id": 100})
     switch = next(iter(config.switches.values()))
-    return {dpid: SwitchRecord.from_config(switch, VnTable.of_config(config), config) for dpid in range(1, count + 1)}
+    return {dpid: SwitchRecord.from_config(switch, VnTable.from_config(config), config) for dpid in range(1, count + 1)}
 
 
 def test_reports_are_parts_of_one_array() -> None:
@@ -34,8 +34,8 @@ def test_reports_are_parts_of_one_array() -> None:
     assert (reports.dpids, reports.ends.tolist()) == ((3, 1, 2), [2, 2, 3])
     assert {dpid: some["meter_id"].tolist() for dpid, some in reports.items()} == {3: [1, 2], 1: [], 2: [7]}
     assert MeterStatsBatch.from_stats(reports) is reports
-    assert reports.of_switches({1: 0, 2: 0, 3: 0}) is reports
-    assert reports.of_switches({2: 0}).whole["meter_id"].tolist() == [7]
+    assert reports.select_switches({1: 0, 2: 0, 3: 0}) is reports
+    assert reports.select_switches({2: 0}).whole["meter_id"].tolist() == [7]
     assert 4 not in reports
     assert len(MeterStatsBatch.from_stats({}).whole) == 0
 

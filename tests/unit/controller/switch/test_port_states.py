@@ -7,7 +7,7 @@ import pytest
 from controller.fabric.config_model import EdgePort, Switch
 from controller.openflow import constants as ofp
 from controller.openflow.multipart import PortDesc
-from controller.switch.port_states import ABSENT, cut_name, judge
+from controller.switch.port_states import ABSENT, cut_name, port_states
 
 
 def switch(**expected: str | None) -> Switch:
@@ -24,7 +24,7 @@ def there(*names: str, state: int = 0) -> dict[int, PortDesc]:
 
 
 def fenced(described: Switch, ports: dict[int, PortDesc], known: dict[int, str] | None = None) -> list[int]:
-    return [port_no for port_no, state in judge(described, ports, known or {}).items() if state.fence]
+    return [port_no for port_no, state in port_states(described, ports, known or {}).items() if state.fence]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_name_that_two_ports_have_finds_neither() -> None:
     ports = {
         number: EdgePort(number, name, 10**9, None, (), interface=name) for number, name in ((101, "a"), (102, "b"))
     }
-    states = judge(Switch("s1", 1, None, ports), there("a", "b", "a"), {})
+    states = port_states(Switch("s1", 1, None, ports), there("a", "b", "a"), {})
     assert [(one.number, bool(one.fence)) for one in states.values()] == [(None, True), (2, False)]
 
 
@@ -70,5 +70,5 @@ def test_names_of_several_bytes_are_cut_within_15() -> None:
 
 
 def test_states() -> None:
-    states = judge(switch(one=None, two=None), there("eth1", state=ofp.PORT_STATE_LINK_DOWN), {})
+    states = port_states(switch(one=None, two=None), there("eth1", state=ofp.PORT_STATE_LINK_DOWN), {})
     assert [(one.state, one.fence) for one in states.values()] == [("down", ""), ("absent", ABSENT)]

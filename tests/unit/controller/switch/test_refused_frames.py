@@ -28,12 +28,12 @@ def listing(counts: dict[Flow, int]) -> bytes:
 
 def read(refused: RefusedFrames, counts: dict[Flow, int]) -> dict[str, int] | None:
     refused.read(listing(counts), lambda number: number, {2})
-    return refused.of_port(2)
+    return refused.counts_at_port(2)
 
 
 def test_reasons_add_up_also_when_entries_are_made_again() -> None:
     refused = RefusedFrames()
-    assert refused.of_port(2) is None
+    assert refused.counts_at_port(2) is None
     first = {"fenced": 0, "lldp": 0, "untagged": 5, "foreign-vlan": 7}
     assert read(refused, {UNTAGGED: 2, PRIORITY: 3, FOREIGN: 7}) == first
     assert read(refused, {UNTAGGED: 2, PRIORITY: 4, FOREIGN: 1}) == {**first, "untagged": 6, "foreign-vlan": 8}
@@ -49,6 +49,6 @@ def test_what_a_switch_makes_up_is_not_kept() -> None:
     refused = RefusedFrames()
     others = FOREIGN._replace(match=FOREIGN.match._replace(in_port=3)), FOREIGN._replace(cookie=1)
     assert read(refused, {**dict.fromkeys(others, 9), UNTAGGED: COUNTER_UNAVAILABLE}) is None
-    assert refused.of_port(3) is None
+    assert refused.counts_at_port(3) is None
     with pytest.raises(ProtocolError):
         refused.read(b"\x00\x01", lambda number: number, {2})

@@ -20,7 +20,7 @@ from controller.switch.switch_record import NO_ENTRY, MeterSetting, SwitchRecord
 
 def record(ports=2, **openflow):
     config = star(ports, openflow={"first_meter_id": 10, "last_meter_id": 100, **openflow})
-    return SwitchRecord.from_config(config.switches["s1"], VnTable.of_config(config), config)
+    return SwitchRecord.from_config(config.switches["s1"], VnTable.from_config(config), config)
 
 
 def messages(octets):

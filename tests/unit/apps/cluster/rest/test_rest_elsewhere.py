@@ -60,7 +60,7 @@ class Two:
             urls = {other: other for other in self.between.desks if other != name}
             active = None if name == "n1" else ("n1", "n1")
             nodes = Nodes(name, urls, OWNERS, active, self.between)  # type: ignore[arg-type]
-            desk.service.others = RequestForwarder(lambda nodes=nodes: nodes)
+            desk.service.remote_nodes = RequestForwarder(lambda nodes=nodes: nodes)
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def test_pages_of_any_size_list_every_pair_of_all_nodes_once(owner: list[int], l
             return NodeResponse(200, [], json.dumps(said).encode())
 
     nodes = Nodes("4", {str(one): "" for one in range(4)}, OWNERS, None, Paging())  # type: ignore[arg-type]
-    desk.service.others = RequestForwarder(lambda: nodes)
+    desk.service.remote_nodes = RequestForwarder(lambda: nodes)
     listed, cursor = [], ""
     while cursor is not None:
         page = desk.get(f"/v1/pairs?limit={limit}" + (f"&cursor={cursor}" if cursor else ""))

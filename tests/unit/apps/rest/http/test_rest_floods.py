@@ -21,7 +21,7 @@ from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, read_an
 
 from apps.rest.http.access import BURST_S, ConnectionSlots, RequestRateLimiter
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES
-from apps.rest.http.room import FREE_BYTES, MAX_BODIES_BYTES, TIDY_S, Room, Share
+from apps.rest.http.room import FREE_BYTES, MAX_BODIES_BYTES, TIDY_S, MemoryLimit, Reservation
 from apps.rest.http.wsgi_exchange import Body, Timeouts, WsgiExchange
 
 
@@ -430,9 +430,9 @@ def test_a_refused_body_says_when_to_come_again() -> None:
 
 
 def test_an_answer_that_nobody_reads_holds_room_and_the_next_is_refused() -> None:
-    room = Room("answers", 8 * MAX_BODY_BYTES, tidy=lambda: None, later=lambda *_: None)
+    room = MemoryLimit("answers", 8 * MAX_BODY_BYTES, tidy=lambda: None, later=lambda *_: None)
     piece = bytes(4 * MAX_BODY_BYTES)
-    answers = [_answer_of(piece, Share(room, "192.0.2.1"), room, again) for again in (True, False)]
+    answers = [_answer_of(piece, Reservation(room, "192.0.2.1"), room, again) for again in (True, False)]
     assert b"200 OK" in answers[1][:20]
     assert b"503 Service Unavailable" in answers[0][:40]
     assert b"too-many-answers" in answers[0]
@@ -440,7 +440,7 @@ def test_an_answer_that_nobody_reads_holds_room_and_the_next_is_refused() -> Non
     assert answers[1].endswith(piece)
 
 
-def _answer_of(piece: bytes, share: Share, room: Room, others_hold: bool) -> bytes:
+def _answer_of(piece: bytes, share: Reservation, room: MemoryLimit, others_hold: bool) -> bytes:
     """Return what a client gets that asks for a piece while others of its address hold as much, or nothing."""
 
     class Sock:
@@ -453,10 +453,10 @@ def _answer_of(piece: bytes, share: Share, room: Room, others_hold: bool) -> byt
     http_.receive_data(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     request = http_.next_event()
     assert isinstance(request, h11.Request)
-    other = Share(room, "192.0.2.1")
+    other = Reservation(room, "192.0.2.1")
     if others_hold:
         other.add(len(piece))
-    body = Body(sock, http_, request, Timeouts(), Share(room, "192.0.2.1"))
+    body = Body(sock, http_, request, Timeouts(), Reservation(room, "192.0.2.1"))
 
     def app(environ: Any, start: Any) -> list[bytes]:
         start("200 OK", [("Content-Length", str(len(piece)))])
@@ -470,10 +470,10 @@ def _answer_of(piece: bytes, share: Share, room: Room, others_hold: bool) -> byt
 
 def test_memory_goes_back_once_nothing_is_held_and_not_for_each() -> None:
     asked, tidied = [], []
-    room = Room(
+    room = MemoryLimit(
         "bodies", 100 * FREE_BYTES, lambda: tidied.append(True), lambda after_s, do: asked.append((after_s, do))
     )
-    short, shares = Share(room, "192.0.2.9"), [Share(room, f"192.0.2.{n}") for n in range(3)]
+    short, shares = Reservation(room, "192.0.2.9"), [Reservation(room, f"192.0.2.{n}") for n in range(3)]
     short.add(FREE_BYTES)
     short.end()
     assert asked == []  # nothing was held

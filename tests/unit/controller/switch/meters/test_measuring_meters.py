@@ -1,4 +1,4 @@
-"""Measuring meters: rates of marks by pair, each on its meter's own clock; what is not known is said to be unknown."""
+"""Counting meters: rates of marks by pair, each on its meter's own clock; what is not known is said to be unknown."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from controller.openflow.meters import METER_STATS
 from controller.switch.meter_index import MeterIndex, MeterStatsBatch
 from controller.switch.meters.counting import UNLIMITED, CountingMeters
 
-VNS = VnTable.of_config(fabric({1: {1: [10], 2: [10]}, 2: {1: [10], 2: [10]}}))
+VNS = VnTable.from_config(fabric({1: {1: [10], 2: [10]}, 2: {1: [10], 2: [10]}}))
 HERE, THERE = VNS.row_of(10, 1, 1), VNS.row_of(10, 2, 1)
 PAIRS = ((HERE, THERE), (THERE, HERE), (HERE, VNS.row_of(10, 1, 2)))
 RATE_BPS = 8e6
@@ -78,7 +78,7 @@ def test_meters_keep_their_counters_while_others_come_and_go():
     assert more.ids_of(2, VNS) == [7]
     assert more.ids_of(1, VNS) == [9]
     assert dict(more.settings(2, VNS)) == {7: UNLIMITED}
-    assert np.nanmax(read(more.kept(np.array([False, True])), table, 2.0, 1e6)[1]) == RATE_BPS
+    assert np.nanmax(read(more.subset(np.array([False, True])), table, 2.0, 1e6)[1]) == RATE_BPS
     assert np.isnan(read(more.invalidated(2, VNS, column(7)), table, 2.0, 1e6)[1]).all()
     assert np.nanmax(read(more.invalidated(2, VNS, column(8)), table, 2.0, 1e6)[1]) == RATE_BPS
     assert np.isnan(read(more, entries(PAIRS[2]), 2.0, 1e6)[1]).all()  # the pair is gone, its meter not yet

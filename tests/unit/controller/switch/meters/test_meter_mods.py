@@ -22,7 +22,7 @@ ENTRIES = PairTable(np.array([0, 1, 2, 0, 1]), np.array([1, 2, 3, 3, 3]), np.arr
 
 def vns(switch: list[int]) -> VnTable:
     """VNs behind these switches."""
-    table = VnTable.of_config(star(4, limits={10: "400M"}))
+    table = VnTable.from_config(star(4, limits={10: "400M"}))
     assert len(table) == len(switch)
     columns = {field.name: getattr(table, field.name) for field in fields(VnTable) if field.init}
     return VnTable(**columns | {"dpid": np.array(switch, dtype=np.uint64)})

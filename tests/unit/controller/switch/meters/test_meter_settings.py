@@ -41,5 +41,5 @@ def test_a_range_of_ids() -> None:
 
 
 def test_rates_become_kilobits() -> None:
-    made = MeterSettingsTable.of_rates(np.array([4]), np.array([2_000_000.0]), np.array([36_000.0]))
+    made = MeterSettingsTable.from_rates(np.array([4]), np.array([2_000_000.0]), np.array([36_000.0]))
     assert made == {4: MeterSetting(2_000, 36)}

@@ -12,7 +12,7 @@ from controller.policy.policy_state import PolicyState
 from controller.policy.registry import make_policy
 from experiments.model.control.delayed_grants import DelayedGrants
 
-VNS = VnTable.of_config(star(3, limits={10: "100M"}))
+VNS = VnTable.from_config(star(3, limits={10: "100M"}))
 HUB = VNS.row_of(10, 1, 3)
 ENTRIES = PairTable(np.array([VNS.row_of(10, 1, 1), VNS.row_of(10, 1, 2)]), np.full(2, HUB), np.array([1, 2]))
 ROWS = np.arange(2)
