@@ -57,9 +57,10 @@ def refusal(app: Application, context: ssl.SSLContext | None) -> str:
     with contextlib.ExitStack() as opened:
         connection = opened.enter_context(socket.create_connection(endpoint(app), timeout=15))
         try:
-            if context is not None:
+            if context is None:
+                connection.sendall(HELLO)
+            else:  # the controller greets first: what is written before its verdict may meet a closed connection
                 connection = opened.enter_context(context.wrap_socket(connection, server_hostname="127.0.0.1"))
-            connection.sendall(HELLO)
             return "closed" if connection.recv(8) == b"" else "served"
         except OSError as error:
             return str(error)
