@@ -141,7 +141,7 @@ def test_queues_of_others_stay_and_are_reported(writer: OvsdbQueueWriter) -> Non
     try:
         problems = writer.apply(DPID, wanted({10: 40_000_000}, {10: 50_000_000}))
         assert len(problems) == 1
-        assert problems[0].startswith(f"{INTERFACES[0]}: has a QoS row (linux-htb) of others")
+        assert problems[0].startswith(f"{INTERFACES[0]}: has a QoS row (linux-htb) of another application")
         wait_until(lambda: set(classes(INTERFACES[1])) == {"1:1", "1:b"})
         assert classes(INTERFACES[0])["1:6"].startswith("rate 6Mbit ceil 6Mbit")
         writer.remove(DPID)

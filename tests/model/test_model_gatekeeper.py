@@ -321,8 +321,8 @@ def test_a_missed_send_guarantee_is_an_event_that_says_which_way():
     tenants.send(2, 2, "udp")
     tenants.run(80)
     texts = [event.text for event in tenants.plane.events() if event.kind is EventKind.GUARANTEE_VIOLATED]
-    assert any("VLAN 2 at s2:1: sends " in text and "offers within both ends' limits" in text for text in texts)
-    assert any("VLAN 2 at s3:1: gets " in text for text in texts)
+    assert any("VLAN 2 at s2:1: sends " in text and "offered within both ends' limits" in text for text in texts)
+    assert any("VLAN 2 at s3:1: receives " in text for text in texts)
     assert tenants.central.fabric.notifications[tenants.row(2)] > 0
 
 
