@@ -52,7 +52,7 @@ def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> i
     prefix = prefix_of(cluster)
     with _reading(cluster) as etcd:
         active, epoch, head = etcd.read(*(get(prefix + name) for name in ("active", "epoch", "head")))
-        known, pinned = _wishes(whole, etcd).read_state(), _wishes(whole, etcd).pinned()
+        known, pinned = _requests_of(whole, etcd).read_state(), _requests_of(whole, etcd).pinned()
     about = json.loads(active[0].value) if active else {"node": None, "url": None}
     number = int(epoch[0].value) if epoch else 0
     generation = generation_id(number, active[0].create_revision) if active else None
@@ -120,9 +120,9 @@ def drain(node: OfNode, config: OfConfig = CONFIG) -> int:
 
     Waits until the node has no switch that another node is connected to. Sharded mode only.
     """
-    with _asking(config) as wishes:
-        wishes.drain(node)
-        kept = wishes.wait_drained(node)
+    with _placement_requests(config) as requests:
+        requests.drain(node)
+        kept = requests.wait_drained(node)
     echo(f"{node} is drained" if not kept else f"{node} is drained, and still has {', '.join(kept)}")
     return 0 if not kept else 1
 
@@ -130,8 +130,8 @@ def drain(node: OfNode, config: OfConfig = CONFIG) -> int:
 @app.command()
 def undrain(node: OfNode, config: OfConfig = CONFIG) -> int:
     """Let a drained node take switches again: those pinned to it at once, others by balance or move."""
-    with _asking(config) as wishes:
-        wishes.undrain(node)
+    with _placement_requests(config) as requests:
+        requests.undrain(node)
     echo(f"{node} takes switches again")
     return 0
 
@@ -139,8 +139,8 @@ def undrain(node: OfNode, config: OfConfig = CONFIG) -> int:
 @app.command()
 def move(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
     """Move a switch to a node that is connected to it, and wait. It stays there while that node lives."""
-    with _asking(config) as wishes:
-        there = wishes.move(switch, node)
+    with _placement_requests(config) as requests:
+        there = requests.move(switch, node)
     echo(f"{switch} is with {node}" if there else f"{node} has not taken {switch}, which stays where it is")
     return 0 if there else 1
 
@@ -148,8 +148,8 @@ def move(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
 @app.command()
 def pin(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
     """Keep a switch with a node: it moves there now, and whenever that node returns and is not drained."""
-    with _asking(config) as wishes:
-        there = wishes.pin(switch, node)
+    with _placement_requests(config) as requests:
+        there = requests.pin(switch, node)
     echo(f"{switch} is pinned to {node}" + ("" if there else ", which has not taken it yet"))
     return 0 if there else 1
 
@@ -157,8 +157,8 @@ def pin(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
 @app.command()
 def unpin(switch: OfSwitch, config: OfConfig = CONFIG) -> int:
     """Let any node own a pinned switch again. It stays where it is."""
-    with _asking(config) as wishes:
-        node = wishes.unpin(switch)
+    with _placement_requests(config) as requests:
+        node = requests.unpin(switch)
     echo(f"{switch} is not pinned to {node} any more")
     return 0
 
@@ -170,8 +170,8 @@ def balance(config: OfConfig = CONFIG) -> int:
     No switch moves automatically while its node lives. Pinned switches stay. Grants are frozen while a switch changes
     its owner.
     """
-    with _asking(config) as wishes:
-        moved, desired = wishes.balance()
+    with _placement_requests(config) as requests:
+        moved, desired = requests.balance()
     echo(f"{moved} switches have changed hands" + (f", of {desired}" if moved < desired else ""))
     return 0 if moved == desired else 1
 
@@ -212,12 +212,12 @@ def tokens_of(cluster: Cluster) -> EtcdTokens:
 
 
 @contextmanager
-def _asking(config: Path) -> Iterator[PlacementRequests]:
+def _placement_requests(config: Path) -> Iterator[PlacementRequests]:
     whole = _load(config)
     if _cluster(whole).mode != "sharded":
         raise InvalidValueError("cluster.mode", _cluster(whole).mode, "must be sharded")
     with _reading(_cluster(whole)) as etcd:
-        yield _wishes(whole, etcd)
+        yield _requests_of(whole, etcd)
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def _reading(cluster: Cluster) -> Iterator[EtcdClient]:
             raise DetsError(f"etcd: what is below {prefix_of(cluster)} is not as nodes write it: {error!r}") from error
 
 
-def _wishes(whole: Config, etcd: EtcdClient) -> PlacementRequests:
+def _requests_of(whole: Config, etcd: EtcdClient) -> PlacementRequests:
     from apps.cluster.cluster_node import prefix_of
     from apps.cluster.placement_requests import PlacementRequests
 

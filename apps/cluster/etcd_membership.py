@@ -189,12 +189,12 @@ def keys_of(prefix: str) -> list[Operation]:
 
 def known_of(found: Sequence[list[KeyValue]]) -> ClusterView:
     """Return the results of ``keys_of`` as a view; further results may follow them."""
-    nodes, reached, owners, drained, wants, *_ = found
+    nodes, reached, owners, drained, requested_nodes, *_ = found
     return ClusterView(
         [_name(one) for one in nodes],
         {_name(one): frozenset(json.loads(one.value)) for one in reached},
         [_name(one) for one in drained],
-        {int(_name(one), 16): one.value.decode() for one in wants},
+        {int(_name(one), 16): one.value.decode() for one in requested_nodes},
         {int(_name(one), 16): one.value.decode() for one in owners},
     )
 

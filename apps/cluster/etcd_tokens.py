@@ -27,7 +27,7 @@ class EtcdTokens:
         self._known = dict(map(self._token, found))
 
     def create(self, name: str, scope: str) -> str:
-        """Create a token and return it, which no later call does; raise InvalidValueError for a bad or used name."""
+        """Create a token and return it (only its digest is stored); raise InvalidValueError for a bad or used name."""
         token, known = new_token(name, scope)
         value = {"scope": known.scope, "created_at": known.created_at, "digest": digest_of(token).hex()}
         key = self.place + name

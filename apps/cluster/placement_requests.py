@@ -84,10 +84,13 @@ class PlacementRequests:
         return not (self._move({dpid: node}, known) if pinned is None else self._await({dpid: node}))
 
     def pin(self, switch: str, node: str) -> bool:
-        """Pin a switch to a node, and wait; return whether it is there."""
+        """Pin a switch to a node, and wait; return whether the node owns it now."""
         known, dpid = self.read_state(), self._dpid(switch)
         self._check_able(dpid, switch, node, known)
-        self._write([f"drained/{node}", self._want(dpid)], [put(f"{self._prefix}{self._want(dpid)}", node.encode())])
+        self._write(
+            [f"drained/{node}", self._request_key(dpid)],
+            [put(f"{self._prefix}{self._request_key(dpid)}", node.encode())],
+        )
         return not self._await({dpid: node})
 
     def unpin(self, switch: str) -> str:
@@ -96,14 +99,18 @@ class PlacementRequests:
         if switch not in pinned:
             shown = ", ".join(sorted(pinned)) or "none"
             raise InvalidValueError("SWITCH", switch, f"is not pinned; pinned: {shown}")
-        self._write([self._want(dpid)], [delete(f"{self._prefix}{self._want(dpid)}")])
+        self._write([self._request_key(dpid)], [delete(f"{self._prefix}{self._request_key(dpid)}")])
         return pinned[switch]
 
     def balance(self) -> tuple[int, int]:
         """Move every switch to its first node, and wait; return how many of how many moved."""
         known = self.read_state()
         first = {dpid: nodes[0] for dpid in known.owners if (nodes := connected_candidates(dpid, known))}
-        moves = {dpid: node for dpid, node in first.items() if known.owners[dpid] != node and dpid not in known.wants}
+        moves = {
+            dpid: node
+            for dpid, node in first.items()
+            if known.owners[dpid] != node and dpid not in known.requested_nodes
+        }
         return len(moves) - len(self._move(moves, known)), len(moves)
 
     def wait_drained(self, node: str) -> list[str]:
@@ -130,9 +137,9 @@ class PlacementRequests:
         try:
             for start in range(0, len(going), MAX_MOVES):
                 some = going[start : start + MAX_MOVES]
-                wants = [put(f"{self._prefix}{self._want(dpid)}", node.encode(), lease_id) for dpid, node in some]
+                puts = [put(f"{self._prefix}{self._request_key(dpid)}", node.encode(), lease_id) for dpid, node in some]
                 nodes = {f"drained/{node}" for _, node in some}
-                self._write([*nodes, *(self._want(dpid) for dpid, _ in some)], wants)
+                self._write([*nodes, *(self._request_key(dpid) for dpid, _ in some)], puts)
             return self._await(dict(going), lease_id)
         finally:
             with suppress(EtcdError):
@@ -156,14 +163,14 @@ class PlacementRequests:
         if not self._etcd.transact(conditions, writing, [])[0]:
             raise DetsError("the cluster has changed in the meantime; nothing was done: try again")
 
-    def _want(self, dpid: int) -> str:
+    def _request_key(self, dpid: int) -> str:
         return f"want/{dpid:016x}"
 
     def _pinned(self, known: ClusterView) -> dict[str, str]:
         return {
-            name: known.wants[dpid]
+            name: known.requested_nodes[dpid]
             for name, dpid in self._switches.items()
-            if dpid in known.wants and f"{self._prefix}{self._want(dpid)}" not in self._leased
+            if dpid in known.requested_nodes and f"{self._prefix}{self._request_key(dpid)}" not in self._leased
         }
 
     # -- what may be asked

@@ -18,7 +18,7 @@ from controller.events import EventKind, EventLog
 from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
 from controller.forwarding.forwarding_state import ForwardingState
-from controller.forwarding.known_hosts import Heed
+from controller.forwarding.known_hosts import ReportedSources
 from controller.forwarding.pairs import Host
 from controller.forwarding.token_buckets import MOVE_BURST, MOVES_PER_S, TokenBuckets
 from controller.openflow.ethernet import format_mac
@@ -27,7 +27,7 @@ from controller.openflow.ethernet import format_mac
 REPEAT_EVENT_S = 60.0
 # After this many frames of hosts that a full VN cannot learn, only frames to broadcast or group addresses are reported
 # for a while, and after more of them none: they are useless, and delay reports of new pairs.
-FOREIGN_BURST, CALLER_BURST, UNHEEDED_S = 20, 100, 10.0
+FOREIGN_BURST, CALLER_BURST, UNREPORTED_S = 20, 100, 10.0
 
 
 WINDOW_S = 10.0
@@ -118,7 +118,7 @@ class Learning:
         self._movers = Movers()
         self._said_s: dict[tuple[_Why, int], float] = {}
         self._strangers: dict[int, int] = {}  # by row: frames of hosts that a full VN cannot learn
-        self._unheeded: deque[tuple[float, int]] = deque()  # until when these VNs' unknown hosts are not reported
+        self._unreported: deque[tuple[float, int]] = deque()  # until when these VNs' unknown hosts are not reported
 
     def learn(self, host: Host, port: PortId, now_s: float, *, installed: bool) -> None:
         """Record where a host is; it may be in its switch's tables already (``installed``).
@@ -157,18 +157,18 @@ class Learning:
 
     def tick(self, now_s: float) -> None:
         """Report hosts of VNs again after their waiting time; call it every interval."""
-        while self._unheeded and self._unheeded[0][0] <= now_s:
-            _, row = self._unheeded.popleft()
+        while self._unreported and self._unreported[0][0] <= now_s:
+            _, row = self._unreported.popleft()
             del self._strangers[row]
-            self._fabric.network.of_hosts.heed(row, Heed.ALL)
+            self._fabric.network.of_hosts.set_reported_sources(row, ReportedSources.ALL)
 
     def _count_unlearned(self, row: int, now_s: float) -> None:
         count = self._strangers[row] = self._strangers.get(row, 0) + 1
         if count == FOREIGN_BURST:
-            self._unheeded.append((now_s + UNHEEDED_S, row))
-            self._fabric.network.of_hosts.heed(row, Heed.CALLERS)
+            self._unreported.append((now_s + UNREPORTED_S, row))
+            self._fabric.network.of_hosts.set_reported_sources(row, ReportedSources.CALLERS)
         elif count == CALLER_BURST:
-            self._fabric.network.of_hosts.heed(row, Heed.NONE)
+            self._fabric.network.of_hosts.set_reported_sources(row, ReportedSources.NONE)
 
     def _note_move(self, host: Host, row: int, now_s: float) -> None:
         fabric = self._fabric

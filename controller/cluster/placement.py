@@ -33,13 +33,13 @@ MAX_MOVES = 50
 class ClusterView(NamedTuple):
     """What all nodes know: the live nodes, the switches that each is connected to, and the names of drained nodes.
 
-    ``wants`` are the nodes requested for switches, ``owners`` the nodes that own them, both by dpid.
+    ``requested_nodes`` are the nodes requested for switches, ``owners`` the nodes that own them, both by dpid.
     """
 
     nodes: Collection[str]
     reached: Mapping[str, Collection[int]]
     drained: Collection[str]
-    wants: Mapping[int, str]
+    requested_nodes: Mapping[int, str]
     owners: Mapping[int, str]
 
 
@@ -55,7 +55,7 @@ def rendezvous_order(dpid: int, nodes: Iterable[str]) -> list[str]:
 def candidates(dpid: int, known: ClusterView) -> list[str]:
     """Return the nodes that may take a switch, in order."""
     nodes = rendezvous_order(dpid, set(known.nodes).difference(known.drained))
-    return sorted(nodes, key=lambda node: node != known.wants.get(dpid))
+    return sorted(nodes, key=lambda node: node != known.requested_nodes.get(dpid))
 
 
 def connected_candidates(dpid: int, known: ClusterView) -> list[str]:
@@ -71,12 +71,12 @@ def is_unreached(dpid: int, known: ClusterView) -> bool:
 
 def move_target(dpid: int, known: ClusterView) -> str | None:
     """Return the node to which an owned switch must move; None: it stays."""
-    owner, wanted = known.owners[dpid], known.wants.get(dpid)
+    owner, requested = known.owners[dpid], known.requested_nodes.get(dpid)
     leaving = owner in known.drained or is_unreached(dpid, known)
-    if not leaving and wanted in (None, owner):
+    if not leaving and requested in (None, owner):
         return None
     nodes = connected_candidates(dpid, known)
-    if not nodes or not (leaving or wanted == nodes[0]):
+    if not nodes or not (leaving or requested == nodes[0]):
         return None
     return None if nodes[0] == owner else nodes[0]
 

@@ -252,18 +252,18 @@ def _next_ports(between: dict[int, dict[int, Link]]) -> dict[tuple[int, int], in
     found: dict[tuple[int, int], int] = {}
     dpids = list(between)
     row = {dpid: number for number, dpid in enumerate(dpids)}
-    apart = _hop_counts([[row[one] for one in neighbours] for neighbours in between.values()])
+    hops = _hop_counts([[row[one] for one in neighbours] for neighbours in between.values()])
     for dpid in dpids:
         neighbours = sorted(between[dpid])
         if not neighbours:
             continue
         links = [between[dpid][one] for one in neighbours]
         ports = [link.a.port_no if link.a.dpid == dpid else link.b.port_no for link in links]
-        here = apart[row[dpid]]
-        nearer = (apart[[row[one] for one in neighbours]] == here - 1.0) & np.isfinite(here)
-        some = np.flatnonzero(nearer.any(axis=0))
-        for target, which in zip(some.tolist(), nearer.argmax(axis=0)[some].tolist(), strict=True):
-            found[dpid, dpids[target]] = ports[which]
+        own_hops = hops[row[dpid]]
+        nearer = (hops[[row[one] for one in neighbours]] == own_hops - 1.0) & np.isfinite(own_hops)
+        reachable = np.flatnonzero(nearer.any(axis=0))
+        for target, index in zip(reachable.tolist(), nearer.argmax(axis=0)[reachable].tolist(), strict=True):
+            found[dpid, dpids[target]] = ports[index]
     return found
 
 

@@ -12,7 +12,7 @@ from controller.fabric.vn_table import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
 from controller.forwarding.flow_table import FlowKey, flow_key
-from controller.forwarding.known_hosts import Heed, KnownHosts
+from controller.forwarding.known_hosts import KnownHosts, ReportedSources
 from controller.forwarding.marking_flows import MarkingFlows
 from controller.forwarding.pairs import Host
 from controller.forwarding.path_flows import edges_by_vlan
@@ -55,7 +55,9 @@ class HostEntries:
         self._desired, self._switches, self._vns, self._settings = desired, switches, vns, settings
         self._known, self._marked, self._numbers, self._queueless = known, marked, numbers, queueless
         self._edges = edges_by_vlan(switches.values())
-        self._heeded: dict[int, Heed] = {}  # by row: the unknown hosts of a full VN that are reported, if not all
+        self._reported_sources: dict[
+            int, ReportedSources
+        ] = {}  # by row: the unknown hosts of a full VN that are reported, if not all
         self._phantom_of_vn: dict[int, int] = {}
 
     def put(self, host: Host) -> None:
@@ -72,11 +74,11 @@ class HostEntries:
         for group in ("source", "forward", "discover"):
             self._desired.drop((group, host))
 
-    def heed(self, row: int, heeded: Heed) -> None:
+    def set_reported_sources(self, row: int, sources: ReportedSources) -> None:
         """Set which unknown hosts of a full VN cause packet-ins; those of a VN that is not full all do."""
-        self._heeded[row] = heeded
-        if heeded is Heed.ALL:
-            del self._heeded[row]
+        self._reported_sources[row] = sources
+        if sources is ReportedSources.ALL:
+            del self._reported_sources[row]
         self.put_unknown_source(row)
 
     def put_at(self, host: Host, dpid: int) -> None:
@@ -112,9 +114,9 @@ class HostEntries:
         """Put the flow entry that reports a VN's frames from unknown addresses, unless they are ignored."""
         own = self._vns.key(row)
         number = self._numbers.number(PortId(own.dpid, own.port_no))
-        heeded = self._heeded.get(row, Heed.ALL) if self._known.full(row) else Heed.ALL
-        flows = [pipeline.unknown_source(number, own.vlan_vid, report=heeded is Heed.ALL)]
-        if heeded is Heed.CALLERS:
+        sources = self._reported_sources.get(row, ReportedSources.ALL) if self._known.full(row) else ReportedSources.ALL
+        flows = [pipeline.unknown_source(number, own.vlan_vid, report=sources is ReportedSources.ALL)]
+        if sources is ReportedSources.CALLERS:
             flows.append(pipeline.unknown_caller(number, own.vlan_vid))
         self._desired.put(("unknown", row), {own.dpid: flows})
 

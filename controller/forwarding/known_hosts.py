@@ -22,7 +22,7 @@ _MAC = (1 << _MAC_BITS) - 1
 _NO_MAC = 1 << _MAC_BITS
 
 
-class Heed(Enum):
+class ReportedSources(Enum):
     """Which unknown hosts of a full VN are reported: all, only senders to broadcast or group addresses, none."""
 
     ALL = 0

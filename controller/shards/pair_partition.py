@@ -41,11 +41,11 @@ class PairPartition:
     @classmethod
     def build(cls, entries: PairTable, local_mask: BoolArray, owns: Mapping[int, BoolArray]) -> PairPartition:
         """Return the partition for the VNs in ``local_mask`` and those that each peer ``owns``, (vns,) each."""
-        own = np.flatnonzero(local_mask[entries.receiver])
-        to = {number: np.flatnonzero(theirs[entries.receiver]) for number, theirs in owns.items()}
-        pairs = entries.sender[own], entries.receiver[own]
-        receivers = {number: np.unique(entries.receiver[rows]) for number, rows in to.items()}
-        return cls(entries, own, pairs, ~local_mask[entries.receiver], to, receivers)
+        local_rows = np.flatnonzero(local_mask[entries.receiver])
+        remote_rows = {peer: np.flatnonzero(mask[entries.receiver]) for peer, mask in owns.items()}
+        local_pairs = entries.sender[local_rows], entries.receiver[local_rows]
+        receivers = {peer: np.unique(entries.receiver[rows]) for peer, rows in remote_rows.items()}
+        return cls(entries, local_rows, local_pairs, ~local_mask[entries.receiver], remote_rows, receivers)
 
     def reportable_rows(self, control: ControlArray, silent_intervals: Int16Array) -> dict[int, IntArray]:
         """Return the rows to report to each peer; if that is all rows, the same array as before.

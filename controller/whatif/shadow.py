@@ -85,11 +85,11 @@ def shadow_step(
     allocators = shadow.allocators
     if shadow.entries is not entries:
         allocators = allocators.reindexed(find_pairs(shadow.entries, entries.sender, entries.receiver))
-    theirs = apply_choices(vns, shadow.policies)
+    shadow_vns = apply_choices(vns, shadow.policies)
     of_shadow = shadow.shadowed[entries.receiver]
-    chosen = of_shadow & (after.machines.controlled | theirs.always_controlled[entries.receiver])  # 1
+    chosen = of_shadow & (after.machines.controlled | shadow_vns.always_controlled[entries.receiver])  # 1
     reports = traffic_reports(before.machines, np.flatnonzero(chosen), entries, vns, after.measured)  # 2
-    seen = IntervalContext(
+    context = IntervalContext(
         after.decided_s,
         0.0 if np.isnan(before.decided_s) else after.decided_s - before.decided_s,
         links,
@@ -101,8 +101,8 @@ def shadow_step(
         observed,
     )
     allocators = allocators._replace(congested=after.allocators.congested)
-    allocators, set_rate, keep_alive = answer_reports(allocators, shadow.groups, entries, theirs, reports, seen)
-    ceilings_bps = control_step.ceilings(entries, theirs)
+    allocators, set_rate, keep_alive = answer_reports(allocators, shadow.groups, entries, shadow_vns, reports, context)
+    ceilings_bps = control_step.ceilings(entries, shadow_vns)
     rate_bps = np.where(of_shadow, ceilings_bps, np.nan)  # 3
     rate_bps[set_rate.entry] = np.minimum(set_rate.rate_bps, ceilings_bps[set_rate.entry])
     idle_share_bps = before.machines.limit_bps[keep_alive.entry]

@@ -75,7 +75,7 @@ class Connection:
         memory_limits: MemoryLimits,
         proxies: TrustedProxies,
     ) -> None:
-        self._sock, self._address, self._app, self._patience, self._wait = sock, address, app, timeouts, wait
+        self._sock, self._address, self._app, self._timeouts, self._wait = sock, address, app, timeouts, wait
         self._rooms, self._proxies = memory_limits, proxies
         self._received = b""  # and not yet given to h11
         sock.settimeout(timeouts.socket_s)
@@ -116,7 +116,7 @@ class Connection:
         client = proxies.client_address(peer, environ.get("HTTP_X_FORWARDED_FOR"))
         environ["SCRIPT_NAME"] = proxies.path_prefix(peer, environ.get("HTTP_X_FORWARDED_PREFIX"))
         body_share, answer_share = (Reservation(room, client) for room in self._rooms)
-        body = Body(self._sock, http, request, self._patience, body_share)
+        body = Body(self._sock, http, request, self._timeouts, body_share)
         # What has been changed cannot be refused any more.
         share = answer_share if request.method == b"GET" else None
         try:
@@ -135,7 +135,7 @@ class Connection:
 
     def _read_head(self) -> bytes:
         """Return the next request's head, b"" if the client has closed; raise _NoRequestError if it is invalid."""
-        with eventlet.Timeout(self._patience.head_s, False):
+        with eventlet.Timeout(self._timeouts.head_s, False):
             return self._read_to_end_of_head()
         if not self._received:  # a client that has sent nothing has asked for nothing
             return b""

@@ -62,7 +62,7 @@ class Body(io.RawIOBase):
     def __init__(
         self, sock: Any, http: h11.Connection, request: h11.Request, timeouts: Timeouts, share: Reservation
     ) -> None:
-        self._sock, self._http, self._patience, self._share = sock, http, timeouts, share
+        self._sock, self._http, self._timeouts, self._share = sock, http, timeouts, share
         fields = dict(request.headers)
         self._chunked = b"transfer-encoding" in fields
         self._left_bytes = int(fields.get(b"content-length", 0))
@@ -97,7 +97,7 @@ class Body(io.RawIOBase):
     def discard(self) -> bool:
         """Read the rest, if it is short; return whether the body has ended."""
         if not self._ended and self.may_be_discarded:
-            self._deadline_s = time.monotonic() + self._patience.discard_s
+            self._deadline_s = time.monotonic() + self._timeouts.discard_s
             try:
                 while self._next_piece():
                     pass
@@ -140,8 +140,8 @@ class Body(io.RawIOBase):
             self._sock.sendall(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
         now_s = time.monotonic()
         if self._deadline_s is None:
-            self._deadline_s = now_s + self._patience.body_s
-        detail = f"the body did not come within {self._patience.body_s:g} s"
+            self._deadline_s = now_s + self._timeouts.body_s
+        detail = f"the body did not come within {self._timeouts.body_s:g} s"
         too_slow = HttpRefusedError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", detail)
         with eventlet.Timeout(max(self._deadline_s - now_s, 0.0), too_slow):
             eventlet.sleep(0)  # a body that has come already gives others their turn as well

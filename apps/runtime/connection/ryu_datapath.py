@@ -85,7 +85,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def __init__(self, sock: Any, address: Any) -> None:
         self.connection: SwitchConnection | None = None
-        self.cut: EvictionReason | None = None
+        self.eviction_reason: EvictionReason | None = None
         self.on_introduced: Callable[[], None] = lambda: None
         self.on_keep: Callable[[], None] = lambda: None
         self._ended = False
@@ -149,7 +149,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         """Evict: close the connection of a switch that misbehaves, and drop unsent bytes. Never waits."""
         if self._ended:
             return
-        self.cut = reason
+        self.eviction_reason = reason
         PeerDatapath.counts.cut_off[reason] += 1
         if PeerDatapath.sparing.due((reason, self.address[0])):
             dpid = "no dpid yet" if self.id is None else f"dpid {self.id:016x}"

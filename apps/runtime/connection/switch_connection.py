@@ -42,7 +42,7 @@ class Transport(Protocol):
     id: int
     address: Any
     xid: int
-    cut: EvictionReason | None
+    eviction_reason: EvictionReason | None
     gate: Gate | None
     fileno: int  # the socket at which bulk requests may be answered, -1 if there is none
 
@@ -155,7 +155,7 @@ class SwitchConnection:
     @property
     def cut_off(self) -> EvictionReason | None:
         """Why the controller closed the connection, None if it did not."""
-        return self._datapath.cut
+        return self._datapath.eviction_reason
 
     def keep(self) -> None:
         """Mark the switch as under control: its limits are much higher than a stranger's."""
@@ -209,7 +209,7 @@ class SwitchConnection:
                 self.fail(xid, ProtocolError("the switch disconnected"))
         return replies
 
-    def call(self, roll: BulkBarrier, data: Buffer, xid: int, messages: int) -> int | None:
+    def call(self, barrier: BulkBarrier, data: Buffer, xid: int, messages: int) -> int | None:
         """Send messages, the last of which is a bulk request; return the socket of its reply.
 
         None if nothing was sent: then use ``request``.
@@ -217,12 +217,12 @@ class SwitchConnection:
         fileno = self._datapath.direct_socket()
         if fileno is None or self.closed:
             return None
-        self._called[roll] = xid
+        self._called[barrier] = xid
         self.count.sent += messages
         self._datapath.enqueue(data)
         return None if self.closed else fileno
 
-    def bulk_socket(self, roll: BulkBarrier) -> tuple[int, int] | None:
+    def bulk_socket(self, barrier: BulkBarrier) -> tuple[int, int] | None:
         """Return the socket at which a bulk request may be sent and answered now, and the xid reserved for it.
 
         None if it must be sent by ``call`` or ``request``. Otherwise it must be sent there (``send_bulk_request``).
@@ -230,7 +230,7 @@ class SwitchConnection:
         fileno = None if self.closed else self._datapath.direct_send_socket()
         if fileno is None:
             return None
-        xid = self._called[roll] = self.reserve(1)
+        xid = self._called[barrier] = self.reserve(1)
         self.count.sent += 1
         return fileno, xid
 
@@ -238,13 +238,13 @@ class SwitchConnection:
         """Send the rest of a request that a socket did not accept completely."""
         self._datapath.enqueue(octets)
 
-    def fall_back(self, roll: BulkBarrier) -> Reply:
+    def fall_back(self, barrier: BulkBarrier) -> Reply:
         """Turn the pending part of a bulk request into a normal reply; return it, which may be complete by now."""
-        called = self._called[roll]
+        called = self._called[barrier]
         if isinstance(called, int):
-            called = self._called[roll] = Reply(called)
-            begun, part = roll.partial_reply(self._datapath.fileno)
-            if roll.cancel(self._datapath.fileno):
+            called = self._called[barrier] = Reply(called)
+            begun, part = barrier.partial_reply(self._datapath.fileno)
+            if barrier.cancel(self._datapath.fileno):
                 self._awaited[called.xid] = called
                 if len(begun):
                     self._held_octets += called.begin(begun)
@@ -254,8 +254,8 @@ class SwitchConnection:
 
     def fall_back_all(self) -> None:
         """Do the same for all bulk requests."""
-        for roll in self._called:
-            self.fall_back(roll)
+        for barrier in self._called:
+            self.fall_back(barrier)
 
     def _awaits(self, xid: int) -> Reply | None:
         """Return the pending reply of a request; a bulk request's is turned into a normal one."""
@@ -328,20 +328,20 @@ class SwitchConnection:
 
 
 def send_bulk_request(
-    roll: BulkBarrier, connections: Sequence[SwitchConnection], encode: Callable[[int], bytes]
+    barrier: BulkBarrier, connections: Sequence[SwitchConnection], encode: Callable[[int], bytes]
 ) -> list[tuple[int, int] | None]:
     """Send the bulk request that ``encode`` makes of an xid; nothing here waits.
 
     Return for each connection the socket of the reply and the xid; None if nothing was sent: then use ``request``. All
     requests that can be sent directly go in one call.
     """
-    lanes: list[tuple[int, int] | None] = [connection.bulk_socket(roll) for connection in connections]
+    lanes: list[tuple[int, int] | None] = [connection.bulk_socket(barrier) for connection in connections]
     message = encode(0)
     taken, octets = iter(native_sockets.ask([lane for lane in lanes if lane is not None], message)), len(message)
     for number, (connection, lane) in enumerate(zip(connections, lanes, strict=True)):
         if lane is None:
             xid = connection.reserve(1)
-            fileno = connection.call(roll, encode(xid), xid, 1)
+            fileno = connection.call(barrier, encode(xid), xid, 1)
             lanes[number] = None if fileno is None else (fileno, xid)
         elif (start := next(taken)) < octets:
             connection.send_rest(encode(lane[1])[start:])

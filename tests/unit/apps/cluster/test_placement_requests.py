@@ -27,21 +27,21 @@ class Cluster:
         writing += [put(f"{PREFIX}reached/{name}", value, 5) for name, value in reached.items()]
         writing += [put(self.place("own", dpid), b"n1", 6) for dpid in SWITCHES.values()]
         self.etcd.transact([], writing, [])
-        self.wishes = PlacementRequests(self.etcd, PREFIX, SWITCHES, lambda: self.now_s, self.sleep)  # type: ignore[arg-type]
+        self.requests = PlacementRequests(self.etcd, PREFIX, SWITCHES, lambda: self.now_s, self.sleep)  # type: ignore[arg-type]
 
     def place(self, kind: str, dpid: int) -> str:
         return f"{PREFIX}{kind}/{dpid:016x}"
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
-        known = self.wishes.read_state()
+        known = self.requests.read_state()
         for dpid in known.owners:
             to = move_target(dpid, known)
             if to is not None and not self.deaf:
                 self.etcd.transact([], [put(self.place("own", dpid), to.encode(), 6)], [])
 
     def owners(self) -> dict[int, str]:
-        return dict(self.wishes.read_state().owners)
+        return dict(self.requests.read_state().owners)
 
 
 @pytest.fixture
@@ -50,48 +50,56 @@ def cluster() -> Cluster:
 
 
 def test_a_drained_node_keeps_what_no_other_reaches_and_says_so(cluster: Cluster) -> None:
-    cluster.wishes.drain("n1")
-    assert cluster.wishes.wait_drained("n1") == ["s3"]
+    cluster.requests.drain("n1")
+    assert cluster.requests.wait_drained("n1") == ["s3"]
     assert cluster.owners() == {1: "n2", 2: "n2", 3: "n1"}
-    cluster.wishes.undrain("n1")
-    assert cluster.wishes.read_state().drained == []
+    cluster.requests.undrain("n1")
+    assert cluster.requests.read_state().drained == []
 
 
 def test_a_drain_that_nobody_follows_ends(cluster: Cluster) -> None:
     cluster.deaf = True
-    cluster.wishes.drain("n1")
-    assert cluster.wishes.wait_drained("n1") == ["s1", "s2", "s3"]
+    cluster.requests.drain("n1")
+    assert cluster.requests.wait_drained("n1") == ["s1", "s2", "s3"]
     assert cluster.now_s == pytest.approx(MOVE_TIMEOUT_S, abs=1.0)
 
 
 def test_a_move_is_a_wish_that_ends_with_it(cluster: Cluster) -> None:
-    assert cluster.wishes.move("s1", "n2")
-    assert (cluster.owners()[1], cluster.wishes.read_state().wants, cluster.etcd.leases) == ("n2", {}, set())
-    assert cluster.wishes.move("s1", "n2")  # it is there
+    assert cluster.requests.move("s1", "n2")
+    assert (cluster.owners()[1], cluster.requests.read_state().requested_nodes, cluster.etcd.leases) == (
+        "n2",
+        {},
+        set(),
+    )
+    assert cluster.requests.move("s1", "n2")  # it is there
     cluster.deaf = True
-    assert not cluster.wishes.move("s2", "n2")
-    assert (cluster.owners()[2], cluster.wishes.read_state().wants, cluster.etcd.leases) == ("n1", {}, set())
+    assert not cluster.requests.move("s2", "n2")
+    assert (cluster.owners()[2], cluster.requests.read_state().requested_nodes, cluster.etcd.leases) == (
+        "n1",
+        {},
+        set(),
+    )
 
 
 def test_a_pin_stays_and_is_not_moved_by_hand_or_balance(cluster: Cluster) -> None:
-    assert cluster.wishes.pin("s2", "n2")
-    assert cluster.wishes.pinned() == {"s2": "n2"}
+    assert cluster.requests.pin("s2", "n2")
+    assert cluster.requests.pinned() == {"s2": "n2"}
     with pytest.raises(InvalidValueError, match="'s2' is pinned to n2: unpin it first"):
-        cluster.wishes.move("s2", "n1")
-    assert cluster.wishes.move("s2", "n2")
-    assert cluster.wishes.pinned() == {"s2": "n2"}
-    cluster.wishes.balance()
+        cluster.requests.move("s2", "n1")
+    assert cluster.requests.move("s2", "n2")
+    assert cluster.requests.pinned() == {"s2": "n2"}
+    cluster.requests.balance()
     assert cluster.owners()[2] == "n2"
-    assert cluster.wishes.unpin("s2") == "n2"
-    assert (cluster.wishes.pinned(), cluster.owners()[2]) == ({}, "n2")
+    assert cluster.requests.unpin("s2") == "n2"
+    assert (cluster.requests.pinned(), cluster.owners()[2]) == ({}, "n2")
 
 
 def test_balance_gives_each_switch_to_the_first_that_reaches_it(cluster: Cluster) -> None:
-    moved, wanted = cluster.wishes.balance()
+    moved, wanted = cluster.requests.balance()
     first = {dpid: rendezvous_order(dpid, ["n1", "n2"])[0] for dpid in (1, 2)}
     assert cluster.owners() == {**first, 3: "n1"}
     assert moved == wanted == list(first.values()).count("n2")
-    assert cluster.wishes.balance() == (0, 0)
+    assert cluster.requests.balance() == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -111,17 +119,17 @@ def test_balance_gives_each_switch_to_the_first_that_reaches_it(cluster: Cluster
 def test_what_cannot_be_is_refused_with_what_is_allowed_and_changes_nothing(
     cluster: Cluster, ask: Callable[[PlacementRequests], object], why: str
 ) -> None:
-    cluster.wishes.drain("n2")
+    cluster.requests.drain("n2")
     before = dict(cluster.etcd.kept)
     with pytest.raises(InvalidValueError) as refused:
-        ask(cluster.wishes)
+        ask(cluster.requests)
     assert str(refused.value) == why
     assert cluster.etcd.kept == before
 
 
 def test_a_node_without_a_connection_is_refused(cluster: Cluster) -> None:
     with pytest.raises(InvalidValueError, match="'n2' is not connected to s3; allowed: n1"):
-        cluster.wishes.pin("s3", "n2")
+        cluster.requests.pin("s3", "n2")
 
 
 def test_two_who_drain_at_once_do_not_drain_all(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,5 +141,5 @@ def test_two_who_drain_at_once_do_not_drain_all(cluster: Cluster, monkeypatch: p
 
     monkeypatch.setattr(cluster.etcd, "transact", later)
     with pytest.raises(DetsError, match="the cluster has changed in the meantime"):
-        cluster.wishes.drain("n1")
-    assert cluster.wishes.read_state().drained == ["n2"]
+        cluster.requests.drain("n1")
+    assert cluster.requests.read_state().drained == ["n2"]

@@ -32,9 +32,9 @@ def known(
     owners: Mapping[int, str] | None = None,
     reached: Mapping[str, Collection[int]] | None = None,
     drained: Collection[str] = (),
-    wants: Mapping[int, str] | None = None,
+    requested_nodes: Mapping[int, str] | None = None,
 ) -> ClusterView:
-    return ClusterView(nodes, reached or {}, drained, wants or {}, owners or {})
+    return ClusterView(nodes, reached or {}, drained, requested_nodes or {}, owners or {})
 
 
 def settled(me: str, dpids: set[int], nodes: set[str], owned: set[int]) -> tuple[Placement, float]:
@@ -177,8 +177,8 @@ def test_a_pinned_switch_goes_to_its_node_first_and_comes_back_to_it() -> None:
     first, second = rendezvous_order(1, ["n1", "n2"])
     pin = {1: second}
     placement, now_s = settled(second, {1}, {"n1", "n2"}, owned=set())
-    assert placement.unowned_due(now_s, known({"n1", "n2"}, wants=pin), {1}) == [1]
-    away = known({"n1", "n2"}, {1: first}, {key: {1} for key in ("n1", "n2")}, wants=pin)
+    assert placement.unowned_due(now_s, known({"n1", "n2"}, requested_nodes=pin), {1}) == [1]
+    away = known({"n1", "n2"}, {1: first}, {key: {1} for key in ("n1", "n2")}, requested_nodes=pin)
     assert placement.move_due(now_s, away._replace(drained=[second]), {1}) is None
     assert not placement.moving
     assert placement.move_due(now_s, away, {1}) is None

@@ -11,7 +11,7 @@ from support.fabrics import Fabric
 from support.switches import BROADCAST, Frame
 
 from controller.central.controller import CentralController
-from controller.central.learning import CALLER_BURST, FOREIGN_BURST, UNHEEDED_S
+from controller.central.learning import CALLER_BURST, FOREIGN_BURST, UNREPORTED_S
 from controller.central.reconfiguration import reconfigure
 from controller.events import EventKind
 from controller.fabric.topology import PortId
@@ -202,7 +202,7 @@ def test_those_that_are_too_many_are_not_reported_for_ever(net):
     assert got(net, MOVING) == [FULL]
     for dpid in net.switches:
         assert net.audit(dpid) == 0
-    net.now_s += UNHEEDED_S
+    net.now_s += UNREPORTED_S
     net.settle()
     say(net, STRANGER + 1, OLD)
     say(net, STRANGER + 1, FULL)  # and who does not after a while
@@ -218,7 +218,7 @@ def test_a_storm_of_those_that_are_too_many_is_not_reported_at_all_for_a_while(n
     assert storm() == CALLER_BURST
     say(net, MOVING, FULL, to=BROADCAST)
     assert at(net, MOVING) == OLD
-    net.now_s += UNHEEDED_S
+    net.now_s += UNREPORTED_S
     net.settle()
     say(net, MOVING, FULL, to=BROADCAST)
     assert at(net, MOVING) == FULL
@@ -300,7 +300,7 @@ def test_frames_reach_every_host_where_it_spoke_last_and_no_vn_has_more_than_it_
                 ("say", random.randrange(9), random.choice(places)),
                 ("down", random.choice(places[:3])),
                 ("age", random.randrange(9)),
-                ("wait", random.choice([1.0, UNHEEDED_S, float(CONFIG.mac_ageing_s)])),
+                ("wait", random.choice([1.0, UNREPORTED_S, float(CONFIG.mac_ageing_s)])),
             ],
             [40, 2, 1, 1],
         )[0]

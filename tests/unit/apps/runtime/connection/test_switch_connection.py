@@ -18,7 +18,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.id, self.address, self.xid = 1, ("127.0.0.1", 1), 41
-        self.cut: EvictionReason | None = None
+        self.eviction_reason: EvictionReason | None = None
         self.gate = None
         self.sent: list[bytes] = []
         self.closed = False
@@ -29,7 +29,7 @@ class Peer:
         self.closed = True
 
     def evict(self, reason: EvictionReason) -> None:
-        self.cut = reason
+        self.eviction_reason = reason
 
     def enqueue(self, data: bytes) -> bool:
         self.sent.append(data)
@@ -100,7 +100,7 @@ def test_replies_without_end_are_cut_off_and_freed(connection: SwitchConnection,
     body = bytes(60_000)
     for _ in range(MAX_REPLY_BYTES // len(body) + 1):
         connection.accept_reply(*part(reply.xid, body, MULTIPART_REPLY_MORE))
-    assert peer.cut is EvictionReason.REPLY
+    assert peer.eviction_reason is EvictionReason.REPLY
     with pytest.raises(ProtocolError, match="longer than"):
         reply.wait(0.0)
 
