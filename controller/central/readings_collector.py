@@ -97,4 +97,4 @@ def _implausible(fabric: FabricState, implausible: BoolArray, now_s: float) -> l
 
 
 def _note(fabric: FabricState, subject: str, now_s: float) -> None:
-    fabric.note(EventKind.COUNTERS_IMPLAUSIBLE, f"{subject} counters jumped or fell back", now_s)
+    fabric.note(EventKind.COUNTERS_IMPLAUSIBLE, f"{subject} counters jumped or went back", now_s)
