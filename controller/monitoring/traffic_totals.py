@@ -47,24 +47,24 @@ FLOODED_PART = 0.01
 class GuaranteeState(IntEnum):
     """The state of a VN's guarantee: not entitled, met, or violated for a reason.
 
-    MISSED_SWITCH: the VN's switch, or a sender's switch, is not connected. VIOLATED_CONTROLLER_LATE: the controller
-    was late in the last seconds. MISSED_FLOODS: floods use a part of the receive limit. MISSED_GRANTS: the grants,
+    VIOLATED_SWITCH: the VN's switch, or a sender's switch, is not connected. VIOLATED_CONTROLLER: the controller
+    was late in the last seconds. VIOLATED_FLOODS: floods use a part of the receive limit. VIOLATED_GRANTS: the grants,
     or the meters that follow them, pass less.
     """
 
     IDLE = 0
     MET = 1
-    MISSED_SWITCH = 2
-    VIOLATED_CONTROLLER_LATE = 3
-    MISSED_FLOODS = 4
-    MISSED_GRANTS = 5
+    VIOLATED_SWITCH = 2
+    VIOLATED_CONTROLLER = 3
+    VIOLATED_FLOODS = 4
+    VIOLATED_GRANTS = 5
 
 
-MISSED = (
-    GuaranteeState.MISSED_SWITCH,
-    GuaranteeState.VIOLATED_CONTROLLER_LATE,
-    GuaranteeState.MISSED_FLOODS,
-    GuaranteeState.MISSED_GRANTS,
+VIOLATED = (
+    GuaranteeState.VIOLATED_SWITCH,
+    GuaranteeState.VIOLATED_CONTROLLER,
+    GuaranteeState.VIOLATED_FLOODS,
+    GuaranteeState.VIOLATED_GRANTS,
 )
 
 
@@ -148,7 +148,7 @@ class TrafficTotals:
     @property
     def violated_s(self) -> FloatArray:
         """Return for how long each guarantee was violated since the start, shape (vns,)."""
-        return np.asarray(self.seconds[MISSED[0] :].sum(axis=0))
+        return np.asarray(self.seconds[VIOLATED[0] :].sum(axis=0))
 
     @property
     def violated_last_hour_s(self) -> FloatArray:
@@ -173,10 +173,10 @@ class TrafficTotals:
     def _reasons(self, central: CentralController, now_s: float) -> IntArray:
         fabric = central.fabric
         flooded = fabric.floods.received_bps >= FLOODED_PART * central.vns.receive_limit_bps
-        why = np.where(flooded, GuaranteeState.MISSED_FLOODS, GuaranteeState.MISSED_GRANTS).astype(np.int64)
+        why = np.where(flooded, GuaranteeState.VIOLATED_FLOODS, GuaranteeState.VIOLATED_GRANTS).astype(np.int64)
         if now_s - self._late_s < MEAN_S:
-            why[:] = GuaranteeState.VIOLATED_CONTROLLER_LATE
-        why[_behind_lost_switches(central)] = GuaranteeState.MISSED_SWITCH
+            why[:] = GuaranteeState.VIOLATED_CONTROLLER
+        why[_behind_lost_switches(central)] = GuaranteeState.VIOLATED_SWITCH
         return why
 
 

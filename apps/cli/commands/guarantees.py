@@ -17,7 +17,7 @@ from controller.units import format_rate
 
 app = typer.Typer()
 
-MISSED_BY = ("switch", "controller", "floods", "grants")
+VIOLATED_BY = ("switch", "controller", "floods", "grants")
 
 
 def _free(title: str, promised: str) -> Column:
@@ -56,7 +56,7 @@ VN_COLUMNS = (
     _seconds("met, s", "met_s"),
     _seconds("violated, s", "violated_s"),
     _seconds("in the last hour", "violated_last_hour_s"),
-    *(_seconds(f"by {name}", "violated_by_s", name) for name in MISSED_BY),
+    *(_seconds(f"by {name}", "violated_by_s", name) for name in VIOLATED_BY),
 )
 
 

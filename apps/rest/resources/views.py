@@ -42,7 +42,7 @@ from controller.loop import control_step
 from controller.monitoring.live_rates import connected, flood_rates, granted_bps, live_rates, mark_rates
 from controller.monitoring.pair_explanation import explain_pair
 from controller.monitoring.policy_metrics import busiest_entries, policy_columns
-from controller.monitoring.traffic_totals import MISSED, GuaranteeState
+from controller.monitoring.traffic_totals import VIOLATED, GuaranteeState
 from controller.openflow.ethernet import format_mac
 from controller.policy.registry import policies
 from controller.switch.port_states import PortState
@@ -117,7 +117,7 @@ def _guarantees(service: Service, rows: IntArray) -> list[Json]:
     service.observer.sync_vns()
     found, traffic = service.central.fabric.guarantees, service.observer.traffic
     seconds = traffic.seconds[:, rows].round(3)
-    by = [dict(zip(ViolatedBy.model_fields, one, strict=True)) for one in seconds[MISSED[0] :].T.tolist()]
+    by = [dict(zip(ViolatedBy.model_fields, one, strict=True)) for one in seconds[VIOLATED[0] :].T.tolist()]
     columns = (
         json_rates(found.entitled_bps[rows]),
         json_rates(found.received_bps[rows]),

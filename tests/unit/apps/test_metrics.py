@@ -148,7 +148,7 @@ def test_who_is_kept_below_its_limit_is_shown(blast):
     page = values(metrics_of(blast).page())
     assert page[vn("guarantee_violated", 3)] == 1
     assert page[vn("guarantee_violated_seconds_total", 3)] == pytest.approx(JUDGED_S)
-    labels = (("name", "vlan10"), ("outcome", "missed_grants"), ("vlan", "10"))
+    labels = (("name", "vlan10"), ("outcome", "violated_grants"), ("vlan", "10"))
     assert page["dets_vlan_guarantee_seconds_total", labels] == pytest.approx(3 * JUDGED_S)  # all three VNs
 
 
