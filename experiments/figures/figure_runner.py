@@ -286,6 +286,14 @@ def _run_one(cell: RunSpec, folder: Path, progress: Callable[[float], None]) -> 
     return None
 
 
+def execute_apart(cell: RunSpec, folder: Path) -> None:
+    """Run a cell in a process of its own; what it raises becomes a text, since not every exception can be sent back."""
+    try:
+        execute_run(cell, folder)
+    except Exception as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from None
+
+
 def _run_side_by_side(
     todo: Sequence[RunSpec],
     options: FigureOptions,
@@ -294,7 +302,7 @@ def _run_side_by_side(
     workers = min(options.workers or os.cpu_count() or 1, len(todo))
     longest_first = sorted(todo, key=lambda cell: -cell.expected_s * len(cell.scenario.sources))
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        cell_of = {pool.submit(execute_run, cell, options.cell_folder): cell for cell in longest_first}
+        cell_of = {pool.submit(execute_apart, cell, options.cell_folder): cell for cell in longest_first}
         try:
             for number, future in enumerate(as_completed(cell_of), start=1):
                 cell = cell_of[future]

@@ -44,6 +44,10 @@ SYSTEMS: dict[str, str | Callable[[Scenario], str]] = {
 BORROWERS = ("max-min", "Gatekeeper", "Gatekeeper, as published", "Seawall", "Seawall, as published")
 
 
+WITHOUT_WEIGHTS = ("DETS, RAA-FE",)
+"""Systems that the product refuses weights under."""
+
+
 def control_of(system: str, scenario: Scenario) -> str:
     """Return the control that is a system on a scenario."""
     control = SYSTEMS[system]
@@ -67,11 +71,12 @@ def _compared(
         vid: dataclasses.replace(one, send_ceiling_bps=ceilings(one)[0], receive_ceiling_bps=ceilings(one)[1])
         for vid, one in scenario.limits.items()
     }
+    weighted = any(one.weight is not None for one in limits.values())
     return dataclasses.replace(
         scenario,
         name=f"comparison-{scenario.name}-{block}",
         limits=limits,
-        controls=tuple(control_of(system, scenario) for system in systems),
+        controls=tuple(control_of(one, scenario) for one in systems if not (weighted and one in WITHOUT_WEIGHTS)),
         emulated_controls=(),
         paper_controls=(),
         promise="limits" if block == ALONE else "ceilings",

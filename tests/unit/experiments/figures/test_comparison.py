@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 from support.paths import ROOT
 
 from experiments.evaluation.claims import Measured
+from experiments.evaluation.run_matrix import scenario_cells
 from experiments.figures import comparison, markdown_pages
 from experiments.figures.comparison import COLOURS, picture
+from experiments.figures.figure_runner import execute_apart
 from experiments.papers.comparison import CPU, LONGEST, MET, MODS, SCENARIOS, TABLES, USE
 from experiments.scenarios import scenarios
 from experiments.scenarios.comparison import BORROWERS, SYSTEMS, control_of
@@ -142,3 +145,12 @@ def test_the_picture_has_a_cell_for_each_system_and_criterion():
     assert fills == ["white", COLOURS["yes"], COLOURS["-"], COLOURS["**no**"]]
     shown = {one.text for one in root.iter() if one.text}
     assert {"x & y", "z", "99.0 +- 1.0 %", "1.0 +- 0.0 %", "No borrowing", "Borrowing", "A", "figure 1"} <= shown
+
+
+def test_what_a_run_raises_comes_back_from_its_process_as_text(tmp_path):
+    name = "comparison-gatekeeper-fig5-alone"
+    assert control_of("DETS, RAA-FE", scenarios()[name]) not in scenarios()[name].controls  # it refuses weights
+    (cell, *_) = scenario_cells(name, scenarios()[name], "model", 1, ["fe"])
+    with pytest.raises(RuntimeError, match=r"ConfigError: .*weight: 3 has no effect") as caught:
+        execute_apart(cell, tmp_path)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
