@@ -216,7 +216,8 @@ def _claim(key: str, section: str, title: str, judge: Judge) -> Claim:
 
 def _of_fe(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
     """Return a claim about FE, which is judged with k = 0.07 under the paper's conditions; what may decide is k."""
-    decides = tuple((control[3:], make(control)) for control in ("fe", FE_PAPER, FE_SLOW))
+    gains = {"k=0.5": "fe", "k=0.07": FE_PAPER, "k=0.02": FE_SLOW}
+    decides = tuple((gain, make(control)) for gain, control in gains.items())
     return Claim(
         key, section, title, make("fe"), Published(f"{AS_THERE}, k = 0.07", make(FE_PAPER), "paper", decides), decides
     )
