@@ -31,7 +31,11 @@ def _words() -> frozenset[str]:
     """Return every word of the project's sources."""
     files = [one for top in _FOLDERS for one in (ROOT / top).rglob("*") if one.is_file() and one != Path(__file__)]
     files += [ROOT / name for name in ("Makefile", "setup.py", "pyproject.toml")]
-    plain = (one for one in files if not {"vendor", "data"}.intersection(one.parts) and one.suffix != ".png")
+    plain = (
+        one
+        for one in files
+        if not {"vendor", "data", "__pycache__"}.intersection(one.parts) and one.suffix not in {".png", ".so"}
+    )
     return frozenset(
         word for one in plain for word in re.findall(r"\w+", one.read_text(encoding="utf-8", errors="replace"))
     )
