@@ -104,6 +104,7 @@ class _File:
             "control": {"interval_ms": INTERVAL_MS},
             "openflow": {"listen": f"127.0.0.1:{openflow}", "first_meter_id": 1, "last_meter_id": 1_000_000},
             "rest": {"listen": f"127.0.0.1:{rest}", "requests_per_s": 10_000},
+            "metrics": {"vns": False},  # those of 48,000 VNs are more than a client reads
         }
         self.path = self.controller.config_path
         self.change()
