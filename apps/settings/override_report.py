@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apps.settings.store import read_state
 from controller.fabric.config_model import Config
-from controller.limits.admission import AdmittedLimits
-from controller.limits.effective_settings import resolve
-from controller.limits.overrides import FileValues, Overrides
 
 
 def override_counts(config: Config) -> tuple[int, dict[str, str]]:
@@ -20,6 +16,12 @@ def override_counts(config: Config) -> tuple[int, dict[str, str]]:
     path = config.rest.store
     if config.cluster is not None or not Path(path).is_file():
         return 0, {}
+    # Not at the top: without a store, a twentieth of the time of dets check would go into these.
+    from apps.settings.store import read_state
+    from controller.limits.admission import AdmittedLimits
+    from controller.limits.effective_settings import resolve
+    from controller.limits.overrides import FileValues, Overrides
+
     stored = read_state(path)
     overrides = Overrides.build(FileValues(config), stored.vlans, stored.vns)
     in_force = resolve(overrides, AdmittedLimits(config).core_overload)
