@@ -41,15 +41,10 @@ def equal_shares(
 
     A VN's limits are divided equally among those it talks with; a pair gets the lower of its two parts.
     """
-    senders, receivers = Counter(r for _, r in bursts_s), Counter(s for s, _ in bursts_s)
-    return [
-        _share(
-            ends,
-            min(send_limit_bps[ends[0]] // receivers[ends[0]], receive_limit_bps[ends[1]] // senders[ends[1]]),
-            burst_s,
-        )
-        for ends, burst_s in bursts_s.items()
-    ]
+    receivers, senders = (Counter(ends[at] for ends in bursts_s) for at in (0, 1))
+    send_part_bps = {vn: send_limit_bps[vn] // count for vn, count in receivers.items()}
+    receive_part_bps = {vn: receive_limit_bps[vn] // count for vn, count in senders.items()}
+    return whole_limits(bursts_s, send_part_bps, receive_part_bps)
 
 
 def whole_limits(
@@ -58,15 +53,11 @@ def whole_limits(
     receive_limit_bps: Mapping[VirtualNode, int],
 ) -> list[Share]:
     """Return a share for each pair that is the lower of its two limits, whoever else the two VNs talk with."""
-    return [
-        _share(ends, min(send_limit_bps[ends[0]], receive_limit_bps[ends[1]]), burst_s)
-        for ends, burst_s in bursts_s.items()
-    ]
-
-
-def _share(ends: Ends, rate_bps: int, burst_s: float) -> Share:
-    rate_kbps = max(rate_bps // 1000, 1)
-    return Share(*ends, rate_kbps, max(round(rate_kbps * burst_s), 1))
+    shares = []
+    for (sender, receiver), burst_s in bursts_s.items():
+        rate_kbps = max(min(send_limit_bps[sender], receive_limit_bps[receiver]) // 1000, 1)
+        shares.append(Share(sender, receiver, rate_kbps, max(round(rate_kbps * burst_s), 1)))
+    return shares
 
 
 def install_static_limits(fabric: Fabric, shares: Sequence[Share], queues: QueueRates) -> None:
