@@ -15,7 +15,7 @@ DIRECT_PRIORITY = MAJOR << 16
 def claim_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
     """Return the index of an interface whose root qdisc an agent may set, after removing another agent's remains.
 
-    InvalidValueError if another program has set a root, unless ``replace``.
+    Raises InvalidValueError if another program has set a root, unless ``replace``.
     """
     try:
         index = socket.if_nametoindex(interface)

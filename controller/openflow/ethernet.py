@@ -44,7 +44,7 @@ class FrameHeader(NamedTuple):
 def parse_frame(frame: Buffer) -> FrameHeader:
     """Return the header of ``frame``; ``eth_type`` is the one after the outer tag.
 
-    ProtocolError when it is cut short.
+    Raises ProtocolError when the frame is cut short.
     """
     view = memoryview(frame)
     eth_dst, eth_src, eth_type = read(_ETHERNET, view, 0, "Ethernet frame", "header")
@@ -75,7 +75,7 @@ def ip_ecn_of(frame: Buffer, header: FrameHeader) -> int | None:
 def with_ip_ecn(frame: bytes, ip_ecn: int) -> bytes:
     """Return an IP packet with another ECN field and a corrected IPv4 checksum (RFC 1624, equation 3).
 
-    Other frames unchanged.
+    Other frames are returned unchanged.
     """
     header = parse_frame(frame)
     at, shift = _ecn_at(header), _ecn_shift(header)

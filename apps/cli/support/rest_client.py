@@ -148,7 +148,7 @@ class Client:
     def wait_in_force(self, revision: int, timeout_s: float) -> None:
         """Return when the switches have confirmed a change.
 
-        RequestError, naming the unconfirmed ones, if they do not in time.
+        Raises RequestError, naming the switches that have not, if they take too long.
         """
         end_s = time.monotonic() + timeout_s
         while True:
