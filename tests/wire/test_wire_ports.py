@@ -51,8 +51,14 @@ def hosts_speak(run: WireRun) -> None:
 
 
 def learned(run: WireRun, mac: int, port_no: int, vid: int) -> bool:
+    """Let the host speak there; return whether frames to it are sent there, and nowhere else."""
     run.fabric.inject(1, port_no, frame(mac, EVERYBODY, None))
-    return any(flow.match.eth_dst == mac and flow.match.vlan_vid == vid for flow in run.flows(1, Table.FORWARD))
+    there = [
+        {action.port_no for action in flow.actions if isinstance(action, Output)}
+        for flow in run.flows(1, Table.FORWARD)
+        if flow.match.eth_dst == mac and flow.match.vlan_vid == vid
+    ]
+    return bool(there) and all(ports == {port_no} for ports in there)
 
 
 def reached(run: WireRun) -> set[tuple[str, str]]:
