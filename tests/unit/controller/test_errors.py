@@ -4,11 +4,17 @@ import pickle
 
 import pytest
 
+from controller.config.yaml_document import ConfigError, ConfigProblem
 from controller.errors import ColumnError, InvalidValueError
 
 
 @pytest.mark.parametrize(
-    "error", [InvalidValueError("rate", -1, "is negative"), ColumnError("rate", 3, -1.0, "is not")]
+    "error",
+    [
+        InvalidValueError("rate", -1, "is negative"),
+        ColumnError("rate", 3, -1.0, "is not"),
+        ConfigError("dets.yaml", [ConfigProblem(2, 1, "vlans", "are none"), ConfigProblem(1, 1, "control", "is odd")]),
+    ],
 )
 def test_an_error_is_the_same_in_another_process(error):
     copy = pickle.loads(pickle.dumps(error))
