@@ -36,10 +36,13 @@ def slopes(pairs: Pairs, capacity_bps: FloatArray, slope_per_s: FloatArray) -> F
 
 
 def risen(
-    limit_bps: FloatArray, most_bps: FloatArray, slope_bps_per_s: FloatArray, rises: BoolArray, elapsed_s: float
+    limit_bps: FloatArray, most_bps: FloatArray, slope_bps_per_s: FloatArray, rises: BoolArray, since_s: FloatArray
 ) -> FloatArray:
-    """Return (entries,) the limits after a linear rise (paper) of the pairs in ``rises``, up to ``most_bps``."""
-    rise_bps = slope_bps_per_s * min(elapsed_s, MAX_RISE_S)
+    """Return (entries,) the limits after a linear rise (paper) of the pairs in ``rises``, up to ``most_bps``.
+
+    ``since_s`` (entries,) is the time that they rise for.
+    """
+    rise_bps = slope_bps_per_s * np.minimum(since_s, MAX_RISE_S)
     result: FloatArray = np.minimum(limit_bps + np.where(rises, rise_bps, 0.0), most_bps)
     return result
 

@@ -112,8 +112,8 @@ class Gatekeeper(Policy):
         1. The queue's drops and service, or an estimate where the port has no queue for the VLAN; their means.
         2. Above the threshold, and ``hold`` intervals after the last round, messages go out.
         Sending side:
-        3. Limits start at the maximum rate, and rise linearly, but not where a message arrived or the queue was not
-           read.
+        3. Limits start at the maximum rate, and rise linearly, but not where a message arrived. They rise when meter
+           and queue were read, for the time since they last rose: a reading shows the drops of all that time.
         4. A message halves the limit.
         5. The sending port's scheduler: guarantees, then the excess by weight. A VN that may be crowded out demands
            more than it sends.
@@ -135,7 +135,8 @@ class Gatekeeper(Policy):
         notified = limits.notified
         record = _record(view, memory, notified, limits.limit_bps < limits.most_bps, seen.dropped_bps)
         by_vn = {**seen.watch.columns(), **trials.columns(), "needed_bps": seen.needed_bps}
-        next_state = memory.updated(by_vn=by_vn, by_entry={"limit_bps": limits.limit_bps, **record})
+        by_entry = {"limit_bps": limits.limit_bps, "waited_s": limits.waited_s, **record}
+        next_state = memory.updated(by_vn=by_vn, by_entry=by_entry)
         share_bps = ingress_monitor.shares_of(pairs, view.vns.receive_limit_bps)
         settled_bps = np.minimum(np.minimum(np.maximum(shared_bps, share_bps), scheduled_bps), ceiling_bps)
         return GatekeeperDecision(
@@ -172,11 +173,14 @@ class Gatekeeper(Policy):
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
+    """Egress limits, (rows,); ``waited_s`` is the time since each last rose or was lowered."""
+
     notified: BoolArray
     limit_bps: FloatArray
     most_bps: FloatArray
     floor_bps: FloatArray
     rise_bps_per_s: FloatArray
+    waited_s: FloatArray
 
 
 def _of(view: PolicyView, name: str) -> FloatArray:
@@ -259,10 +263,13 @@ def _sending_side(
     limit_bps = egress_limits.started(before_bps, most_bps)
     heard_bps, room_bps = (seen.messages.column_for(name, view.rows) for name in (FLOOR_BPS, ROOM_BPS))
     notified = ~np.isnan(heard_bps)
-    looked = (seen.watch.unread == 0.0) | (seen.watch.unread > BLIND_INTERVALS)
-    rises = ~notified & (view.unread_intervals == 0) & looked[view.receiver]
+    read = (seen.watch.unread == 0.0)[view.receiver]
+    blind = (seen.watch.unread > BLIND_INTERVALS)[view.receiver]
+    rises = ~notified & (view.unread_intervals == 0) & (read | blind)
+    waited_s = np.nan_to_num(memory.pair_column("waited_s")) + view.elapsed_s
     slope_bps_per_s = egress_limits.slopes(pairs, vns.capacity_bps, _of(view, "slope"))
-    limit_bps = egress_limits.risen(limit_bps, most_bps, slope_bps_per_s, rises, view.elapsed_s)
+    since_s = np.where(read, waited_s, view.elapsed_s)
+    limit_bps = egress_limits.risen(limit_bps, most_bps, slope_bps_per_s, rises, since_s)
     offered_bps = view.measured_bps + view.dropped_bps
     if as_one.any():
         sums_bps = np.bincount(view.sender, offered_bps, minlength=len(vns))[view.sender]
@@ -272,7 +279,7 @@ def _sending_side(
     limit_bps = egress_limits.halved(limit_bps, notified, floor_bps, room_bps, offered_bps, decrease)
     limit_bps = egress_limits.lowest_limits(pairs, limit_bps, together)
     rising = np.where(rises & (limit_bps < most_bps), slope_bps_per_s, 0.0)
-    return _Limits(notified, limit_bps, most_bps, floor_bps, rising)
+    return _Limits(notified, limit_bps, most_bps, floor_bps, rising, np.where(rises | notified, 0.0, waited_s))
 
 
 def _demands(view: PolicyView, memory: PolicyState, ceiling_bps: FloatArray) -> tuple[FloatArray, DemandTrials]:

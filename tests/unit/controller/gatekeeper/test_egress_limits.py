@@ -31,13 +31,17 @@ def test_the_rise_is_of_the_receiver_and_shared():
     those = pairs([0, 1, 0], [2, 2, 3], active=[True, True, True])
     slopes = egress_limits.slopes(those, np.full(4, C), np.full(4, 0.4))
     assert slopes == pytest.approx([0.2 * C, 0.2 * C, 0.4 * C])
-    limits = egress_limits.risen(np.full(3, 100e6), np.full(3, C), slopes, np.array([True, False, True]), 0.055)
+    limits = egress_limits.risen(
+        np.full(3, 100e6), np.full(3, C), slopes, np.array([True, False, True]), np.full(3, 0.055)
+    )
     step = 0.4 * C * 0.055
     assert limits == pytest.approx([100e6 + step / 2, 100e6, 100e6 + step])
 
 
 def test_the_rise_ends_at_the_ceiling():
-    limits = egress_limits.risen(np.array([C - 1.0]), np.array([C]), np.array([0.4 * C]), np.array([True]), 0.055)
+    limits = egress_limits.risen(
+        np.array([C - 1.0]), np.array([C]), np.array([0.4 * C]), np.array([True]), np.array([0.055])
+    )
     assert limits.tolist() == [C]
 
 
@@ -45,7 +49,7 @@ def test_a_controller_that_stood_still_raises_limits_by_one_step_alone():
     """It heard of no drops meanwhile."""
     arguments = np.array([100e6]), np.array([C]), np.array([0.4 * C]), np.array([True])
     for stood_s in (0.5, 0.6, 60.0):
-        assert egress_limits.risen(*arguments, stood_s) == pytest.approx([100e6 + 0.4 * C * 0.5])
+        assert egress_limits.risen(*arguments, np.array([stood_s])) == pytest.approx([100e6 + 0.4 * C * 0.5])
 
 
 def halved(limit, told, floor, offered, decrease, room=None):

@@ -213,12 +213,21 @@ def test_a_queue_that_is_not_read_sends_no_message_and_lets_nobody_rise_for_a_wh
     assert world.decision.limit_bps[0] > before_bps
 
 
-def test_a_meter_that_is_not_read_does_not_rise():
+@pytest.mark.parametrize("unread", ["meter", "queue"])
+def test_a_limit_rises_when_it_is_read_for_all_the_time_since_it_last_rose(unread):
+    """With intervals of 10 ms every second reading is too soon after the one before."""
     world = flood()
     drops_of_the_flood(world)
     before_bps = world.decision.limit_bps[0]
-    world.after({(B[0], B[3]): C}, unread=1)
-    assert world.decision.limit_bps[0] == before_bps
+    for _ in range(3):
+        if unread == "meter":
+            world.after({(B[0], B[3]): C}, unread=1)
+        else:
+            drops_of_the_flood(world, np.nan, np.nan)
+        assert world.decision.limit_bps[0] == before_bps
+    for intervals in (4, 5):
+        drops_of_the_flood(world, 0.0)
+        assert world.decision.limit_bps[0] == pytest.approx(before_bps + intervals * 0.055 * 0.4 * C)
 
 
 def test_without_a_queue_of_its_own_drops_are_estimated():
