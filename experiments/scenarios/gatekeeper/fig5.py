@@ -170,6 +170,6 @@ scenarios = (
             interval_ms=interval_ms,
         )
         for way, ends, pn in (("rx", TO_ONE, 3), ("tx", FROM_ONE, 1))
-        for more, interval_ms, controls in (("", 55, ("gatekeeper", LITERAL)), ("-10ms", SAMPLE_MS, (PUBLISHED,)))
+        for more, interval_ms, controls in (("", 55, ("gatekeeper",)), ("-10ms", SAMPLE_MS, (PUBLISHED,)))
     ),
 )

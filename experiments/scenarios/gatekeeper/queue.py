@@ -10,7 +10,6 @@ from experiments.scenarios.gatekeeper.fig5 import (
     A_BPS,
     B_BPS,
     LINK_BPS,
-    LITERAL,
     PUBLISHED,
     SAMPLE_MS,
     SCHEDULED_BPS,
@@ -24,7 +23,7 @@ RECEIVER_BPS = 956_000_000
 DURATION_S = 20.0
 TOGETHER_S = 10.0
 SAMPLED = "-10ms"
-INTERVALS = {"": (55, ("gatekeeper", LITERAL)), SAMPLED: (SAMPLE_MS, (PUBLISHED,))}
+INTERVALS = {"": (55, ("gatekeeper",)), SAMPLED: (SAMPLE_MS, (PUBLISHED,))}
 """The control interval, and the controls of it, by what ends the name."""
 
 
