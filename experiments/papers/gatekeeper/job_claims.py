@@ -94,13 +94,13 @@ def background(kind: str, minimum: float, own: str = NAME) -> Judge:
     return judge
 
 
-def messages_not_needed(silent: str, control: str) -> Judge:
+def messages_not_needed(silent: str, control: str, shares: tuple[int, ...] = SHARES) -> Judge:
     """Whether messages matter next to TCP: times without them, and who sends any."""
 
     def judge(measured: Measured) -> ClaimVerdict:
-        ratios = [_slower(measured, "tcp", share, silent, control) for share in SHARES]
+        ratios = [_slower(measured, "tcp", share, silent, control) for share in shares]
         counts = [
-            measured.values(name_of("tcp", share, control), control, "notified_receivers").values() for share in SHARES
+            measured.values(name_of("tcp", share, control), control, "notified_receivers").values() for share in shares
         ]
         notified = [[one / (PNS + PAIRS) for one in of] for of in counts]
         if not (all(ratios) and all(notified)):

@@ -5,7 +5,8 @@ fetch from five VMs at once, as Hadoop does. So VMs without a pair's traffic on 
 paper has 26 VNs and 13 pairs; 14 and 7 keep a run short. So does a quarter of the time.
 Choice: two map tasks and four reduce tasks for each VM; what the job sends makes it take about 10 s alone (paper: 41).
 The job has 25, 50 or 75 % of the 860 Mb/s that a host's scheduler gives, the pairs have the rest, both ways. Three
-seeds stand for the paper's five runs. A run lasts a third longer than its slowest job.
+seeds stand for the paper's five runs. A run lasts a third longer than its slowest job. Pairs whose senders are apart
+from the job show what the scheduler on their hosts does for it.
 """
 
 from typing import Any
@@ -25,14 +26,18 @@ from experiments.scenarios.traffic import Job, Source
 PNS = 14
 SHARES = (25, 50, 75)
 KINDS = ("tcp", "udp")
+APART = "udp-apart"
+"""UDP from PNs without the job, so that no scheduler there makes it wait for the job's frames."""
 ALONE = "gatekeeper-hadoop-alone"
 END_S = {25: 36.0, 50: 28.0, 75: 18.0}
 """When a run ends, by what the job has."""
+HIGHER = "threshold=0.1"
+"""A parameter of Gatekeeper: five times the default's drops are congestion."""
 JOB = Job(1, maps=2, map_s=2.0, reduces=4, reduce_s=0.3, fetch_bytes=5_000_000)
 
 
 def name_of(kind: str, share: int, control: str = "") -> str:
-    """Return the name of the run with ``tcp`` or ``udp`` in the background, where the job has ``share`` percent.
+    """Return the name of the run with a kind of pairs in the background, where the job has ``share`` percent.
 
     The paper's law has samples of 10 ms.
     """
@@ -40,20 +45,23 @@ def name_of(kind: str, share: int, control: str = "") -> str:
 
 
 def _pairs(kind: str) -> tuple[Source, ...]:
-    more: dict[str, Any] = {"rate_bps": LINK_BPS} if kind == "udp" else {"flows": 10}
-    return tuple(Source(2, number, number + PNS // 2, kind, **more) for number in range(1, PNS // 2 + 1))
+    more: dict[str, Any] = {"flows": 10} if kind == "tcp" else {"rate_bps": LINK_BPS}
+    first = PNS + 1 if kind == APART else 1
+    pairs = enumerate(range(PNS // 2 + 1, PNS + 1), start=first)
+    return tuple(Source(2, sender, receiver, kind[:3], **more) for sender, receiver in pairs)
 
 
 def _beside(name: str, title: str, share: int, background: tuple[Source, ...], **more: Any) -> Scenario:
     parts_bps = {1: SCHEDULED_BPS * share // 100, 2: SCHEDULED_BPS * (100 - share) // 100}
     numbers = range(1, PNS + 1)
+    pns = max([PNS, *(one.sender for one in background)])
     return Scenario(
         name,
         title,
         topology="gatekeeper-hosts",
-        pns=PNS,
+        pns=pns,
         link_rate_bps=LINK_BPS,
-        topology_options={"access_rates_bps": dict.fromkeys(numbers, SCHEDULED_BPS)},
+        topology_options={"access_rates_bps": dict.fromkeys(range(1, pns + 1), SCHEDULED_BPS)},
         limits={vid: Limits(bps, bps, SCHEDULED_BPS, SCHEDULED_BPS) for vid, bps in parts_bps.items()},
         sources=(*(Source(1, one, other, "tcp") for one in numbers for other in numbers if one != other), *background),
         job=JOB,
@@ -67,10 +75,15 @@ def _beside(name: str, title: str, share: int, background: tuple[Source, ...], *
 
 
 def _shared(kind: str, share: int) -> tuple[Scenario, Scenario]:
-    title = f"a job with {share} % next to {PNS // 2} pairs with {'ten TCP flows each' if kind == 'tcp' else 'UDP'}"
+    what = {"tcp": "ten TCP flows each", "udp": "UDP", APART: "UDP from other PNs"}[kind]
+    title = f"a job with {share} % next to {PNS // 2} pairs with {what}"
     more = ("none", "max-min") if share == 50 else ()  # guarantees mean nothing to the first
-    ours = ("static", "gatekeeper", SILENT, *more)
-    sampled: dict[str, Any] = {"controls": (PUBLISHED, PUBLISHED_SILENT), "interval_ms": SAMPLE_MS}
+    ours: tuple[str, ...] = ("gatekeeper", SILENT)
+    ours = ours if kind == APART else ("static", *ours, *more)
+    published: tuple[str, ...] = (PUBLISHED, PUBLISHED_SILENT)
+    if (kind, share) == ("tcp", 25):
+        ours, published = (*ours, f"gatekeeper {HIGHER}"), (*published, f"{PUBLISHED} {HIGHER}")
+    sampled: dict[str, Any] = {"controls": published, "interval_ms": SAMPLE_MS}
     return (
         _beside(name_of(kind, share), title, share, _pairs(kind), controls=ours),
         _beside(name_of(kind, share, PUBLISHED), f"{title}, samples of 10 ms", share, _pairs(kind), **sampled),
@@ -80,4 +93,5 @@ def _shared(kind: str, share: int) -> tuple[Scenario, Scenario]:
 scenarios = (
     _beside(ALONE, "a job alone", 50, (), controls=("none", "gatekeeper")),
     *(one for kind in KINDS for share in SHARES for one in _shared(kind, share)),
+    *_shared(APART, 50),
 )
