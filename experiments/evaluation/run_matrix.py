@@ -162,7 +162,7 @@ def scenario_cells(
     name: str, scenario: Scenario, fabric: str, seeds: int | None = None, controls: Sequence[str] | None = None
 ) -> list[RunSpec]:
     """Return the cells of one scenario on a fabric; ``controls`` None: those that it names."""
-    if CONDITIONS[scenario.conditions].packets and fabric != "model":
+    if fabric != "model" and (scenario.job is not None or CONDITIONS[scenario.conditions].packets):
         return []
     placed = scenario.on(fabric, SCALE[fabric])
     if fabric == "wire" and scenario.shaping != "meter":

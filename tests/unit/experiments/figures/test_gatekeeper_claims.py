@@ -6,6 +6,7 @@ import pytest
 from support.seeds import with_seeds
 
 from experiments.evaluation.claims import Measured
+from experiments.figures.figure_runner import FigureOptions
 from experiments.papers.gatekeeper import AIMS, CLAIMS, paper
 from experiments.papers.gatekeeper.tenant_claims import RX
 from experiments.scenarios.gatekeeper.fig5 import CELLS, cell_name
@@ -72,6 +73,16 @@ def test_a_job_that_is_not_done_is_slower_than_any():
     slower = "1.250 +- 0.000 at 25 %, never (3 of 3 seeds) at 50 %, 1.200 +- 0.000 at 75 %"
     assert found.result == f"job time relative to that with notifications: {slower}"
     assert found.holds is True
+
+
+@pytest.mark.parametrize("controls", [(), ("fp",)])
+def test_a_job_runs_on_the_model_alone(controls):
+    chosen = {
+        fabric: {cell.experiment for cell in FigureOptions("gatekeeper", fabric, controls=controls).chosen()}
+        for fabric in ("model", "ovs")
+    }
+    assert all("gatekeeper-fig5-rx" in names for names in chosen.values())
+    assert [any("hadoop" in name for name in names) for names in chosen.values()] == [True, False]
 
 
 def test_the_paper_s_law_is_judged_by_samples_of_10_ms():
