@@ -44,6 +44,8 @@ from experiments.scenarios.gatekeeper.fig5 import (
     PUBLISHED,
     PUBLISHED_SILENT,
     SILENT,
+    SWEPT,
+    UDP_CELLS,
 )
 from experiments.scenarios.gatekeeper.hadoop import APART, HIGHER, SHARES
 
@@ -79,6 +81,7 @@ def _higher(silent: str, control: str) -> tuple[tuple[str, Judge], ...]:
 
 
 _CELLS_DECIDE = (
+    *((name, as_promised(f"{RX_10_MS}-udp", control, UDP_CELLS)) for name, control in SWEPT.items()),
     *((name, as_promised(RX_10_MS, control)) for name, control in DEVIATIONS.items()),
     (DEEP, as_promised(f"{RX_10_MS}-deep", PUBLISHED)),
     (f"{DEFAULT_LAW}, {DEEP}", as_promised(f"{RX_10_MS}-deep", DEVIATIONS[DEFAULT_LAW])),

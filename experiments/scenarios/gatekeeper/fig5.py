@@ -18,6 +18,7 @@ TCP_KINDS = ("1 TCP", "10 TCP")
 KINDS = ("none", *TCP_KINDS, "UDP")
 CELLS = tuple(cell for cell in product(KINDS, KINDS) if cell != ("none", "none"))
 TCP_CELLS = tuple(product(TCP_KINDS, TCP_KINDS))
+UDP_CELLS = tuple(cell for cell in CELLS if "UDP" in cell)
 CELL_S, GAP_S, MEASURED = 6.0, 1.0, 0.6
 LITERAL = "gatekeeper floor=0 served=0 targets=0 pair=0"
 SILENT = "gatekeeper feedback=0"
@@ -32,6 +33,8 @@ DEVIATIONS = {
     DEFAULT_LAW: f"gatekeeper {SAMPLES}",
 }
 """Controls by what each changes of PUBLISHED."""
+SWEPT = {f"`{change}`": f"{PUBLISHED} {change}" for change in ("slope=2", "slope=10", "threshold=0.1")}
+"""The same with constants that the paper does not give, five times the default's or more; for UDP_CELLS."""
 
 
 def cell_name(a: str, b: str) -> str:
@@ -106,6 +109,18 @@ scenarios = (
         TO_ONE,
         3,
         controls=(PUBLISHED, PUBLISHED_SILENT, *DEVIATIONS.values()),
+        emulated_controls=(),
+        queue_packets=160,
+        interval_ms=SAMPLE_MS,
+        seeds=3,
+    ),
+    cells(
+        "gatekeeper-fig5-rx-10ms-udp",
+        "two tenants, one with UDP at least, send to one PN, samples of 10 ms, queues of 160 packets",
+        TO_ONE,
+        3,
+        UDP_CELLS,
+        controls=tuple(SWEPT.values()),
         emulated_controls=(),
         queue_packets=160,
         interval_ms=SAMPLE_MS,
