@@ -107,9 +107,8 @@ class ConfigError(DetsError):
         for problem, *others in alike.values():
             place = f":{problem.line}:{problem.column}" if problem.line else ""
             path = f"{problem.path}: " if problem.path else ""
-            last = others[-1].line if others else 0
             of_file = "" if not others or others[-1].source == problem.source else f" of {others[-1].source}"
-            more = f" (and {len(others)} more like this, the last in line {last}{of_file})" if others else ""
+            more = f" (and {len(others)} more like this, the last in line {others[-1].line}{of_file})" if others else ""
             lines.append(printable(f"{problem.source or self.source_name}{place}: {path}{problem.message}{more}"))
         return lines
 

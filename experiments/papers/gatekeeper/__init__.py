@@ -36,21 +36,12 @@ from experiments.papers.gatekeeper.tenant_claims import (
     starved_sending,
     uses_idle_capacity,
 )
-from experiments.scenarios.gatekeeper.fig5 import (
-    CELLS,
-    DEFAULT_LAW,
-    DEVIATIONS,
-    LITERAL,
-    PUBLISHED,
-    PUBLISHED_SILENT,
-    SILENT,
-    SWEPT,
-    UDP_CELLS,
-)
+from experiments.scenarios.gatekeeper import fig5
+from experiments.scenarios.gatekeeper.fig5 import LITERAL, PUBLISHED, PUBLISHED_SILENT, SILENT
 from experiments.scenarios.gatekeeper.hadoop import APART, HIGHER, SHARES
 
 HOST_INTERVALS, EDGE_INTERVALS = 5, 1
-METERED_CELLS = tuple(cell for cell in CELLS if "UDP" not in cell)
+METERED_CELLS = tuple(cell for cell in fig5.CELLS if "UDP" not in cell)
 
 
 FORM = "paper's parameters, samples of 10 ms averaged over 100 ms"
@@ -81,10 +72,10 @@ def _higher(silent: str, control: str) -> tuple[tuple[str, Judge], ...]:
 
 
 _CELLS_DECIDE = (
-    *((name, as_promised(f"{RX_10_MS}-udp", control, UDP_CELLS)) for name, control in SWEPT.items()),
-    *((name, as_promised(RX_10_MS, control)) for name, control in DEVIATIONS.items()),
+    *((name, as_promised(f"{RX_10_MS}-udp", control, fig5.UDP_CELLS)) for name, control in fig5.SWEPT.items()),
+    *((name, as_promised(RX_10_MS, control)) for name, control in fig5.DEVIATIONS.items()),
     (DEEP, as_promised(f"{RX_10_MS}-deep", PUBLISHED)),
-    (f"{DEFAULT_LAW}, {DEEP}", as_promised(f"{RX_10_MS}-deep", DEVIATIONS[DEFAULT_LAW])),
+    (f"{fig5.DEFAULT_LAW}, {DEEP}", as_promised(f"{RX_10_MS}-deep", fig5.DEVIATIONS[fig5.DEFAULT_LAW])),
 )
 
 CLAIMS = (

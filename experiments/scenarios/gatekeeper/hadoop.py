@@ -77,12 +77,11 @@ def _beside(name: str, title: str, share: int, background: tuple[Source, ...], *
 def _shared(kind: str, share: int) -> tuple[Scenario, Scenario]:
     what = {"tcp": "ten TCP flows each", "udp": "UDP", APART: "UDP from other PNs"}[kind]
     title = f"a job with {share} % next to {PNS // 2} pairs with {what}"
-    more = ("none", "max-min") if share == 50 else ()  # guarantees mean nothing to the first
-    ours: tuple[str, ...] = ("gatekeeper", SILENT)
-    ours = ours if kind == APART else ("static", *ours, *more)
-    published: tuple[str, ...] = (PUBLISHED, PUBLISHED_SILENT)
-    if (kind, share) == ("tcp", 25):
-        ours, published = (*ours, f"gatekeeper {HIGHER}"), (*published, f"{PUBLISHED} {HIGHER}")
+    others = ("static", "none", "max-min") if share == 50 else ("static",)  # guarantees mean nothing to none
+    higher = (kind, share) == ("tcp", 25)
+    laws = (("gatekeeper", SILENT), (PUBLISHED, PUBLISHED_SILENT))
+    ours, published = ((*law, f"{law[0]} {HIGHER}") if higher else law for law in laws)
+    ours = ours if kind == APART else (*others, *ours)
     sampled: dict[str, Any] = {"controls": published, "interval_ms": SAMPLE_MS}
     return (
         _beside(name_of(kind, share), title, share, _pairs(kind), controls=ours),

@@ -6,14 +6,7 @@ The receiver's scheduler gives 956 Mb/s, as the paper's 900 of 941 Mb/s of goodp
 And 64 of one tenant against ten of another, which all start at once: drops that must not be taken for a flood.
 """
 
-from experiments.scenarios.gatekeeper.fig5 import (
-    A_BPS,
-    B_BPS,
-    LINK_BPS,
-    PUBLISHED,
-    SAMPLE_MS,
-    SCHEDULED_BPS,
-)
+from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, LINK_BPS, PUBLISHED, SAMPLE_MS, SCHEDULED_BPS
 from experiments.scenarios.limits import Limits
 from experiments.scenarios.scenario import Scenario
 from experiments.scenarios.traffic import Source
