@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar, cast
@@ -184,5 +184,26 @@ def _message(model: type[Section], error: Any) -> str:
 
 def _unknown_key(key: str, model: type[Section]) -> str:
     known = list(model.model_fields)
-    hint = f" (it is called {model.renamed[key]} now)" if key in model.renamed else near_name(key, known)
+    if key in model.renamed:
+        hint = f" (it is called {model.renamed[key]} now)"
+    else:
+        hint = near_name(key, known) or _misplaced(key, model)
     return f"is not a known key{hint}; known are {', '.join(known)}"
+
+
+def _misplaced(key: str, model: type[Section]) -> str:
+    """Return where a key belongs that is none of this section, such as `` (it is a key of control)``; "" if nowhere."""
+    section, _, inner = key.partition(".")
+    if inner and section in model.model_fields:
+        return f" (write {section}: and below it {inner}:)"
+    paths = sorted({one.path or "the top level" for one in _subclasses(Section) if key in one.model_fields})
+    return f" (it is a key of {', '.join(paths)})" if paths else ""
+
+
+def _subclasses(model: type[Section]) -> Iterator[type[Section]]:
+    """Yield the innermost subclasses, which are the sections of a file."""
+    for one in model.__subclasses__():
+        if one.__subclasses__():
+            yield from _subclasses(one)
+        else:
+            yield one

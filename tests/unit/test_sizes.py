@@ -23,7 +23,7 @@ CEILINGS = {
     "controller/capability": 780,
     "controller/central": 2470,
     "controller/cluster": 220,
-    "controller/config": 1880,
+    "controller/config": 1895,
     "controller/dets": 590,
     "controller/fabric": 820,
     "controller/forwarding": 1770,
