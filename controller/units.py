@@ -1,4 +1,4 @@
-"""Rates as text, in bits per second (k, M and G are powers of 1000, as in OpenFlow and OVSDB).
+"""Rates and numbers as text, rates in bits per second (k, M and G are powers of 1000, as in OpenFlow and OVSDB).
 
 Bounds of weights and of the control interval.
 """
@@ -6,7 +6,9 @@ Bounds of weights and of the control interval.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
 
 from controller.errors import InvalidValueError
 
@@ -74,6 +76,13 @@ def format_rate(rate_bps: float) -> str:
         if abs(rate_bps) >= _SCALE[suffix]:
             return f"{rate_bps / _SCALE[suffix]:.4g}{suffix}"
     return f"{rate_bps:.4g}"
+
+
+def whole_numbers(value: Any) -> Any:
+    """Return whole floats as int, also those in a mapping, so that 2 is not shown as 2.0; other values unchanged."""
+    if isinstance(value, Mapping):
+        return {key: whole_numbers(one) for key, one in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def check_interval_ms(interval_ms: int) -> int:

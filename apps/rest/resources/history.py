@@ -14,6 +14,7 @@ from apps.rest.schema import change_responses, request_parameters
 from apps.rest.schema.request_parameters import MAX_REVISION
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
+from controller.units import whole_numbers
 
 _FORMAT = "dets-overrides-1"
 _BATCH_SIZE = 500
@@ -61,7 +62,8 @@ def list_history(query: request_parameters.HistoryQuery) -> Json:
 @api.get("/history/<revision>", responses={200: change_responses.ChangeDetail, **NOT_FOUND})
 def get_change(path: request_parameters.ChangePath, query: request_parameters.NoQuery) -> Json:
     """Show a change with every value as it was before and after."""
-    return asdict(lookup.change(service().settings, path.revision))
+    change = asdict(lookup.change(service().settings, path.revision))
+    return {**change, "items": list(map(whole_numbers, change["items"]))}
 
 
 @api.get("/export", responses={200: change_responses.Export})
@@ -71,10 +73,10 @@ def export_overrides(query: request_parameters.NoQuery) -> Any:
     overrides, revision = here.settings.overrides, here.settings.revision
     vns = []
     for count, (name, one) in enumerate(overrides.vn_overrides(), 1):
-        vns.append({**name._asdict(), **one.values})
+        vns.append({**name._asdict(), **whole_numbers(one.values)})
         if count % _BATCH_SIZE == 0:
             here.sleep(0.0)  # both were read before: a change in between does not mix two revisions
-    vlans = [{"vlan_vid": vid, "values": dict(one.values)} for vid, one in overrides.vlan_overrides()]
+    vlans = [{"vlan_vid": vid, "values": whole_numbers(one.values)} for vid, one in overrides.vlan_overrides()]
     return with_etag({"format": _FORMAT, "vlans": vlans, "vns": vns}, revision)
 
 

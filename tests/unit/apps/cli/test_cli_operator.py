@@ -280,7 +280,7 @@ def test_a_vlan_is_changed(desk: RestDesk, dets: Any) -> None:
     words = "vlan set 10 --name blue --algorithm sp --parameter inflation=0.2 --shadow none --weight 2 --receive 40M"
     words += " --shadow-parameter d=2"
     set_values = (
-        "name blue, algorithm sp, weight 2.0, receive 40M, parameters inflation=0.2, shadow parameters d=2, shadow none"
+        "name blue, algorithm sp, weight 2, receive 40M, parameters inflation=0.2, shadow parameters d=2, shadow none"
     )
     assert dets(*words.split())[:2] == (0, f"VLAN 10: {set_values} (revision 3)\n")
     assert desk.last().body == {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -34,6 +36,15 @@ def test_a_weight_is_set_and_taken_back(desk: Desk) -> None:
     assert (override["values"], override["file"]) == ({"weight": 3.0}, {"weight": 2.0})
     desk.client.delete(f"{VN}/overrides")
     assert desk.get(VN) == {**before, "revision": 3}
+
+
+def test_whole_numbers_are_shown_as_they_were_written(desk: Desk) -> None:
+    desk.patch(VN, {"weight": 3})
+    desk.patch(VLAN, {"weight": 4, "algorithm": "fp", "parameters": {"d": 3}})
+    shown = [desk.get(VN), desk.get(VLAN), desk.get("/v1/history/3"), desk.get("/v1/overrides"), desk.get("/v1/export")]
+    found = re.findall(r'"(?:weight|d|before|after)": ([0-9.]+)', json.dumps(shown))
+    assert len(found) > 8
+    assert {one for one in found if "." in one} == set()
 
 
 def test_a_transaction_holds_limits_and_weights_and_a_dry_run_changes_nothing(desk: Desk) -> None:

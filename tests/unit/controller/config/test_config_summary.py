@@ -54,6 +54,7 @@ def summary(*replaced: tuple[str, str]) -> list[str]:
         ("name: lab", "name: office", ["port s1:3: renamed office, was lab"]),
         ("s2", "south", ["switch south: renamed, was s2"]),
         ("red, send_limit: 10M", "red, send_limit: 20M", ["VLAN 20: send_limit 20M, was 10M"]),
+        ("red, send_limit", "red, weight: 2, send_limit", ["VLAN 20: weight 2, was 1"]),
         ("{d: 2}", "{d: 3}", ["VLAN 10: parameters d=3, was d=2"]),
         ("10: {send_limit: 30M}", "10: {send_limit: 35M}", ["VLAN 10 at s1:2: send_limit 35M, was 30M"]),
         (", vns: {10: {send_limit: 30M}}", "", ["VLAN 10 at s1:2: send_limit 40M, was 30M"]),
