@@ -88,7 +88,7 @@ export class LimitsForm {
     return Object.entries(given).map(([field, bps]) => {
       const before = this.vn[field], sum = port[field.replace("_bps", "s_bps")] - before + bps;
       const label = FIELDS.find((one) => one[0] === field)[1].toLowerCase();
-      return `${label}: ${exactRate(before)} → ${exactRate(bps)}; all of port ${place(port)} ${rate(sum)} of ${rate(port.capacity_bps)}`;
+      return `${label}: ${exactRate(before)} → ${exactRate(bps)}; all of port ${place(port)} ${rate(sum)} of ${rate(port.admissible_bps)}`;
     });
   }
 

@@ -69,8 +69,8 @@ def _links(before: Iterable[CoreLink], after: Iterable[CoreLink]) -> Iterator[st
     names = tuple({key: " - ".join(map(str, one.ends)) for key, one in links.items()} for links in (olds, news))
     yield from _added_removed("link", names[0], names[1])
     for key, link in news.items():
-        if key in olds and olds[key].capacity_bps != link.capacity_bps:
-            yield f"link {names[1][key]}: {_was('capacity_bps', olds[key].capacity_bps, link.capacity_bps)}"
+        if key in olds:
+            yield from _values(f"link {names[1][key]}", olds[key], link, ("ends",))
 
 
 def _switches(before: Config, after: Config) -> Iterator[str]:

@@ -36,7 +36,7 @@ def read_links(
             if used.setdefault(end, index) != index:
                 problems.append(Problem((*path, "between"), f"{end} is an end of links[{used[end]}] already"))
         if len(ends) == 2 and section.capacity is not None:
-            links.append(CoreLink((ends[0], ends[1]), section.capacity))
+            links.append(CoreLink((ends[0], ends[1]), section.capacity, section.frame_overhead_bytes))
     return tuple(links), problems
 
 

@@ -64,8 +64,8 @@ def read_port(
         problems.append(Problem((*path, "expect"), message, at_key=True))
     name = section.name or interface or f"{switch}-{port_no}"
     untagged = section.native if section.access is None else section.access
-    of_switch = section.expect, interface
-    port = EdgePort(port_no, name, section.capacity or 0, untagged, tuple(vns), section.agent, *of_switch)
+    rest = section.agent, section.expect, interface, section.frame_overhead_bytes
+    port = EdgePort(port_no, name, section.capacity or 0, untagged, tuple(vns), *rest)
     return port, problems
 
 

@@ -34,8 +34,10 @@ from controller.config.value_types import (
     Weight,
     of_room,
 )
-from controller.fabric.config_model import AgentMode, Profile
+from controller.fabric.config_model import MAX_FRAME_OVERHEAD_BYTES, AgentMode, Profile
 from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
+
+FrameOverhead = Annotated[int, Field(ge=0, le=MAX_FRAME_OVERHEAD_BYTES)]
 
 
 class Section(BaseModel):
@@ -278,6 +280,9 @@ class PortSection(Section):
     untagged."""
     vns: dict[str, Any] = Field(default_factory=dict)
     """Own limits and weights of VNs at this port."""
+    frame_overhead_bytes: FrameOverhead = 0
+    """Bytes of the link that each frame takes beyond those that the switch counts, such as 24; then the sums of limits
+    fit the capacity for frames of any size (docs/switches.md)."""
     agent: Annotated[AgentMode, of_room("agents", but="none")] = "none"
     """Whether the host behind the port has an agent that shapes: `trust` lets it shape alone, `verify` keeps meters
     behind it (docs/agents.md)."""
@@ -337,6 +342,8 @@ class LinkSection(Section):
     """The two ends, such as `[s1:1001, c1:1]`."""
     capacity: Rate | None = None
     """Capacity of each direction; never guessed."""
+    frame_overhead_bytes: FrameOverhead = 0
+    """As that of an edge port."""
 
 
 class RootSection(Section):

@@ -13,7 +13,7 @@ import numpy as np
 from controller.config.sections import VlanSection
 from controller.config.yaml_document import Path, Problem, show_path, show_value
 from controller.errors import InvalidValueError
-from controller.fabric.config_model import DIRECTIONS, Config, EdgePort, Vn
+from controller.fabric.config_model import DIRECTIONS, MIN_FRAME_BYTES, Config, EdgePort, Vn
 from controller.fabric.vn_table import VnTable
 from controller.limits.admission import admit_core, core_overloaded, core_topology
 from controller.limits.change_validation import check_used
@@ -83,10 +83,14 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
             yield Problem((*path, "vns", str(vn.vlan_vid), "weight"), message)
     for direction in DIRECTIONS if port.capacity_bps else ():
         limits_bps = {vn.vlan_vid: getattr(vn, f"{direction}_limit_bps") for vn in port.vns}
-        overload = port_overload(show_path(path), direction, limits_bps.values(), port.capacity_bps)
+        overload = port_overload(show_path(path), direction, limits_bps.values(), port.admissible_bps)
         if overload is not None:
             terms = " + ".join(f"{format_rate(bps)} (VLAN {vid})" for vid, bps in limits_bps.items())
-            message = f"{format_rate(port.capacity_bps)} is below the sum of the port's {direction} limits, {terms} = "
+            carries, overhead = format_rate(port.capacity_bps), port.frame_overhead_bytes
+            if overhead:
+                short = f"{format_rate(port.admissible_bps)} in frames of {MIN_FRAME_BYTES} bytes"
+                carries += f", {short} with frame_overhead_bytes: {overhead},"
+            message = f"{carries} is below the sum of the port's {direction} limits, {terms} = "
             yield Problem((*path, "capacity"), message + format_rate(overload.load_bps))
 
 

@@ -66,6 +66,16 @@ AgentMode = Literal["none", "trust", "verify"]
 """Whether the host behind a port has an agent that shapes, and whether meters verify it."""
 
 
+MIN_FRAME_BYTES = 60
+"""The shortest Ethernet frame, as counters of switches see it: without preamble, check sum and gap."""
+MAX_FRAME_OVERHEAD_BYTES = 256
+
+
+def admissible_bps(capacity_bps: int, frame_overhead_bytes: int) -> int:
+    """Return the largest sum of limits that a link can carry, in counted bits, if all frames are the shortest ones."""
+    return capacity_bps * MIN_FRAME_BYTES // (MIN_FRAME_BYTES + frame_overhead_bytes)
+
+
 ANY_NAME = "any"
 """The expected name of a port that may have any name."""
 FIRST_NAMED, LAST_NAMED = 0x6000_0000, 0x7FFF_FFFF
@@ -80,6 +90,8 @@ class EdgePort:
 
     ``expect`` is the port name that the switch must report; None: the first name that it reported. A port configured by
     the name of its ``interface`` has a number derived from that name; its number on the switch may be any.
+
+    ``frame_overhead_bytes`` are the bytes of the link that a frame takes beyond those that the switch counts.
     """
 
     port_no: int
@@ -90,6 +102,12 @@ class EdgePort:
     agent: AgentMode = "none"
     expect: str | None = None
     interface: str | None = None
+    frame_overhead_bytes: int = 0
+
+    @property
+    def admissible_bps(self) -> int:
+        """The largest sum of its VNs' limits."""
+        return admissible_bps(self.capacity_bps, self.frame_overhead_bytes)
 
     @property
     def label(self) -> str:
@@ -166,10 +184,16 @@ class LinkEnd:
 
 @dataclass(frozen=True, slots=True)
 class CoreLink:
-    """A link between two switches with ``capacity_bps`` in each direction."""
+    """A link between two switches with ``capacity_bps`` in each direction; overhead is as in ``EdgePort``."""
 
     ends: tuple[LinkEnd, LinkEnd]
     capacity_bps: int
+    frame_overhead_bytes: int = 0
+
+    @property
+    def admissible_bps(self) -> int:
+        """The largest load that limits may cause, in each direction."""
+        return admissible_bps(self.capacity_bps, self.frame_overhead_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,19 +33,22 @@ _NO_BOUND_BPS = 2**62
 
 
 def port_topology(config: Config) -> HoseTopology:
-    """Return the capacities of the edge ports, by ``SWITCH:PORT``."""
-    ports: dict[Port, int] = {f"{switch.name}:{port.port_no}": port.capacity_bps for switch, port in config.ports()}
-    return HoseTopology(ports, {}, {})
+    """Return the capacities of the edge ports without the overhead of frames, by ``SWITCH:PORT``."""
+    ports = {f"{switch.name}:{port.port_no}": port for switch, port in config.ports()}
+    capacity_bps: dict[Port, int] = {name: port.admissible_bps for name, port in ports.items()}
+    overhead: dict[Port, int] = {name: port.frame_overhead_bytes for name, port in ports.items()}
+    return HoseTopology(capacity_bps, {}, {}, overhead)
 
 
 def core_topology(config: Config) -> HoseTopology:
     """Return the capacities of the core links, and the paths between edge switches, which represent their ports.
 
     Each direction of a link counts separately and is named by its ends: ``s1:1001-c1:1``. Paths are the ones that
-    forwarding takes when all links of the configuration are up.
+    forwarding takes when all links of the configuration are up. Capacities are without the overhead of frames.
     """
     built = forwarding.Topology()
     capacity_bps: dict[Link, int] = {}
+    overhead: dict[Link, int] = {}
     names: dict[forwarding.PortId, str] = {}
     for switch in config.switches.values():
         built.add_switch(switch.dpid)
@@ -54,14 +57,15 @@ def core_topology(config: Config) -> HoseTopology:
             port = forwarding.PortId(one.dpid, one.port_no)
             built.record_probe(port, forwarding.PortId(other.dpid, other.port_no), 0.0)
             names[port] = f"{one}-{other}"
-            capacity_bps[names[port]] = link.capacity_bps
+            capacity_bps[names[port]] = link.admissible_bps
+            overhead[names[port]] = link.frame_overhead_bytes
     edges = {switch.dpid: switch.name for switch in config.switches.values() if switch.ports}
     between = ((a, b) for a in edges for b in edges if a != b)
     found = hops(built.paths(), built.links(), between) if config.links else {}
     paths: dict[PortPair, tuple[Link, ...]] = {
         (edges[a], edges[b]): tuple(names[hop] for hop in direction) for (a, b), direction in found.items() if direction
     }
-    return HoseTopology(dict.fromkeys(edges.values(), _NO_BOUND_BPS), capacity_bps, paths)
+    return HoseTopology(dict.fromkeys(edges.values(), _NO_BOUND_BPS), capacity_bps, paths, overhead)
 
 
 def core_overloaded(core: HoseTopology, vns: Iterable[VnLimits]) -> bool:

@@ -174,7 +174,7 @@ def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: A
         limit_bps = getattr(after, f"{direction}_limit_bps")
         raised = limit_bps > getattr(before, f"{direction}_limit_bps")
         raised_rows |= raised
-        over = file.port_sums_bps(limit_bps) > file.capacity_bps
+        over = file.port_sums_bps(limit_bps) > file.admissible_bps
         for row in np.flatnonzero(raised & over[file.port_of])[:1].tolist():
             overload = _port_overload(overrides, after, row, direction)
             free_bps = int(overload.capacity_bps - overload.load_bps + limit_bps[row]) // STEP_BPS * STEP_BPS
@@ -288,7 +288,7 @@ def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[tupl
     found: dict[tuple[int, str], str] = {}
     for direction in DIRECTIONS:
         revisions = _revisions(overrides, vns, direction)
-        over = file.port_sums_bps(getattr(vns, f"{direction}_limit_bps")) > file.capacity_bps
+        over = file.port_sums_bps(getattr(vns, f"{direction}_limit_bps")) > file.admissible_bps
         rows = np.flatnonzero(over[file.port_of] & _raised(overrides, vns, direction))
         rows = rows[np.lexsort((-revisions[rows], file.port_of[rows]))]
         _, first = np.unique(file.port_of[rows], return_index=True)
@@ -331,9 +331,11 @@ def _flood_reason(overrides: Overrides, needed_bps: FloatArray, row: int) -> str
 
 def _port_overload(overrides: Overrides, vns: VnTable, row: int, direction: str) -> Overload:
     file = overrides.file
-    port, name = file.port_of[row], file.names[row]
-    limits = getattr(vns, f"{direction}_limit_bps")[file.port_of == port]
-    overload = port_overload(f"{name.switch}:{name.port_no}", direction, map(int, limits), int(file.capacity_bps[port]))
+    number, name = file.port_of[row], file.names[row]
+    port = file.ports[number]
+    limits = map(int, getattr(vns, f"{direction}_limit_bps")[file.port_of == number])
+    place = f"{name.switch}:{name.port_no}"
+    overload = port_overload(place, direction, limits, port.admissible_bps, port.frame_overhead_bytes)
     assert overload is not None
     return overload
 

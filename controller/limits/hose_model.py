@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from controller.errors import DetsError, InvalidValueError
 from controller.fabric.config_model import DIRECTIONS
@@ -47,6 +47,8 @@ class HoseTopology:
     link_capacity_bps: Mapping[Link, int]
     paths: Mapping[PortPair, tuple[Link, ...]]
     """the core links on the path between two edge ports; pairs without core links may be omitted"""
+    frame_overhead_bytes: Mapping[Hashable, int] = field(default_factory=dict)
+    """of ports and links, for messages: their capacities are already without it"""
 
     def __post_init__(self) -> None:
         for kind, capacities in (
@@ -67,14 +69,21 @@ class HoseTopology:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """A port or link that some traffic matrix within the limits would overload."""
+    """A port or link that some traffic matrix within the limits would overload.
+
+    ``capacity_bps`` is without the overhead of the shortest frames.
+    """
 
     location: str
     load_bps: int
     capacity_bps: int
+    frame_overhead_bytes: int = 0
 
     def __str__(self) -> str:
-        return f"{self.location} would need to carry {format_rate(self.load_bps)} of {format_rate(self.capacity_bps)}"
+        rates = f"{format_rate(self.load_bps)} of {format_rate(self.capacity_bps)}"
+        overhead = self.frame_overhead_bytes
+        each = f", which remains if each frame takes {overhead} bytes of overhead" if overhead else ""
+        return f"{self.location} would need to carry {rates}{each}"
 
 
 class AdmissionError(DetsError, ValueError):
@@ -92,11 +101,16 @@ class AdmissionError(DetsError, ValueError):
         super().__init__(f"{key}: {format_rate(value_bps)} does not fit: {overload}; {offer}")
 
 
-def port_overload(port: Port, direction: str, limits_bps: Iterable[int], capacity_bps: int) -> Overload | None:
-    """Return the overload of an access port under these limits in one direction (``send``, ``receive``), if any."""
+def port_overload(
+    port: Port, direction: str, limits_bps: Iterable[int], capacity_bps: int, frame_overhead_bytes: int = 0
+) -> Overload | None:
+    """Return the overload of an access port under these limits in one direction (``send``, ``receive``), if any.
+
+    ``capacity_bps`` is without the overhead.
+    """
     load_bps = sum(limits_bps)
     words = f"port {port} ({'sending' if direction == 'send' else 'receiving'})"
-    return Overload(words, load_bps, capacity_bps) if load_bps > capacity_bps else None
+    return Overload(words, load_bps, capacity_bps, frame_overhead_bytes) if load_bps > capacity_bps else None
 
 
 def overloads(topology: HoseTopology, vns: Iterable[VnLimits]) -> list[Overload]:
@@ -200,13 +214,14 @@ class _LimitSet:
 
     def _overload(self, key: CapacityKey) -> Overload | None:
         kind, name = key
+        overhead = self.topology.frame_overhead_bytes.get(name, 0)
         if kind != "link":
             here = self.at_port[name].values()
             limits_bps = (vn.send_limit_bps if kind == "send" else vn.receive_limit_bps for vn in here)
-            return port_overload(name, kind, limits_bps, self.topology.port_capacity_bps[name])
+            return port_overload(name, kind, limits_bps, self.topology.port_capacity_bps[name], overhead)
         capacity_bps = self.topology.link_capacity_bps[name]
         load_bps = self._link_load_bps(name, capacity_bps)
-        return Overload(f"link {name}", load_bps, capacity_bps) if load_bps > capacity_bps else None
+        return Overload(f"link {name}", load_bps, capacity_bps, overhead) if load_bps > capacity_bps else None
 
     def _link_load_bps(self, link: Link, sufficient_bps: int) -> int:
         """Return the worst load of a link, or an upper bound of it that is at most ``sufficient_bps``."""

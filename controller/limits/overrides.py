@@ -72,12 +72,12 @@ class FileValues:
         self.row_of = {name: row for row, name in enumerate(self.names)}
         ports: dict[tuple[str, int], int] = {}
         self.port_of = np.array([ports.setdefault(name[1:], len(ports)) for name in self.names], dtype=np.int64)
-        self.capacity_bps = np.zeros(len(ports))
-        self.capacity_bps[self.port_of] = self.vns.capacity_bps
+        self.ports = [port for switch, port in config.ports() if (switch.name, port.port_no) in ports]
+        self.admissible_bps = np.array([port.admissible_bps for port in self.ports], dtype=np.float64)
 
     def port_sums_bps(self, limit_bps: FloatArray) -> FloatArray:
         """Return the sum of a column of limits at every port, shape (ports,); ``port_of`` has each VN's port."""
-        sums = np.bincount(self.port_of, weights=limit_bps, minlength=len(self.capacity_bps))
+        sums = np.bincount(self.port_of, weights=limit_bps, minlength=len(self.ports))
         return sums.astype(np.float64)
 
 

@@ -18,10 +18,14 @@ from controller.fabric.vn_table import VnTable
 
 @dataclass(frozen=True, slots=True)
 class FabricLink:
-    """A link between two switches: its ends, the lower first; ``capacity_bps`` None: not configured."""
+    """A link between two switches: its ends, the lower first; ``capacity_bps`` None: not configured.
+
+    ``admissible_bps`` is the capacity without the overhead of frames.
+    """
 
     link: Link
     capacity_bps: int | None
+    admissible_bps: int | None
     up: bool
     up_since_s: float
 
@@ -41,13 +45,13 @@ class LinkUptime:
 
     def list_links(self, config: Config) -> list[FabricLink]:
         """Return the links of the configuration in its order, then other links that are up."""
-        found = {}
+        found: dict[Link, tuple[int | None, int | None]] = {}
         for one in config.links:
             a, b = sorted(PortId(end.dpid, end.port_no) for end in one.ends)
-            found[Link(a, b)] = one.capacity_bps
+            found[Link(a, b)] = one.capacity_bps, one.admissible_bps
         others = sorted(self.up - found.keys())
         return [
-            FabricLink(link, found.get(link), link in self.up, self._since_s.get(link, np.nan))
+            FabricLink(link, *found.get(link, (None, None)), link in self.up, self._since_s.get(link, np.nan))
             for link in (*found, *others)
         ]
 

@@ -21,7 +21,7 @@ VIOLATED_BY = ("switch", "controller", "floods", "grants")
 
 
 def _free(title: str, promised: str) -> Column:
-    return Column(title, lambda row: format_rate(row["capacity_bps"] - row[promised]), right=True)
+    return Column(title, lambda row: format_rate(row["admissible_bps"] - row[promised]), right=True)
 
 
 def _seconds(title: str, *names: str) -> Column:

@@ -93,6 +93,7 @@ PORT_DETAILS = (
     Column("interface", "interface"),
     Column("since", "state_since"),
     rate("link", "speed_bps"),
+    rate("limits may take", "admissible_bps"),
     Column("fence", "fence"),
     Column("agent", lambda row: None if row["agent"] is None else f"{row['agent']['state']} ({row['agent']['mode']})"),
     Column("agent heard, ms", lambda row: None if row["agent"] is None else row["agent"]["last_seen_ms"]),

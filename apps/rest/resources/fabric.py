@@ -66,6 +66,7 @@ def _link_view(service: Service, one: FabricLink) -> Json:
         "a": ends[0],
         "b": ends[1],
         "capacity_bps": one.capacity_bps,
+        "admissible_bps": one.admissible_bps,
         "up": one.up,
         "up_since": views.utc(service, one.up_since_s),
         "a_to_b": _direction(service, one, a, b),

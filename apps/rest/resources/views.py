@@ -148,12 +148,13 @@ def port_views(service: Service, ports: Sequence[tuple[Switch, EdgePort]]) -> li
         rows = [row for row in in_table if row is not None]
         limits = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
         seen = _seen(service, *record.ports.get(port.port_no, (None, np.nan)))
-        place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, *seen, port.capacity_bps)
+        place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, *seen)
         can = verdicts[switch.dpid][port.port_no]
         agent = central.agents.agent_status(PortId(switch.dpid, port.port_no))
         shown = None if agent is None else agent_view(agent)
         carried = list(port.vlan_vids), port.untagged_vid, record.refused.counts_at_port(port.port_no)
-        values = (*place, *carried, *limits, received_bps, sent_bps, str(can.verdict), list(can.why), shown)
+        rates = port.capacity_bps, port.admissible_bps
+        values = (*place, *rates, *carried, *limits, received_bps, sent_bps, str(can.verdict), list(can.why), shown)
         views.append(dict(zip(PortView.model_fields, values, strict=True)))
     return views
 

@@ -65,6 +65,7 @@ class LinkView(RestModel):
     a: LinkEndView
     b: LinkEndView
     capacity_bps: int | None = Field(description="either way, bit/s; null: the link is not in the configuration")
+    admissible_bps: int | None = Field(description="largest commitment: the capacity less the overhead of frames")
     up: bool
     up_since: str | None = Field(description="RFC 3339, UTC; null: it is down")
     a_to_b: LinkDirection

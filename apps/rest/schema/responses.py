@@ -114,6 +114,7 @@ class PortView(RestModel):
         description="why nothing passes it: it may be another port than is meant; null: frames do"
     )
     capacity_bps: int = Field(description="bit/s on the wire")
+    admissible_bps: int = Field(description="largest sum of limits: the capacity less the overhead of frames")
     vlan_vids: list[int]
     untagged_vid: int | None = Field(description="the VLAN whose frames carry no tag here; null: all carry one")
     refused_frames: dict[str, int] | None = Field(

@@ -9,7 +9,7 @@ const table = (label, columns, words) => new Table(label, columns, { sort: colum
 export function linkTable(link, loads = (i) => [link(i).up, link(i).a_to_b.load_bps, link(i).b_to_a.load_bps]) {
   const ends = (i) => `${place(link(i).a)} – ${place(link(i).b)}`, committed = (i, way) => link(i)[way].committed_bps;
   const part = (i) => Math.max(...loads(i).slice(1)) / link(i).capacity_bps;
-  const free = (i) => link(i).capacity_bps && link(i).capacity_bps - Math.max(committed(i, "a_to_b"), committed(i, "b_to_a"));
+  const free = (i) => link(i).admissible_bps && link(i).admissible_bps - Math.max(committed(i, "a_to_b"), committed(i, "b_to_a"));
   return table("Links", [
     textColumn("link", "Link", ends), textColumn("up", "State", (i) => (loads(i)[0] ? "up" : "down")),
     { key: "load", title: "Load", num: true, value: (i) => (link(i).capacity_bps ? part(i) : -1), text: (i) => percent(part(i), link(i).capacity_bps && 1) },
@@ -33,7 +33,7 @@ export function portTable(port, loads = (i) => [port(i).received_bps, port(i).se
   const name = (i) => place(port(i)), agent = (i) => (port(i).agent ? `${port(i).agent.state} (${port(i).agent.mode})` : "–");
   const promised = (way, key) => [
     rateColumn(key, `Promised to ${way}`, (i) => port(i)[key]),
-    rateColumn(`free_${way}`, `Would fit, ${way}`, (i) => port(i).capacity_bps - port(i)[key]),
+    rateColumn(`free_${way}`, `Would fit, ${way}`, (i) => port(i).admissible_bps - port(i)[key]),
   ];
   return table("Edge ports", [
     textColumn("port", "Port", name), textColumn("interface", "Interface", (i) => port(i).interface ?? "–"),

@@ -30,6 +30,7 @@ MEMBERS: dict[str, Any] = {
     **dict.fromkeys(("vlan_vid", "port_no", "revision", "changed", "last", "number", "vns", "hosts", "edge_ports"), 1),
     **dict.fromkeys(("installed_revision", "congested_vns", "notifications", "weight", "marked_share"), 1),
     **dict.fromkeys(("send_limit_bps", "receive_limit_bps", "capacity_bps", "granted_bps", "limit_bps"), RATE),
+    "admissible_bps": RATE,
     **dict.fromkeys(("measured_receive_bps", "measured_send_bps", "send_limits_bps", "receive_limits_bps"), RATE),
     **dict.fromkeys(("mac", "since", "interface", "fence", "state_since", "why"), NASTY),
     "moved_from": {"switch": NASTY, "port_no": 1},

@@ -736,13 +736,18 @@ def test_the_ledger_shows_promises_and_how_guarantees_fared(desk: RestDesk, dets
     desk.on(
         "GET",
         "/v1/ports",
-        {"ports": [{"switch": "sw1", "port_no": 3, "capacity_bps": 100_000_000, **promised}], "next": None},
+        {
+            "ports": [
+                {"switch": "sw1", "port_no": 3, "capacity_bps": 100_000_000, "admissible_bps": 90_000_000, **promised}
+            ],
+            "next": None,
+        },
     )
     desk.on("GET", "/v1/links", {"links": [], "next": None})
     desk.on("GET", "/v1/vns", {"vns": [VN | {"guarantee": fared}], "next": None})
     status, out, err = dets("guarantees")
     assert (status, err) == (0, "")
-    assert lines(out)[1] == ["sw1:3", "100M", "60M", "80M", "40M", "20M"]
+    assert lines(out)[1] == ["sw1:3", "100M", "60M", "80M", "30M", "10M"]
     row = ["10", "sw1:3", "5M", "4M", "2026-01-01T00:00:00Z", "60.0", "30.0", "2.5", "2.5", "0.0", "0.5", "0.0", "2.0"]
     assert lines(out)[-1] == row
     assert desk.last().query == {"violated": "true"}

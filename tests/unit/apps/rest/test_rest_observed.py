@@ -63,7 +63,7 @@ def test_links_that_were_found_have_no_capacity_and_no_promise(desk: Desk) -> No
     desk.service.observer.on_round_end(desk.now_s)
     (link,) = desk.get("/v1/links")["links"]
     assert (link["a"]["switch"], link["a"]["port_no"], link["b"]["switch"], link["b"]["port_no"]) == ("s1", 9, "s2", 8)
-    assert (link["up"], link["capacity_bps"]) == (True, None)
+    assert (link["up"], link["capacity_bps"], link["admissible_bps"]) == (True, None, None)
     assert link["up_since"] is not None
     assert link["a_to_b"] == link["b_to_a"] == {"committed_bps": None, "load_bps": None}
 

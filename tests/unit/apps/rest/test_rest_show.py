@@ -244,7 +244,7 @@ def test_ports_show_what_they_carry_and_what_is_promised(desk: Desk) -> None:
     for port, (_, described) in zip(ports, configured, strict=True):
         assert port["receive_limits_bps"] == sum(vn.receive_limit_bps for vn in described.vns)
         assert port["send_limits_bps"] == sum(vn.send_limit_bps for vn in described.vns)
-        assert port["capacity_bps"] == described.capacity_bps
+        assert (port["capacity_bps"], port["admissible_bps"]) == (described.capacity_bps, described.admissible_bps)
         assert port["sent_bps"] is None  # nothing was read yet
 
 

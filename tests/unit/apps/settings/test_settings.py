@@ -231,6 +231,22 @@ def test_overrides_that_no_longer_fit_are_kept_and_named(tmp_path: Path) -> None
     assert (back.send_bps(TWO), back.central.config.vlans[20].weight) == (40_000_000, 5.0)
 
 
+def test_overrides_fit_a_port_for_the_shortest_frames(tmp_path: Path) -> None:
+    """Limits at port 2 may take 150 Mb/s * 60/84, 107 Mb/s; those at port 1 150."""
+    text = CONFIG.replace("100M", "150M")
+    overhead = text.replace("2: {capacity: 150M", "2: {capacity: 150M, frame_overhead_bytes: 24")
+    place, wide = Place(tmp_path / "x.db", overhead), VnName(20, "s1", 2)
+    with pytest.raises(
+        UnfitError, match=r"of 107\.1M, which remains .* 24 bytes .*; at most 77142000 \(77\.14M\) fits"
+    ):
+        place.vns({wide: {"send_limit_bps": 78_000_000}})
+    place.vns({wide: {"send_limit_bps": 77_000_000}})
+    place.vns({VnName(20, "s1", 1): {"send_limit_bps": 110_000_000}})
+    again = place.again(overhead.replace("bytes: 24", "bytes: 25"))
+    assert {*again.settings.values.inactive_vns} == {wide}
+    assert {*again.again(text).settings.values.inactive_vns} == set()
+
+
 def test_a_core_link_turns_off_the_newest_that_raise(tmp_path: Path) -> None:
     place = Place(tmp_path / "x.db", LINKED)
     place.vns({VnName(10, "s2", 1): {"send_limit_bps": 45_000_000}})
@@ -261,7 +277,7 @@ def test_whatever_is_kept_what_is_in_force_fits(
     vlans = {vlan[0]: Override({"send_limit_bps": vlan[1] * 1_000_000}, 20, 20)} if vlan else {}
     values = resolve(Overrides.build(file, vlans, vns), central.fabric.admitted.core_overload)
     for column in (values.vns.send_limit_bps, values.vns.receive_limit_bps):
-        assert (file.port_sums_bps(column) <= file.capacity_bps).all()
+        assert (file.port_sums_bps(column) <= file.admissible_bps).all()
     for name, override in vns.items():  # what is in force is what was set, and what only lowers always is
         row = file.row_of[name]
         if name not in values.inactive_vns:

@@ -232,6 +232,8 @@ ONE_PROBLEM = [
     ("capacity: 100M", "capacity: 99", "f:8:21: switches.s1.ports.1.capacity: ", "99 is outside 1k to"),
     ("capacity: 100M", "capacity: ", "f:8:21: switches.s1.ports.1.capacity: ", "is empty"),
     ("capacity: 100M", "capacity: 100M, capacty: 1", "f:8:27: switches.s1.ports.1.capacty: ", "did you mean capacity?"),
+    ("capacity: 100M", "capacity: 100M, frame_overhead_bytes: 257", "f:8:49: ", "257 is above 256, the maximum"),
+    ("capacity: 100M", "capacity: 100M, frame_overhead_bytes: -1", "f:8:49: ", "-1 is below 0, the minimum"),
     ("      1: {", "      0: {", "f:8:7: switches.s1.ports.0: ", "'0' is not a port number"),
     ("      1: {", "      01: {", "f:8:7: switches.s1.ports.01: ", "'01' is not a port number"),
     ("      1: {", "      4294967041: {", "f:8:7: switches.s1.ports.4294967041: ", "1 to 4294967040"),

@@ -60,6 +60,16 @@ def summary(*replaced: tuple[str, str]) -> list[str]:
         (", vns: {10: {send_limit: 30M}}", "", ["VLAN 10 at s1:2: send_limit 40M, was 30M"]),
         ("[10, 20]", "[10]", ["VLAN 20 at s1:1, s1:2 removed"]),
         ("lab, capacity: 1G", "lab, capacity: 10G", ["port s1:3: capacity 10G, was 1G"]),
+        (
+            "lab, capacity: 1G",
+            "lab, capacity: 1G, frame_overhead_bytes: 24",
+            ["port s1:3: frame_overhead_bytes 24, was 0"],
+        ),
+        (
+            '"s2:9"], capacity',
+            '"s2:9"], frame_overhead_bytes: 4, capacity',
+            ["link s1:9 - s2:9: frame_overhead_bytes 4, was 0"],
+        ),
         ("access: 10}\n  s2", "trunk: [10]}\n  s2", ["port s1:3: a trunk now"]),
         (
             "1: {capacity: 1G, trunk: [10, 20]}",

@@ -178,6 +178,26 @@ def test_a_lower_limit_is_accepted_even_where_others_have_too_much():
         check_fit(overrides, before, with_limit(before, 0, "send_limit_bps", 161 * MBIT), admitted)
 
 
+OVERHEAD = {"capacity": "100M", "frame_overhead_bytes": 24}
+
+
+def test_limits_fit_a_port_for_the_shortest_frames():
+    """Frames of 60 bytes that take 84 of the link: limits may take 60/84 of 100 Mb/s, 71.4 Mb/s."""
+    parsed("35.714M", links=[], p1=OVERHEAD)
+    ((path, message),) = problems("36M", links=[], ports=(1,), p1=OVERHEAD)[:1]
+    assert path == "switches.s1.ports.1.capacity"
+    assert message.startswith("100M, 71.43M in frames of 60 bytes with frame_overhead_bytes: 24, is below the sum of")
+    parsed("49M", links=[], p1={"capacity": "100M"})
+    parsed("71M", links=[], p1={**OVERHEAD, "trunk": [10]}, last={"capacity": "200M"})
+
+
+def test_limits_fit_a_link_for_the_shortest_frames():
+    links = [{**link, **OVERHEAD} for link in LINKS]
+    assert [link.admissible_bps for link in parsed("11.9M", links=links).links] == [71_428_571] * 2
+    ((_, message),) = problems("12M", links=links)
+    assert "72M of 71.43M, which remains if each frame takes 24 bytes of overhead (line 1); " in message
+
+
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(st.tuples(*[st.integers(1, 60)] * 2), min_size=12, max_size=12), st.integers(20, 200))
 def test_by_switch_is_as_exact_as_port_by_port(limits_mbit, capacity_mbit):
