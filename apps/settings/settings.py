@@ -327,7 +327,8 @@ class Settings:
         known, now_s = self.values, self._clock()
         self.values = values
         named = [(f"VLAN {vid}", why, known.inactive_vlans.get(vid)) for vid, why in values.inactive_vlans.items()]
-        named += [(str(name), why, known.inactive_vns.get(name)) for name, why in values.inactive_vns.items()]
+        inactive_vns = values.inactive_vns.items()
+        named += [(self.file.title(name), why, known.inactive_vns.get(name)) for name, why in inactive_vns]
         for name, reason, known_reason in named:
             if reason != known_reason:
                 self.central.note(EventKind.OVERRIDE_INACTIVE, f"override of {name} is not in force: {reason}", now_s)

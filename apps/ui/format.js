@@ -61,5 +61,5 @@ export function localTime(utc) {
   return iso(new Date()).startsWith(day) ? time : `${day} ${time}`;
 }
 
-/** The place of a port: the switch's name and the port's number. */
-export const place = (end) => `${end.switch}:${end.port_no}`;
+/** The place of a port: the switch's name, and the port's interface or number. */
+export const place = (end) => `${end.switch}:${end.port ?? end.port_no}`;

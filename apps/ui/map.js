@@ -123,7 +123,7 @@ export class FabricMap {
     const fill = svg("rect", { x: x - PORT / 2, y: y + PORT / 2, width: PORT, height: 0, class: "portload" });
     const square = svg("rect", { x: x - PORT / 2, y: y - PORT / 2, width: PORT, height: PORT, class: "portbox" });
     const title = svg("title");
-    const group = svg("g", { class: "port" }, fill, square, svg("text", { x, y: y + 4 }, String(port.port_no)), title);
+    const group = svg("g", { class: "port" }, fill, square, svg("text", { x, y: y + 4 }, String(port.port ?? port.port_no).slice(-4)), title);
     this.root.append(group);
     return { group, fill, title, bottom: y + PORT / 2 };
   }

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from controller.fabric.config_model import MeterSettings, Profile
+from controller.fabric.config_model import EdgePort, MeterSettings, Profile
 from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
 from controller.fabric.vn_table import VnTable
 from controller.limits.link_headroom import HeadroomShortage
@@ -306,27 +306,30 @@ def group_by_verdict(verdicts: Mapping[int, Enforceability]) -> list[tuple[Enfor
     return list(ports.items())
 
 
-def format_port_ranges(port_nos: Iterable[int]) -> str:
-    """Return ascending port numbers as people write them: ``1-4, 7``."""
-    runs: list[list[int]] = []
-    for port_no in port_nos:
+def format_port_ranges(port_nos: Iterable[int], ports: Mapping[int, EdgePort]) -> str:
+    """Return ports of a switch, by ascending numbers, as people write them: ``1-4, 7, eth3``."""
+    named = {port_no: port.interface for port_no, port in ports.items() if port.interface is not None}
+    shown, runs = list(port_nos), list[list[int]]()
+    for port_no in (one for one in shown if one not in named):
         if runs and runs[-1][1] == port_no - 1:
             runs[-1][1] = port_no
         else:
             runs.append([port_no, port_no])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    ranges = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    return ", ".join([*ranges, *(named[one] for one in shown if one in named)])
 
 
-def faults(can: Capabilities, port_nos: Iterable[int]) -> list[str]:
+def faults(can: Capabilities, ports: Mapping[int, EdgePort]) -> list[str]:
     """Return what must work and does not; what a profile or the configuration excludes is no fault."""
     reasons = []
     if can.profile != "no-meters" and can.limits.finding in UNUSABLE:
         reasons.append(f"senders are not limited: {can.limits.why}")
     reasons += can.lacking
     failing: dict[str, list[int]] = {}
-    for port_no in sorted(port_nos):
+    for port_no in sorted(ports):
         ability = can.queue(port_no)
         if can.profile != "no-queues" and port_no in can.queues_set and ability.finding is ProbeResult.FAILS:
             failing.setdefault(ability.why, []).append(port_no)
-    reasons += [f"receivers at port {format_port_ranges(ports)} have no queue: {why}" for why, ports in failing.items()]
+    for why, without in failing.items():
+        reasons.append(f"receivers at port {format_port_ranges(without, ports)} have no queue: {why}")
     return reasons

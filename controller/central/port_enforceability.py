@@ -67,8 +67,8 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
         if now_s - since_s >= DEBOUNCE_S and now is not (told := verdicts.reported.get(dpid)):
             verdicts.reported[dpid] = now
             for verdict, ports in group_by_verdict(now) if now != told else ():
-                where = f"switch {record.switch.name} ({dpid:016x}), port {format_port_ranges(ports)}"
-                text = f"{where}: enforceable: {verdict}"
+                where = format_port_ranges(ports, record.switch.ports)
+                text = f"switch {record.switch.name} ({dpid:016x}), port {where}: enforceable: {verdict}"
                 fabric.note(EventKind.ENFORCEABILITY_CHANGED, text, now_s, dpid=dpid)
 
 
@@ -81,7 +81,7 @@ def _note_headroom(fabric: FabricState, now_s: float) -> None:
     crowded = frozenset(headroom_shortages(control.vns, control.config.links, needing))
     for one in sorted(crowded - verdicts.short_of_headroom):
         promised, link = one.promised_bps / 1e6, one.link_bps / 1e6
-        name = f"{fabric.switch_name(one.port.dpid)}:{one.port.port_no}"
+        name = fabric.port_name(one.port)
         text = f"{name}: receive limits of {promised:.4g} of {link:.4g} Mbit/s of the only link before its switch: "
         text += f"drops there are invisible to policies; use at most {1 - MAX_PROMISED:.0%} of the link"
         fabric.note(EventKind.LINK_HEADROOM_SHORT, text, now_s, dpid=one.port.dpid)

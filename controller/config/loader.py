@@ -305,9 +305,10 @@ def _name_problems(path: Path, port: EdgePort, named: dict[tuple[str, str], Path
 
     Interfaces of different switches may have the same name.
     """
-    for where in (path[1],) if port.name == port.interface else (path[1], ""):
-        first = named.setdefault((where, port.name), path)
+    places = [(path[1], name) for name in (port.interface, port.name) if name is not None]
+    for where, name in [*places, *([("", port.name)] if port.name != port.interface else [])]:
+        first = named.setdefault((where, name), path)
         if first != path:
-            message = f"{port.name} is also the name of port {first[1]}:{first[-1]}"
+            message = f"{name} is also the name of port {first[1]}:{first[-1]}"
             yield Problem((*path, "name"), message, see=(*first, "name"))
             break

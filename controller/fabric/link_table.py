@@ -43,16 +43,21 @@ class LinkTable:
         core_capacity_bps: Mapping[PortId, int],
         paths: SwitchPaths,
         links: Iterable[Link],
+        interfaces: Mapping[tuple[int, int], str] = {},
     ) -> LinkTable:
         """Return the links of a fabric; ``core_capacity_bps`` is by the port out of which frames enter a link.
 
         ``paths`` and ``links`` are the paths and links in use; a link without a capacity is no constraint.
+        ``interfaces`` are the names of edge ports that are configured by name, by dpid and number.
         """
         ports, port = _access_ports(vns)
         dpids, switch = np.unique(vns.dpid, return_inverse=True)
         access_bps = np.zeros(ports.shape[1])
         access_bps[port] = vns.capacity_bps
-        named = [f"{switch_names.get(dpid, f'{dpid:016x}')}:{port_no}" for dpid, port_no in ports.T.tolist()]
+        named = [
+            f"{switch_names.get(dpid, f'{dpid:016x}')}:{interfaces.get((dpid, port_no), port_no)}"
+            for dpid, port_no in ports.T.tolist()
+        ]
         core = {end: 2 * len(named) + number for number, end in enumerate(core_capacity_bps)}
         way_of = hops(paths, links, ((a, b) for a in dpids.tolist() for b in dpids.tolist()))
         paths_of = [[core[hop] for hop in path if hop in core] for path in way_of.values()]
@@ -131,6 +136,9 @@ class LinkTableCache:
         self._capacity_bps = {
             PortId(end.dpid, end.port_no): link.capacity_bps for link in config.links for end in link.ends
         }
+        self._interfaces = {
+            (switch.dpid, port.port_no): port.interface for switch, port in config.ports() if port.interface is not None
+        }
         self._seen: frozenset[Link] | None = None
         self._links: LinkTable | None = None
         self._ports: LinkPorts | None = None
@@ -140,7 +148,8 @@ class LinkTableCache:
         up = topology.links()
         if self._links is None or up != self._seen:
             self._seen = up
-            self._links = LinkTable.build(vns, self._names, self._capacity_bps, topology.paths(), up)
+            built = self._names, self._capacity_bps, topology.paths(), up, self._interfaces
+            self._links = LinkTable.build(vns, *built)
         return self._links
 
     def ports(self, vns: VnTable) -> LinkPorts:

@@ -334,7 +334,7 @@ def _port_overload(overrides: Overrides, vns: VnTable, row: int, direction: str)
     number, name = file.port_of[row], file.names[row]
     port = file.ports[number]
     limits = map(int, getattr(vns, f"{direction}_limit_bps")[file.port_of == number])
-    place = f"{name.switch}:{name.port_no}"
+    place = f"{name.switch}:{port.label}"
     overload = port_overload(place, direction, limits, port.admissible_bps, port.frame_overhead_bytes)
     assert overload is not None
     return overload

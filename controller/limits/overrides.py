@@ -75,6 +75,12 @@ class FileValues:
         self.ports = [port for switch, port in config.ports() if (switch.name, port.port_no) in ports]
         self.admissible_bps = np.array([port.admissible_bps for port in self.ports], dtype=np.float64)
 
+    def title(self, name: VnName) -> str:
+        """Return a VN in words, with its port as configured: ``VLAN 10 at s1:eth3``."""
+        row = self.row_of.get(name)
+        label = name.port_no if row is None else self.ports[self.port_of[row]].label
+        return f"VLAN {name.vlan_vid} at {name.switch}:{label}"
+
     def port_sums_bps(self, limit_bps: FloatArray) -> FloatArray:
         """Return the sum of a column of limits at every port, shape (ports,); ``port_of`` has each VN's port."""
         sums = np.bincount(self.port_of, weights=limit_bps, minlength=len(self.ports))

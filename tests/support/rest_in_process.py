@@ -42,8 +42,8 @@ NO_FLOWS: tuple[()] = ()
 class Desk:
     """A controller, a client of its REST interface, and how often a change was sent on."""
 
-    def __init__(self) -> None:
-        self.central = CentralController(parse_config(CONFIG))
+    def __init__(self, text: str = CONFIG) -> None:
+        self.central = CentralController(parse_config(text))
         self.now_s = 100.0
         self.counts_since_s: dict[int, float] = {}
         self.changes = 0

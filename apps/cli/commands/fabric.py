@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from apps.cli.support.command_options import with_client
-from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, number, rate, show
+from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, location, number, rate, show
 from apps.cli.support.rest_client import Client
 from controller.units import format_rate
 
@@ -14,7 +14,7 @@ links = typer.Typer(no_args_is_help=True, help="Links between switches: what the
 
 
 def _end(name: str) -> Column:
-    return Column(name, lambda row: f"{row[name]['switch']}:{row[name]['port_no']}")
+    return Column(name, lambda row: location(row[name]))
 
 
 def _way(title: str, direction: str, member: str) -> Column:

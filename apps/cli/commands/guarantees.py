@@ -11,7 +11,7 @@ from apps.cli.commands.fabric import LINK_COLUMNS
 from apps.cli.support.command_options import with_client
 from apps.cli.support.common import echo
 from apps.cli.support.name_resolver import OnlyVlan
-from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, number, rate, show
+from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, location, number, rate, show
 from apps.cli.support.rest_client import Client
 from controller.units import format_rate
 
@@ -39,7 +39,7 @@ def _guaranteed(title: str, name: str) -> Column:
 
 
 PORT_COLUMNS = (
-    Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
+    Column("port", location),
     rate("capacity", "capacity_bps"),
     rate("send limits", "send_limits_bps"),
     rate("receive limits", "receive_limits_bps"),
@@ -48,7 +48,7 @@ PORT_COLUMNS = (
 )
 VN_COLUMNS = (
     number("VLAN", "vlan_vid"),
-    Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
+    Column("port", location),
     _guaranteed("is entitled to", "entitled_bps"),
     _guaranteed("gets", "received_bps"),
     Column("violated since", lambda row: row["guarantee"]["violated_since"]),

@@ -9,7 +9,7 @@ import typer
 
 from apps.cli.support.command_options import with_client
 from apps.cli.support.name_resolver import PORT_HELP, NameResolver, OnlyVlan
-from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, number, show
+from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, location, number, show
 from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError
 
@@ -17,7 +17,7 @@ hosts = typer.Typer(no_args_is_help=True, help="Hosts: where each address is, si
 
 
 def _place(one: Row | None) -> str | None:
-    return None if one is None else f"{one['switch']}:{one['port_no']}"
+    return None if one is None else location(one)
 
 
 COLUMNS = (

@@ -10,7 +10,7 @@ import typer
 from apps.cli.support.command_options import CHANGED_MANY, Change, with_change, with_client
 from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, echo, parse_parameters, refusing_bad_files
 from apps.cli.support.name_resolver import PORT_HELP, NameResolver, OfVlan, OnlyVlan, VlanName
-from apps.cli.support.output import AnyForm, Column, OutputFormat, number, rate, share, show
+from apps.cli.support.output import AnyForm, Column, OutputFormat, location, number, rate, share, show
 from apps.cli.support.rest_client import Client
 from controller.units import format_rate, parse_rate, whole_numbers
 
@@ -49,7 +49,7 @@ VLAN_COLUMNS = (
 )
 VN_COLUMNS = (
     number("VLAN", "vlan_vid"),
-    Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
+    Column("port", location),
     rate("send", "send_limit_bps"),
     rate("receive", "receive_limit_bps"),
     rate("sends", "measured_send_bps"),
@@ -76,7 +76,7 @@ VN_DETAILS = (
     Column("why not", "enforceable_reasons"),
 )
 PORT_COLUMNS = (
-    Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
+    Column("port", location),
     Column("name", "name"),
     Column("state", lambda row: "fenced" if row["fence"] and row["state"] != "absent" else row["state"]),
     rate("capacity", "capacity_bps"),
@@ -100,8 +100,8 @@ PORT_DETAILS = (
 )
 ENTRY_COLUMNS = (
     number("VLAN", "vlan_vid"),
-    Column("from", lambda row: f"{row['sender']['switch']}:{row['sender']['port_no']}"),
-    Column("to", lambda row: f"{row['receiver']['switch']}:{row['receiver']['port_no']}"),
+    Column("from", lambda row: location(row["sender"])),
+    Column("to", lambda row: location(row["receiver"])),
     rate("offered", "offered_bps"),
     rate("dropped", "dropped_bps"),
     rate("granted", "granted_bps"),

@@ -22,6 +22,7 @@ from apps.cli.support.output import (
     console,
     fit_table,
     json_text,
+    location,
     narrowed,
     number,
     rate,
@@ -54,7 +55,7 @@ VLAN_COLUMNS = (
 )
 VN_COLUMNS = (
     number("VLAN", "vlan_vid"),
-    Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
+    Column("port", location),
     rate("send limit", "send_limit_bps"),
     rate("sent", "measured_send_bps"),
     SEND_LIMIT_DROPS,

@@ -15,7 +15,7 @@ import typer
 
 from apps.cli.support.command_options import CHANGED_MANY, Change, with_change, with_client
 from apps.cli.support.common import UsageError, counted, echo, refusing_bad_files
-from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, json_text, number, show
+from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, json_text, location, number, show
 from apps.cli.support.rest_client import Client
 from controller import rooms
 from controller.errors import InvalidValueError
@@ -41,7 +41,7 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _of(row: Row) -> str:
-    return f"VLAN {row['vlan_vid']}" + (f", {row['switch']}:{row['port_no']}" if row["switch"] else "")
+    return f"VLAN {row['vlan_vid']}" + (f", {location(row)}" if row["switch"] else "")
 
 
 OVERRIDE_COLUMNS = (

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import typer
 
 from apps.cli.support.answers import Shape, check
+from apps.cli.support.output import location
 from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError
 from controller.fabric.value_checks import NAME_RULE, is_name
@@ -84,7 +85,7 @@ class NameResolver:
             if not found:
                 raise InvalidValueError(key, text, "is not the name of an edge port: dets port list shows those")
             if len(found) > 1:
-                ends = ", ".join(f"{switch}:{port_no}" for switch, port_no in found)
+                ends = ", ".join(map(location, rows))
                 raise InvalidValueError(key, text, f"is the name of {ends}: write SWITCH:PORT")
             self._places[text] = found[0]
         return self._places[text]

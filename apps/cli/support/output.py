@@ -90,6 +90,11 @@ def share(title: str, name: str) -> Column:
     return Column(title, lambda row: None if row.get(name) is None else f"{row[name]:.1%}", right=True, optional=True)
 
 
+def location(end: Row) -> str:
+    """Return an edge port as an operator writes it: ``s1:3``, ``s1:eth3``."""
+    return f"{end['switch']}:{end.get('port', end['port_no'])}"
+
+
 def number(title: str, name: str) -> Column:
     """Return a column of numbers."""
     return Column(title, name, right=True)

@@ -12,6 +12,7 @@ from apps.rest.resources.preconditions import with_etag
 from apps.rest.resources.service import NOT_FOUND, Json, api, service
 from apps.rest.schema import change_responses, request_parameters
 from apps.rest.schema.request_parameters import MAX_REVISION
+from apps.settings.settings import Settings
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
 from controller.units import whole_numbers
@@ -62,8 +63,9 @@ def list_history(query: request_parameters.HistoryQuery) -> Json:
 @api.get("/history/<revision>", responses={200: change_responses.ChangeDetail, **NOT_FOUND})
 def get_change(path: request_parameters.ChangePath, query: request_parameters.NoQuery) -> Json:
     """Show a change with every value as it was before and after."""
-    change = asdict(lookup.change(service().settings, path.revision))
-    return {**change, "items": list(map(whole_numbers, change["items"]))}
+    settings = service().settings
+    change = asdict(lookup.change(settings, path.revision))
+    return {**change, "items": [_item_view(settings, item) for item in change["items"]]}
 
 
 @api.get("/export", responses={200: change_responses.Export})
@@ -78,6 +80,12 @@ def export_overrides(query: request_parameters.NoQuery) -> Any:
             here.sleep(0.0)  # both were read before: a change in between does not mix two revisions
     vlans = [{"vlan_vid": vid, "values": whole_numbers(one.values)} for vid, one in overrides.vlan_overrides()]
     return with_etag({"format": _FORMAT, "vlans": vlans, "vns": vns}, revision)
+
+
+def _item_view(settings: Settings, item: Json) -> Json:
+    switch, port_no = item["switch"], item["port_no"]
+    port = None if switch is None else views.port_label(settings, switch, port_no)
+    return {**whole_numbers(item), "port": port}
 
 
 def _without_items(change: Json) -> Json:

@@ -118,7 +118,7 @@ def vn_row(central: CentralController, path: VnPath) -> IntArray:
     switch, port = port_of(central, path.switch, path.port_no)
     row = central.vns.row_of(vid, switch.dpid, port.port_no)
     if row is None:
-        reason = f"is not on port {port.port_no} of switch {switch.name}; its VLANs are {listed(port.vlan_vids)}"
+        reason = f"is not on port {port.label} of switch {switch.name}; its VLANs are {listed(port.vlan_vids)}"
         raise not_found("vlan_vid", path.vlan_vid, reason)
     return np.array([row], dtype=np.int64)
 
@@ -138,7 +138,8 @@ def port_of(central: CentralController, name: str, text: str, field: str = "port
     port_no = _number(text)
     found = [switch.ports[port_no]] if port_no in switch.ports else []
     if not port_no:
-        found = [port for port in switch.ports.values() if port.name == text]
+        found = [port for port in switch.ports.values() if text == port.interface]
+        found = found or [port for port in switch.ports.values() if text == port.name]
     if not found:
         near = "" if port_no else near_name(text, [port.name for port in switch.ports.values()])
         labels = [port.label for port in switch.ports.values()]
@@ -157,7 +158,7 @@ def ports(central: CentralController, switch: str | None, name: str | None = Non
     else:
         one = _switch(central, switch)
         found = [(one, port) for port in one.ports.values()]
-    return found if name is None else [place for place in found if place[1].name == name]
+    return found if name is None else [place for place in found if name in (place[1].name, place[1].interface)]
 
 
 def override_vlan(settings: Settings, text: str) -> int:

@@ -20,6 +20,7 @@ from apps.rest.schema.responses import (
     ExplanationView,
     HostView,
     PairView,
+    PortLocation,
     PortView,
     UnmeteredPairView,
     VlanView,
@@ -148,7 +149,7 @@ def port_views(service: Service, ports: Sequence[tuple[Switch, EdgePort]]) -> li
         rows = [row for row in in_table if row is not None]
         limits = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
         seen = _seen(service, *record.ports.get(port.port_no, (None, np.nan)))
-        place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, *seen)
+        place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.label, port.name, *seen)
         can = verdicts[switch.dpid][port.port_no]
         agent = central.agents.agent_status(PortId(switch.dpid, port.port_no))
         shown = None if agent is None else agent_view(agent)
@@ -184,8 +185,8 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
     control = [MachineState(value).name.lower() for value in state.machines.control[rows].tolist()]
     columns = (
         central.vns.vlan_vid[sender].tolist(),
-        _objects(("switch", "dpid", "port_no"), _places(central, sender)),
-        _objects(("switch", "dpid", "port_no"), _places(central, receiver)),
+        _objects(PortLocation, _places(central, sender)),
+        _objects(PortLocation, _places(central, receiver)),
         *(
             json_rates(np.where(known, rate_bps[rows], np.nan))
             for rate_bps in (measured.measured_bps, measured.offered_bps, measured.dropped_bps)
@@ -215,7 +216,7 @@ def host_views(service: Service, hosts: HostColumns) -> list[Json]:
     """Return these hosts in the form of ``HostView``."""
     central = service.central
     moved = hosts.moved_from != NOWHERE
-    before = iter(_objects(("switch", "dpid", "port_no"), _places(central, hosts.moved_from[moved])))
+    before = iter(_objects(PortLocation, _places(central, hosts.moved_from[moved])))
     columns = (
         list(map(format_mac, hosts.mac.tolist())),
         hosts.vlan_vid.tolist(),
@@ -230,7 +231,7 @@ def unmetered_views(central: CentralController, senders: IntArray) -> list[Json]
     """Return the active pairs of these senders (rows) without a meter in the form of ``UnmeteredPairView``."""
     pairs = np.array(central.pairs.unmetered, dtype=np.int64).reshape(-1, 2)
     pairs = pairs[np.isin(pairs[:, 0], senders)]
-    ends = [_objects(("switch", "dpid", "port_no"), _places(central, pairs[:, end])) for end in (0, 1)]
+    ends = [_objects(PortLocation, _places(central, pairs[:, end])) for end in (0, 1)]
     why = [central.pairs.why_unmetered(Pair(*pair)) for pair in pairs.tolist()]
     return _objects(UnmeteredPairView, (central.vns.vlan_vid[pairs[:, 0]].tolist(), *ends, why))
 
@@ -238,8 +239,8 @@ def unmetered_views(central: CentralController, senders: IntArray) -> list[Json]
 def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
     """Return the explanations of the pairs of these rows in the form of ``ExplanationView``."""
     entries = central.state.entries
-    senders = _objects(("switch", "dpid", "port_no"), _places(central, entries.sender[rows]))
-    receivers = _objects(("switch", "dpid", "port_no"), _places(central, entries.receiver[rows]))
+    senders = _objects(PortLocation, _places(central, entries.sender[rows]))
+    receivers = _objects(PortLocation, _places(central, entries.receiver[rows]))
     shaping = central.agents.shaping()
     found = [replace(explain_pair(central.fabric, row), shaping=shaping[row]) for row in rows.tolist()]
     columns = (
@@ -291,16 +292,23 @@ def override_views(
             override = overrides.orphaned[name] if row is None else overrides.vn_override(row)
             columns = {} if row is None else {one: getattr(file.vns, one)[row] for one in override.values}
             said = {one: vn_value(one, float(value)) for one, value in columns.items()}
-            place: tuple[int, str | None, int | None] = name
+            place: tuple[int, str | None, int | None, str | None] = (*name, port_label(settings, *name[1:]))
             active, reason = values.override_status(name)
         else:
             override, vlan = overrides.vlans[name], file.config.vlans.get(name)
             said = {one: getattr(vlan, one) for one in override.values} if vlan else {}
-            place, reason = (name, None, None), values.inactive_vlans.get(name)
+            place, reason = (name, None, None, None), values.inactive_vlans.get(name)
             active = reason is None
         row_values = (*place, whole_numbers(override.values), whole_numbers(said), override.revision, active, reason)
         views.append(dict(zip(OverrideView.model_fields, row_values, strict=True)))
     return views
+
+
+def port_label(settings: Settings, switch: str, port_no: int) -> str:
+    """Return the name by which an edge port is configured; its number if the configuration does not have it."""
+    known = settings.file.config.switches.get(switch)
+    port = None if known is None else known.ports.get(port_no)
+    return str(port_no) if port is None else port.label
 
 
 def utc(service: Service, at_s: float) -> str | None:
@@ -373,11 +381,12 @@ def _enforceable(central: CentralController, rows: IntArray) -> tuple[list[str],
     return [str(one.verdict) for one in found], [list(one.why) for one in found]
 
 
-def _places(central: CentralController, rows: IntArray) -> tuple[list[str], list[str], list[int]]:
-    """Return switch name, dpid and port number of the VNs of these rows."""
-    names = {dpid: record.switch.name for dpid, record in central.switches.items()}
-    dpids = central.vns.dpid[rows].tolist()
-    return [names[dpid] for dpid in dpids], [f"{dpid:016x}" for dpid in dpids], central.vns.port_no[rows].tolist()
+def _places(central: CentralController, rows: IntArray) -> tuple[list[str], list[str], list[int], list[str]]:
+    """Return switch name, dpid, number and configured name of the ports of the VNs of these rows."""
+    switches = {dpid: record.switch for dpid, record in central.switches.items()}
+    dpids, numbers = central.vns.dpid[rows].tolist(), central.vns.port_no[rows].tolist()
+    labels = [switches[dpid].ports[port_no].label for dpid, port_no in zip(dpids, numbers, strict=True)]
+    return [switches[dpid].name for dpid in dpids], [f"{dpid:016x}" for dpid in dpids], numbers, labels
 
 
 def _hosts(central: CentralController, rows: IntArray) -> list[list[str]]:

@@ -39,6 +39,7 @@ class OverrideView(RestModel):
     vlan_vid: int
     switch: str | None
     port_no: int | None
+    port: str | None = Field(description="its number, or the name of its interface, by which it is configured")
     values: dict[str, Any] = Field(description="what was set, by field; rates in bit/s")
     file: dict[str, Any] = Field(description="what the configuration says of these fields; empty: it has no such thing")
     revision: int
@@ -78,6 +79,7 @@ class ItemView(RestModel):
     vlan_vid: int
     switch: str | None
     port_no: int | None
+    port: str | None = Field(description="its number, or the name of its interface, by which it is configured")
     field: str
     before: Any
     after: Any

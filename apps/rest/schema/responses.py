@@ -37,6 +37,9 @@ Enforceable = Annotated[
 ]
 
 
+_PORT = Field(description="its number, or the name of its interface, by which it is configured")
+
+
 class VnView(RestModel):
     """A virtual node, one VLAN behind one edge port, with its limits and its state in the last interval."""
 
@@ -44,6 +47,7 @@ class VnView(RestModel):
     switch: str
     dpid: str = Field(description="datapath id of the switch, 16 hex digits")
     port_no: int
+    port: str = _PORT
     send_limit_bps: int = Field(description="bit/s on the wire")
     receive_limit_bps: int = Field(description="bit/s on the wire")
     send_ceiling_bps: int | None = Field(description="up to where its algorithm may borrow, bit/s; null: its limit")
@@ -105,6 +109,7 @@ class PortView(RestModel):
     switch: str
     dpid: str = Field(description="datapath id of the switch, 16 hex digits")
     port_no: int
+    port: str = _PORT
     name: str
     interface: str | None = Field(description="name that the switch gives it, 15 characters at most; null: unknown")
     state: Literal["up", "down", "absent"] | None = Field(description="null: its switch has not been there")
@@ -136,6 +141,7 @@ class PortLocation(RestModel):
     switch: str
     dpid: str
     port_no: int
+    port: str = _PORT
 
 
 class PairView(RestModel):
@@ -219,6 +225,7 @@ class HostView(RestModel):
     switch: str
     dpid: str = Field(description="datapath id of the switch, 16 hex digits")
     port_no: int
+    port: str = _PORT
     since: str | None = Field(
         description="since when it was seen there, RFC 3339, UTC; of what stood in a switch's tables, when these were "
         "read; null: unknown"

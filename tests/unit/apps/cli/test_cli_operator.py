@@ -23,14 +23,14 @@ AWAY = "dets: sw2: not connected; the change is in force there once it is\n"
 
 
 def test_a_list_is_a_table_of_all_pages(desk: RestDesk, dets: Any) -> None:
-    other = {**VN, "port_no": 4, "congested": False, "measured_receive_bps": None}
+    other = {**VN, "port_no": 1_800_000_000, "port": "eth4", "congested": False, "measured_receive_bps": None}
     desk.on("GET", "/v1/vns", {"vns": [VN], "next": "abc"}, {"vns": [other], "next": None})
     status, out, err = dets("vn", "list", "--vlan", "10")
     assert (status, err) == (0, "")
     assert lines(out) == [
         ["VLAN", "port", "send", "receive", "sends", "receives", "granted", "congested", "revision"],
         ["10", "sw1:3", "400M", "1.5G", "-", "64k", "-", "yes", "17"],
-        ["10", "sw1:4", "400M", "1.5G", "-", "-", "-", "no", "17"],
+        ["10", "sw1:eth4", "400M", "1.5G", "-", "-", "-", "no", "17"],
     ]
     assert [one.query for one in desk.asked] == [{"vlan": "10"}, {"vlan": "10", "cursor": "abc"}]
 
@@ -99,7 +99,7 @@ def test_a_list_is_all_there_is_as_json_and_yaml(desk: RestDesk, dets: Any) -> N
     desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
     assert json.loads(dets("vlan", "list", "-o", "json")[1]) == [VLAN]
     assert yaml.safe_load(dets("vlan", "list", "--output", "yaml")[1]) == [VLAN]
-    assert lines(dets("vlan", "list")[1])[1] == ["10", "tenant-a", "fp", "d=2", "1.0", "3", "-", "40M", "-", "3"]
+    assert lines(dets("vlan", "list")[1])[1] == ["10", "tenant-a", "fp", "d=2", "1", "3", "-", "40M", "-", "3"]
 
 
 def test_a_long_table_is_not_folded_where_no_terminal_is(desk: RestDesk, dets: Any, monkeypatch: Any) -> None:

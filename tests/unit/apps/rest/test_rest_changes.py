@@ -173,6 +173,7 @@ def test_many_limits_are_one_change(rest: Rest) -> None:
         "vlan_vid": 10,
         "switch": "s1",
         "port_no": 1,
+        "port": "1",
         "field": "send_limit_bps",
         "before": 400_000_000,
         "after": 100_000_001,

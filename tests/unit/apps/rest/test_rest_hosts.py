@@ -54,8 +54,9 @@ def test_an_address_is_found_in_each_of_its_vlans_with_where_it_was(desk: Desk) 
             "switch": "s2",
             "dpid": "00000000000000a2",
             "port_no": 7,
+            "port": "7",
             "since": "1970-01-01T00:02:30.000Z",
-            "moved_from": {"switch": "s1", "dpid": "00000000000000a1", "port_no": 2},
+            "moved_from": {"switch": "s1", "dpid": "00000000000000a1", "port_no": 2, "port": "2"},
         },
         {
             "mac": "02:00:00:00:00:0a",
@@ -63,6 +64,7 @@ def test_an_address_is_found_in_each_of_its_vlans_with_where_it_was(desk: Desk) 
             "switch": "s1",
             "dpid": "00000000000000a1",
             "port_no": 1,
+            "port": "1",
             "since": "1970-01-01T00:01:40.000Z",
             "moved_from": None,
         },

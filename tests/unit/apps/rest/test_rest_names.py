@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.rest_in_process import VN, Desk, problem_of
+from support.rest_in_process import CONFIG, VN, Desk, problem_of
 
 
 @pytest.fixture
@@ -103,6 +103,23 @@ def test_ports_of_a_name(desk: Desk) -> None:
     assert desk.get("/v1/ports?name=s2-7&switch=s1")["ports"] == []
     for name in ("", "a b", "x" * 64):
         problem_of(desk.client.get("/v1/ports", query_string={"name": name}), 422)
+
+
+def test_a_port_that_is_configured_by_name_is_shown_and_found_by_it() -> None:
+    desk = Desk(CONFIG.replace("3: {capacity", "eth7: {name: web, capacity"))
+    number = desk.get("/v1/vns/10/s1/eth7")["port_no"]
+    for text in ("eth7", "web", str(number)):
+        assert (desk.get(f"/v1/vns/10/s1/{text}")["port"], desk.get(f"/v1/ports/s1/{text}")["port"]) == ("eth7", "eth7")
+    for name in ("eth7", "web"):
+        assert [port["port_no"] for port in desk.get(f"/v1/ports?name={name}")["ports"]] == [number]
+    assert desk.patch("/v1/vns/10/s1/eth7", {"send_limit_bps": 30_000_000}).status_code == 200
+    assert [one["port"] for one in (*desk.get("/v1/history/2")["items"], *desk.get("/v1/overrides")["overrides"])] == [
+        "eth7",
+        "eth7",
+    ]
+    answer = desk.patch("/v1/vns/10/s1/eth7", {"send_limit_bps": 2_000_000_000})
+    assert "does not fit: port s1:eth7 (sending) would need to carry 2G of 1G" in problem_of(answer, 422)["detail"]
+    assert "its edge ports are 1, 2, eth7" in problem_of(desk.client.get("/v1/ports/s1/eth8"), 404)["detail"]
 
 
 def test_digits_are_an_id(desk: Desk) -> None:

@@ -101,6 +101,7 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "switch": "s1",
         "dpid": "00000000000000a1",
         "port_no": 2,
+        "port": "2",
         "send_limit_bps": 40_000_000,
         "receive_limit_bps": 40_000_000,
         "send_ceiling_bps": None,
@@ -163,8 +164,8 @@ def test_grants_of_senders_that_fell_silent_do_not_count(busy: Desk) -> None:
 def test_entries(busy: Desk) -> None:
     busy.run([30e6, 20e6], [6e6, 0.0], 4)
     first, second = busy.get("/v1/pairs")["pairs"]
-    assert first["sender"] == {"switch": "s1", "dpid": "00000000000000a1", "port_no": 1}
-    assert first["receiver"] == {"switch": "s1", "dpid": "00000000000000a1", "port_no": 2}
+    assert first["sender"] == {"switch": "s1", "dpid": "00000000000000a1", "port_no": 1, "port": "1"}
+    assert first["receiver"] == {"switch": "s1", "dpid": "00000000000000a1", "port_no": 2, "port": "2"}
     assert second["sender"]["port_no"] == 3
     state = busy.central.state
     assert (first["vlan_vid"], first["meter_id"]) == (10, int(state.entries.meter_id[0]))

@@ -21,10 +21,12 @@ from controller.capability.capabilities import (
 from controller.capability.queue_monitor import IGNORED
 from controller.central import port_enforceability
 from controller.central.controller import CentralController
+from controller.fabric.config_model import EdgePort
 from controller.openflow.constants import ControllerRole, MeterFlags
 from controller.openflow.meters import METER_CONFIG, MeterFeatures
 
 WORKS = Ability(ProbeResult.WORKS)
+PORTS = {number: EdgePort(number, f"s1-{number}", 10**9, None, ()) for number in range(1, 9)}
 FULL = MeterFeatures(1000, 1 << 1, MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS, 1, 0)
 
 
@@ -42,7 +44,7 @@ def able(**known: object) -> Capabilities:
 def test_what_works_is_enforceable() -> None:
     assert enforceability(able(), 1) == Enforceability(Verdict.YES)
     assert str(enforceability(able(), 1)) == "yes"
-    assert faults(able(), [1]) == []
+    assert faults(able(), PORTS) == []
 
 
 @pytest.mark.parametrize(
@@ -95,12 +97,12 @@ def test_traffic_says_more_than_a_test_that_was_made_once() -> None:
 def test_only_what_was_to_work_is_a_trouble() -> None:
     lacking = Capabilities()
     lacking.note_features(replace(FULL, band_types=0))
-    assert faults(lacking, [1]) == ["senders are not limited: the switch has no meters that drop"]
-    assert faults(able(profile="no-meters"), [1]) == []
-    assert faults(able(queues_set={}), [1]) == []
+    assert faults(lacking, PORTS) == ["senders are not limited: the switch has no meters that drop"]
+    assert faults(able(profile="no-meters"), PORTS) == []
+    assert faults(able(queues_set={}), PORTS) == []
     ignored = able(queues=dict.fromkeys((1, 2, 3, 7), IGNORED), queues_set=dict.fromkeys((1, 2, 3, 7)))
-    assert faults(ignored, [7, 3, 2, 1]) == [f"receivers at port 1-3, 7 have no queue: {IGNORED.why}"]
-    assert faults(able(profile="no-queues", queues={1: IGNORED}), [1]) == []
+    assert faults(ignored, PORTS) == [f"receivers at port 1-3, 7 have no queue: {IGNORED.why}"]
+    assert faults(able(profile="no-queues", queues={1: IGNORED}), PORTS) == []
 
 
 def test_meters_without_counters_are_read_from_flows_as_the_switch_or_a_test_says() -> None:
@@ -127,9 +129,12 @@ def test_another_switch_behind_the_dpid_is_not_taken_for_the_one_that_was_tested
     assert can.limits.finding is ProbeResult.UNKNOWN
 
 
-@pytest.mark.parametrize(("ports", "shown"), [([], ""), ([4], "4"), ([1, 2, 3, 5, 7, 8], "1-3, 5, 7-8")])
-def test_ports_are_shown_in_runs(ports: list[int], shown: str) -> None:
-    assert format_port_ranges(ports) == shown
+@pytest.mark.parametrize(
+    ("ports", "shown"), [([], ""), ([4], "4"), ([1, 2, 3, 5, 7, 8], "1-3, 5, 7-8"), ([1, 2, 9, 10], "1-2, eth9, eth10")]
+)
+def test_ports_are_shown_in_runs_or_by_their_names(ports: list[int], shown: str) -> None:
+    named = {number: EdgePort(number, "", 10**9, None, (), interface=f"eth{number}") for number in (9, 10)}
+    assert format_port_ranges(ports, PORTS | named) == shown
 
 
 # -- in a fabric
@@ -176,5 +181,5 @@ def test_a_port_without_classes_has_its_queue_and_entries_name_none() -> None:
     """Even where set_queue is refused: the one queue needs no entry to name it."""
     can = able(classes=False, set_queue=Ability(ProbeResult.FAILS, "refused"))
     assert (can.sets_queues, can.uses_queues, can.shapes(1, sets_queues=True)) == (True, False, False)
-    assert faults(can, [1]) == []
+    assert faults(can, PORTS) == []
     assert not able(classes=False, profile="no-queues").sets_queues

@@ -385,6 +385,12 @@ switches:
             "1: {name: eth1, capacity: 1G, access: 10}, eth1",
             "port s2:1 (line 6)",
         ),
+        ("eth1: {cap", "eth1: {name: web, cap", ""),
+        (
+            "1: {capacity: 1G, access: 10}, eth1: {",
+            "1: {name: eth1, capacity: 1G, access: 10}, eth1: {name: web, ",
+            "s2:1",
+        ),
         ("name: up", "name: s2-1", "switches.s2.ports.1.name: s2-1 is also the name of port s1:2 (line 5)"),
     ],
 )
