@@ -113,8 +113,16 @@ class WireFabric:
         if check and self.problems:
             raise AssertionError("; ".join(self.problems))
 
-    def add_switch(self, dpid: int, ports: Mapping[int, float], options: DatapathOptions | None = None) -> Datapath:
+    def add_switch(
+        self,
+        dpid: int,
+        ports: Mapping[int, float],
+        options: DatapathOptions | None = None,
+        names: Mapping[int, str] | None = None,
+    ) -> Datapath:
         """Add a switch with ``ports`` (port_no to link rate in bit/s) and let it connect; return it.
+
+        ``names`` are those of ports' interfaces; without one it is ethN.
 
         What is done to the Datapath directly belongs under ``with fabric.locked():``.
         """
@@ -123,7 +131,7 @@ class WireFabric:
             for _ in self._controllers[1:]:
                 datapath.add_controller()
             for port_no, rate_bps in ports.items():
-                datapath.add_port(port_no, rate_bps, self._clock())
+                datapath.add_port(port_no, rate_bps, self._clock(), (names or {}).get(port_no, ""))
             self.switches[dpid] = datapath
         if self._loop is not None:
             self._connect(dpid)

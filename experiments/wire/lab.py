@@ -9,10 +9,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from controller.config.config_summary import shorten
 from controller.errors import InvalidValueError
-from controller.fabric.config_model import Config, Vn
+from controller.fabric.config_model import ANY_NAME, Config, EdgePort, Switch, Vn
 from controller.openflow.ethernet import FrameHeader, build_frame
 from controller.units import parse_rate
 from experiments.wire.fabric import WireFabric
@@ -36,21 +37,40 @@ class Offer:
 
 
 def parse_offer(text: str, config: Config) -> Offer:
-    """Return what ``VID/SWITCH:PORT/SWITCH:PORT/RATE`` says; raise InvalidValueError for what is no pair of VNs."""
+    """Return what ``VID/SWITCH:PORT/SWITCH:PORT/RATE`` says; raise InvalidValueError for what is no pair of VNs.
+
+    VLAN and ports may have their names.
+    """
     words = text.split("/")
     if len(words) != 4:
         raise InvalidValueError("offer", text, "is not VID/SWITCH:PORT/SWITCH:PORT/RATE, such as 10/s1:1/s1:3/300M")
-    vns = {(str(vn.vlan_vid), f"{vn.switch}:{vn.port_no}"): vn for vn in config.vns()}
+    named = [(config.vlans[vn.vlan_vid].name, vn) for vn in config.vns()]
+    named += [(str(vn.vlan_vid), vn) for vn in config.vns()]  # digits are an id
+    vns = {(vlan, place): vn for vlan, vn in named for place in _places(config, vn)}
     found = [vns.get((words[0], place)) for place in words[1:3]]
     if found[0] is None or found[1] is None:
         place = words[1 + (found[0] is not None)]
-        ports = [port for vid, port in vns if vid == words[0]]
+        ports = [_places(config, vn)[0] for vlan, vn in named if vlan == words[0]]
         there = f"; its ports are {shorten(ports)}" if ports else f"; the VLANs are {shorten(map(str, config.vlans))}"
         reason = f"names {place}, which is no port of VLAN {words[0]} in the configuration{there}"
         raise InvalidValueError("offer", text, reason)
     if found[0] is found[1]:
         raise InvalidValueError("offer", text, f"has {words[1]} send to itself: the hosts are at two ports")
     return Offer(found[0], found[1], parse_rate(words[3], "offer"))
+
+
+def _places(config: Config, vn: Vn) -> tuple[str, ...]:
+    """Return what an operator may call the port of a VN."""
+    port = config.switches[vn.switch].ports[vn.port_no]
+    return f"{vn.switch}:{port.label}", f"{vn.switch}:{port.name}", port.name
+
+
+def _numbered(config: Config, switch: Switch) -> dict[int, EdgePort]:
+    """Return the edge ports of a switch by their numbers there: one that is configured by name has a free number."""
+    used = {end.port_no for link in config.links for end in link.ends if end.dpid == switch.dpid}
+    used |= {port_no for port_no, port in switch.ports.items() if port.interface is None}
+    free = (number for number in count(1) if number not in used)
+    return {port_no if port.interface is None else next(free): port for port_no, port in switch.ports.items()}
 
 
 class Lab:
@@ -64,10 +84,15 @@ class Lab:
         listen = config.openflow_listen
         self.fabric = WireFabric((listen.host, listen.port), retry_s=0.5)
         ends = {(end.dpid, end.port_no): link.capacity_bps for link in config.links for end in link.ends}
+        self._number: dict[tuple[int, int], int] = {}
         for switch in config.switches.values():
-            ports = {port_no: float(port.capacity_bps) for port_no, port in switch.ports.items()}
-            ports |= {port_no: float(bps) for (dpid, port_no), bps in ends.items() if dpid == switch.dpid}
-            self.fabric.add_switch(switch.dpid, ports)
+            numbered = _numbered(config, switch)
+            self._number |= {(switch.dpid, port.port_no): number for number, port in numbered.items()}
+            rates_bps = {number: float(port.capacity_bps) for number, port in numbered.items()}
+            rates_bps |= {port_no: float(bps) for (dpid, port_no), bps in ends.items() if dpid == switch.dpid}
+            names = {number: port.interface or port.expect for number, port in numbered.items()}
+            known = {number: name for number, name in names.items() if name is not None and name != ANY_NAME}
+            self.fabric.add_switch(switch.dpid, rates_bps, names=known)
         for link in config.links:
             one, other = link.ends
             self.fabric.link((one.dpid, one.port_no), (other.dpid, other.port_no))
@@ -76,7 +101,7 @@ class Lab:
             here = offer.sender
             self.fabric.rates.offer(
                 here.dpid,
-                here.port_no,
+                self._number[here.dpid, here.port_no],
                 float(offer.rate_bps),
                 eth_src=macs[here],
                 eth_dst=macs[offer.receiver],
@@ -85,7 +110,7 @@ class Lab:
         self._frames = [
             (
                 vn.dpid,
-                vn.port_no,
+                self._number[vn.dpid, vn.port_no],
                 build_frame(FrameHeader(_EVERYBODY, mac, self._tag(vn), _ETH_TYPE), b"").ljust(60, b"\0"),
             )
             for vn, mac in macs.items()

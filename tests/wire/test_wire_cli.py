@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+from support.application import Application
 from support.configs import star
-from support.wire import WireRun
+from support.wire import WireRun, configuration
 
 from apps import cli
+from controller.config.loader import load_config
 from controller.errors import InvalidValueError
 from controller.openflow.constants import MessageType
 from experiments.machine.controller_process import free_ports
@@ -131,6 +133,25 @@ def test_top_and_events_show_what_happens(run: WireRun, dets: Dets) -> None:
     assert "20.0 Mb/s" in dets("explain", "--vlan", "10", "--from", "s1:1", "--to", "s1:2")
 
 
+def test_a_lab_has_ports_by_name_and_the_names_that_ports_must_have(tmp_path: Path) -> None:
+    port = {"capacity": "1G", "access": 10}
+    ports = {"eth7": port, "a": {**port, "name": "web"}, 1: {**port, "expect": "tap1"}, 3: {**port, "expect": "any"}}
+    vlans = {10: {"name": "blue", "send_limit": "50M", "receive_limit": "50M"}}
+    config = configuration({}) | {"vlans": vlans, "switches": {"s1": {"dpid": 1, "ports": ports}}}
+    with Application(config, tmp_path) as app:
+        loaded = load_config(app.config_path)
+        with Lab(loaded, [parse_offer("blue/s1:eth7/web/20M", loaded)]) as running:
+            app.wait_for(lambda: receives_bps(running, app) == pytest.approx(20e6, rel=0.1), "the offer measured")
+        names = {one["name"]: (one["state"], one["fence"], one["interface"]) for one in app.get("/v1/ports")["ports"]}
+    found = {"eth7": "eth7", "web": "a", "s1-1": "tap1", "s1-3": "eth3"}
+    assert names == {name: ("up", None, interface) for name, interface in found.items()}
+
+
+def receives_bps(running: Lab, app: Application) -> float:
+    running.run(lambda _: None, 0.5)
+    return float(app.get("/v1/vns/10/s1/a")["measured_receive_bps"] or 0.0)
+
+
 def test_a_lab_without_a_controller_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     (port,) = free_ports(1)
     said: list[str] = []
@@ -145,13 +166,13 @@ def test_a_lab_without_a_controller_says_so_once(monkeypatch: pytest.MonkeyPatch
     [
         ("10/s1:1/s1:2", "is not VID/SWITCH:PORT/SWITCH:PORT/RATE"),
         ("10/s1:1/s1:9/1M", "names s1:9, which is no port of VLAN 10"),
+        ("10/s1:1/s1:9/1M", "; its ports are s1:1, s1:2, s1:3, s2:1, s2:2"),
+        ("vlan10/s1-1/s1:s1-9/1M", "names s1:s1-9, which is no port of VLAN vlan10"),
         ("11/s1:1/s1:2/1M", "names s1:1, which is no port of VLAN 11"),
         ("10/s1:1/s1:2/x", "is not a rate"),
         ("10/s1:1/s1:1/1M", "has s1:1 send to itself"),
     ],
 )
 def test_the_labs_offers_are_checked(run: WireRun, text: str, reason: str) -> None:
-    from controller.config.loader import load_config
-
     with pytest.raises(InvalidValueError, match=reason):
         parse_offer(text, load_config(run.app.config_path))
