@@ -78,10 +78,10 @@ def format_rate(rate_bps: float) -> str:
     return f"{rate_bps:.4g}"
 
 
-def whole_numbers(value: Any) -> Any:
+def with_whole_numbers(value: Any) -> Any:
     """Return whole floats as int, also those in a mapping, so that 2 is not shown as 2.0; other values unchanged."""
     if isinstance(value, Mapping):
-        return {key: whole_numbers(one) for key, one in value.items()}
+        return {key: with_whole_numbers(one) for key, one in value.items()}
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -26,7 +26,6 @@ def override_counts(config: Config) -> tuple[int, dict[str, str]]:
     overrides = Overrides.build(FileValues(config), stored.vlans, stored.vns)
     in_force = resolve(overrides, AdmittedLimits(config).core_overload)
     inactive = {f"VLAN {vid}": reason for vid, reason in in_force.inactive_vlans.items()}
-    inactive |= {
-        overrides.file.title(name): reason for name, reason in {**in_force.inactive_vns, **in_force.unused_vns}.items()
-    }
+    unfit = {**in_force.inactive_vns, **in_force.unused_vns}
+    inactive |= {overrides.file.describe(name): reason for name, reason in unfit.items()}
     return len([*overrides.vlan_overrides(), *overrides.vn_overrides()]), inactive

@@ -328,7 +328,7 @@ class Settings:
         self.values = values
         named = [(f"VLAN {vid}", why, known.inactive_vlans.get(vid)) for vid, why in values.inactive_vlans.items()]
         inactive_vns = values.inactive_vns.items()
-        named += [(self.file.title(name), why, known.inactive_vns.get(name)) for name, why in inactive_vns]
+        named += [(self.file.describe(name), why, known.inactive_vns.get(name)) for name, why in inactive_vns]
         for name, reason, known_reason in named:
             if reason != known_reason:
                 self.central.note(EventKind.OVERRIDE_INACTIVE, f"override of {name} is not in force: {reason}", now_s)

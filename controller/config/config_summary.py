@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from controller.config.config_diff import FILE_KEYS, ConfigChange, diff_configs, diff_values
 from controller.fabric.config_model import DIRECTIONS, Config, CoreLink, EdgePort, Switch, Vlan
-from controller.units import format_rate, whole_numbers
+from controller.units import format_rate, with_whole_numbers
 
 _MAX_NAMED = 20
 _APART = frozenset({"vlans", "switches", "links", "source_name"})
@@ -164,5 +164,5 @@ def _shown(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
-        return " ".join(f"{key}={one}" for key, one in whole_numbers(value).items()) or "none"
-    return format_rate(value) if name.endswith("_bps") and isinstance(value, int) else str(whole_numbers(value))
+        return " ".join(f"{key}={one}" for key, one in with_whole_numbers(value).items()) or "none"
+    return format_rate(value) if name.endswith("_bps") and isinstance(value, int) else str(with_whole_numbers(value))

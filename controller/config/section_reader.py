@@ -187,11 +187,11 @@ def _unknown_key(key: str, model: type[Section]) -> str:
     if key in model.renamed:
         hint = f" (it is called {model.renamed[key]} now)"
     else:
-        hint = near_name(key, known) or _misplaced(key, model)
+        hint = near_name(key, known) or _misplaced_key_hint(key, model)
     return f"is not a known key{hint}; known are {', '.join(known)}"
 
 
-def _misplaced(key: str, model: type[Section]) -> str:
+def _misplaced_key_hint(key: str, model: type[Section]) -> str:
     """Return where a key belongs that is none of this section, such as `` (it is a key of control)``; "" if nowhere."""
     section, _, inner = key.partition(".")
     if inner and section in model.model_fields:

@@ -103,7 +103,7 @@ def link_problems(config: Config) -> Iterator[Problem]:
         return
     core = core_topology(config)
     vns = list(config.vns())
-    asked = [VnLimits(vn.vlan_vid, _place(config, vn), vn.send_limit_bps, vn.receive_limit_bps) for vn in vns]
+    asked = [VnLimits(vn.vlan_vid, _location(config, vn), vn.send_limit_bps, vn.receive_limit_bps) for vn in vns]
     if not core_overloaded(core, asked):
         return
     # More VNs never lower the load: find the first one that is too many.
@@ -170,7 +170,7 @@ def _own_flood_problems(config: Config, own: Mapping[int, Sequence[Vn]]) -> Iter
             yield _flood_problem(config, least, reason)
         elif needed_bps[worst] > limits_bps[worst]:
             needed, has = format_rate(needed_bps[worst]), format_rate(limits_bps[worst])
-            place = _place(config, vns[worst])
+            place = _location(config, vns[worst])
             reason = (
                 f"does not fit: {place} would need a receive limit of {needed} for the floods of others, and has {has}"
             )
@@ -221,7 +221,7 @@ def _limit_path(config: Config, vn: Vn, direction: str) -> Path:
     return (*port, "vns", str(vn.vlan_vid), f"{direction}_limit") if direction in vn.own_limits else port
 
 
-def _place(config: Config, vn: Vn) -> str:
+def _location(config: Config, vn: Vn) -> str:
     """Return the location of a VN: ``s1:3``, ``s1:eth3``."""
     _, switch, _, label = _port_path(config, vn)
     return f"{switch}:{label}"

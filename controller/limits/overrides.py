@@ -75,7 +75,7 @@ class FileValues:
         self.ports = [port for switch, port in config.ports() if (switch.name, port.port_no) in ports]
         self.admissible_bps = np.array([port.admissible_bps for port in self.ports], dtype=np.float64)
 
-    def title(self, name: VnName) -> str:
+    def describe(self, name: VnName) -> str:
         """Return a VN in words, with its port as configured: ``VLAN 10 at s1:eth3``."""
         row = self.row_of.get(name)
         label = name.port_no if row is None else self.ports[self.port_of[row]].label

@@ -46,11 +46,11 @@ def parse_offer(text: str, config: Config) -> Offer:
         raise InvalidValueError("offer", text, "is not VID/SWITCH:PORT/SWITCH:PORT/RATE, such as 10/s1:1/s1:3/300M")
     named = [(config.vlans[vn.vlan_vid].name, vn) for vn in config.vns()]
     named += [(str(vn.vlan_vid), vn) for vn in config.vns()]  # digits are an id
-    vns = {(vlan, place): vn for vlan, vn in named for place in _places(config, vn)}
+    vns = {(vlan, place): vn for vlan, vn in named for place in _port_names(config, vn)}
     found = [vns.get((words[0], place)) for place in words[1:3]]
     if found[0] is None or found[1] is None:
         place = words[1 + (found[0] is not None)]
-        ports = [_places(config, vn)[0] for vlan, vn in named if vlan == words[0]]
+        ports = [_port_names(config, vn)[0] for vlan, vn in named if vlan == words[0]]
         there = f"; its ports are {shorten(ports)}" if ports else f"; the VLANs are {shorten(map(str, config.vlans))}"
         reason = f"names {place}, which is no port of VLAN {words[0]} in the configuration{there}"
         raise InvalidValueError("offer", text, reason)
@@ -59,7 +59,7 @@ def parse_offer(text: str, config: Config) -> Offer:
     return Offer(found[0], found[1], parse_rate(words[3], "offer"))
 
 
-def _places(config: Config, vn: Vn) -> tuple[str, ...]:
+def _port_names(config: Config, vn: Vn) -> tuple[str, ...]:
     """Return what an operator may call the port of a VN."""
     port = config.switches[vn.switch].ports[vn.port_no]
     return f"{vn.switch}:{port.label}", f"{vn.switch}:{port.name}", port.name

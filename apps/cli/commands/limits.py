@@ -12,7 +12,7 @@ from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, ech
 from apps.cli.support.name_resolver import PORT_HELP, NameResolver, OfVlan, OnlyVlan, VlanName
 from apps.cli.support.output import AnyForm, Column, OutputFormat, location, number, rate, share, show
 from apps.cli.support.rest_client import Client
-from controller.units import format_rate, parse_rate, whole_numbers
+from controller.units import format_rate, parse_rate, with_whole_numbers
 
 vlans = typer.Typer(no_args_is_help=True, help="Tenants: their algorithms and what their VNs have by default.")
 vns = typer.Typer(no_args_is_help=True, help="Virtual nodes, each one VLAN behind one edge port.")
@@ -332,7 +332,7 @@ def _shown(body: dict[str, Any]) -> str:
 
 
 def _shown_value(key: str, value: Any) -> str:
-    name, value = key.removesuffix("_bps").removesuffix("_limit").replace("_", " "), whole_numbers(value)
+    name, value = key.removesuffix("_bps").removesuffix("_limit").replace("_", " "), with_whole_numbers(value)
     if isinstance(value, dict):
         value = " ".join(f"{one}={number}" for one, number in value.items())
     return f"{name} {'none' if value is None else format_rate(value) if key.endswith('_bps') else value}"

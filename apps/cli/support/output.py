@@ -12,7 +12,7 @@ import typer
 from apps.cli.support.answers import AnswerError
 from apps.cli.support.common import echo
 from controller.printable import printable, printable_json
-from controller.units import format_rate, whole_numbers
+from controller.units import format_rate, with_whole_numbers
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,7 +76,7 @@ class Column:
 
 
 def _cell_text(value: object) -> str:
-    text = str(whole_numbers(value))
+    text = str(with_whole_numbers(value))
     return printable(text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}...")
 
 

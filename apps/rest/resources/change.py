@@ -22,7 +22,7 @@ from controller.fabric.config_model import Vlan
 from controller.limits.change_validation import check_used, check_vn, complete_vlan
 from controller.limits.effective_settings import UnfitError
 from controller.limits.overrides import VnName
-from controller.units import whole_numbers
+from controller.units import with_whole_numbers
 
 
 @api.patch("/vlans/<vlan_vid>", responses={200: responses.VlanView, **NOT_FOUND, **BAD_BODY, **CHANGE})
@@ -211,4 +211,4 @@ def reload_configuration(query: request_parameters.ChangeQuery, header: request_
 
 
 def _plain(value: Any) -> Any:
-    return whole_numbers(value) if value is None or isinstance(value, bool | int | float | str) else str(value)
+    return with_whole_numbers(value) if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -15,7 +15,7 @@ from apps.rest.schema.request_parameters import MAX_REVISION
 from apps.settings.settings import Settings
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
-from controller.units import whole_numbers
+from controller.units import with_whole_numbers
 
 _FORMAT = "dets-overrides-1"
 _BATCH_SIZE = 500
@@ -75,17 +75,17 @@ def export_overrides(query: request_parameters.NoQuery) -> Any:
     overrides, revision = here.settings.overrides, here.settings.revision
     vns = []
     for count, (name, one) in enumerate(overrides.vn_overrides(), 1):
-        vns.append({**name._asdict(), **whole_numbers(one.values)})
+        vns.append({**name._asdict(), **with_whole_numbers(one.values)})
         if count % _BATCH_SIZE == 0:
             here.sleep(0.0)  # both were read before: a change in between does not mix two revisions
-    vlans = [{"vlan_vid": vid, "values": whole_numbers(one.values)} for vid, one in overrides.vlan_overrides()]
+    vlans = [{"vlan_vid": vid, "values": with_whole_numbers(one.values)} for vid, one in overrides.vlan_overrides()]
     return with_etag({"format": _FORMAT, "vlans": vlans, "vns": vns}, revision)
 
 
 def _item_view(settings: Settings, item: Json) -> Json:
     switch, port_no = item["switch"], item["port_no"]
     port = None if switch is None else views.port_label(settings, switch, port_no)
-    return {**whole_numbers(item), "port": port}
+    return {**with_whole_numbers(item), "port": port}
 
 
 def _without_items(change: Json) -> Json:

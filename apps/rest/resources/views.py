@@ -47,7 +47,7 @@ from controller.monitoring.traffic_totals import VIOLATED, GuaranteeState
 from controller.openflow.ethernet import format_mac
 from controller.policy.registry import policies
 from controller.switch.port_states import PortState
-from controller.units import whole_numbers
+from controller.units import with_whole_numbers
 
 Json = dict[str, Any]
 
@@ -67,7 +67,7 @@ def vlan_views(service: Service, vlan_vids: Sequence[int], outcome: ChangeOutcom
             vlan.name,
             vlan.algorithm,
             _all_parameters(vlan.algorithm, vlan.parameters),
-            whole_numbers(vlan.weight),
+            with_whole_numbers(vlan.weight),
             vlan.send_limit_bps,
             vlan.receive_limit_bps,
             vns.get(vid, 0),
@@ -93,7 +93,7 @@ def vn_views(service: Service, rows: IntArray, outcome: ChangeOutcome | None = N
         json_rates(vns.receive_limit_bps[rows]),
         json_rates(vns.send_ceiling_bps[rows]),
         json_rates(vns.receive_ceiling_bps[rows]),
-        list(map(whole_numbers, vns.weight[rows].tolist())),
+        list(map(with_whole_numbers, vns.weight[rows].tolist())),
         *(json_rates(column[rows]) for column in live),
         json_rates(_delivered(central, rows)),
         json_rates(granted_bps(central)[rows]),
@@ -299,7 +299,8 @@ def override_views(
             said = {one: getattr(vlan, one) for one in override.values} if vlan else {}
             place, reason = (name, None, None, None), values.inactive_vlans.get(name)
             active = reason is None
-        row_values = (*place, whole_numbers(override.values), whole_numbers(said), override.revision, active, reason)
+        shown = with_whole_numbers(override.values), with_whole_numbers(said)
+        row_values = (*place, *shown, override.revision, active, reason)
         views.append(dict(zip(OverrideView.model_fields, row_values, strict=True)))
     return views
 
@@ -351,7 +352,7 @@ def _shares(column: FloatArray) -> list[float | None]:
 
 
 def _all_parameters(algorithm: str, parameters: Mapping[str, object]) -> dict[str, float]:
-    return dict(whole_numbers(check_parameters(algorithm, parameters_of(policies[algorithm]), parameters)))
+    return dict(with_whole_numbers(check_parameters(algorithm, parameters_of(policies[algorithm]), parameters)))
 
 
 def _overridden(overrides: Overrides, rows: IntArray) -> list[list[str]]:
