@@ -14,10 +14,10 @@ from controller.forwarding.pipeline import VnMeters
 from controller.limits.effective_settings import EffectiveSettings
 from controller.limits.new_pair_limits import new_pair_limits
 from controller.limits.overrides import VN_FIELDS, vn_value
-from controller.policy.policy_groups import uses_ceilings, uses_weights
+from controller.policy.policy_groups import PolicyChoice, uses_ceilings, uses_weights
 from controller.switch.frame_sizes import grown
 from controller.switch.meters.meter_mods import modifications
-from controller.units import exact_rate
+from controller.units import exact_rate, with_whole_numbers
 
 # A change of more VNs or VLANs than this causes one event with their number.
 _MAX_NAMED = 20
@@ -109,6 +109,11 @@ def _shown(field: str, number: float) -> str:
     return f"{words} {'none' if value is None else exact_rate(int(value)) if field.endswith('_bps') else f'{value:g}'}"
 
 
+def _policy_text(policy: PolicyChoice) -> str:
+    values = with_whole_numbers(policy.parameters)
+    return " ".join([policy.algorithm, *(f"{name}={value}" for name, value in values.items())])
+
+
 def _unused_values_text(fabric: FabricState, vid: int) -> str:
     """Return as text which values of a VLAN's VNs neither its algorithm nor its shadow uses; "" if none."""
     vns, control = fabric.vns, fabric.control
@@ -134,7 +139,7 @@ def _note_vlans(fabric: FabricState, before: ControlContext, now_s: float) -> No
         return
     for vid in vids:
         policy, shadow = policies[vid], shadows.get(vid)
-        text = f"VLAN {vid}: {policy.algorithm} {dict(policy.parameters) or ''}".rstrip()
+        text = f"VLAN {vid}: {_policy_text(policy)}"
         if shadow is not None:
-            text += f", shadow {shadow.algorithm} {dict(shadow.parameters) or ''}".rstrip()
+            text += f", shadow {_policy_text(shadow)}"
         fabric.note(EventKind.ALGORITHM_CHANGED, text + _unused_values_text(fabric, vid), now_s, vlan_vid=vid)

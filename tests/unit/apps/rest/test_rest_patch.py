@@ -152,7 +152,11 @@ def test_an_algorithm_is_changed(desk: Desk) -> None:
     assert desk.get(VLAN) == answer.get_json()
     assert desk.get("/v1/vlans/20")["algorithm"] == "fs"
     assert desk.changes == 1
-    assert [event["kind"] for event in desk.get("/v1/events")["events"]] == ["algorithm-changed"]
+    desk.patch(VLAN, {"algorithm": "fp", "parameters": {"d": 4.0}, "shadow": "fs"})
+    assert [(event["kind"], event["text"]) for event in desk.get("/v1/events")["events"]] == [
+        ("algorithm-changed", "VLAN 10: fe; the weights of 4 VNs are stored and not used"),
+        ("algorithm-changed", "VLAN 10: fp d=4, shadow fs"),
+    ]
 
 
 @pytest.mark.parametrize(
