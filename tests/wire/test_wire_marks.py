@@ -35,9 +35,15 @@ class Link:
 
 
 def marking(run: WireRun) -> bool:
-    """Whether both switches have the entries for marks of VLAN 10, and the pair has its meter."""
-    counting = [flow for flow in run.flows(2, Table.COUNT) if flow.meter_id is not None]
-    return bool(counting) and all(run.flows(dpid, Table.MARKS)[1:] for dpid in EDGES)
+    """Whether the pair's frames may be marked at one switch, and are counted and cleared of marks at the other one.
+
+    The meter of new pairs, which is counted by too, and what lets VLAN 10 be marked are there before the pair is.
+    """
+    metered = [flow for flow in run.flows(1, Table.RATE_CONTROL) if flow.match.eth_dst == RECEIVER and flow.meter_id]
+    allowed = [flow for flow in run.flows(1, Table.MARKS) if flow.match.in_port == 1]
+    cleared = [flow for flow in run.flows(2, Table.MARKS) if flow.match.eth_dst == RECEIVER]
+    counted = [flow for flow in run.flows(2, Table.COUNT) if flow.match.eth_src == SENDER]
+    return all((metered, allowed, cleared, counted))
 
 
 def sends(run: WireRun, frame: bytes, count: int) -> list[bytes]:
