@@ -67,11 +67,6 @@ class LoopStats:
         times_ms = polled_ms - started_ms, decided_ms - polled_ms, sent_ms - decided_ms
         self._rounds.append(Round(self._number, started_s, *times_ms, pair_count, read, changed, timeouts, skipped))
 
-    def overdue_s(self, now_s: float) -> float:
-        """Return how overdue a round is that begins now, 0 if it is on time."""
-        last = self.last
-        return 0.0 if last is None else max(now_s - last.started_s - self._interval_s, 0.0)
-
     def _skipped_before(self, started_s: float) -> int:
         """Return the number of newly lost whole rounds: delays add up, and are never made up for."""
         last = self.last

@@ -7,6 +7,7 @@ interval (docs/adr/0077).
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -56,7 +57,7 @@ LOG = logging.getLogger("dets.southbound")
 # is asked all the same: it may have stalled, or a malformed message may have left the rest of the stream unreadable.
 BARRIER_TIMEOUT_S = 5.0
 BARRIER_INTERVAL_S = 2.5
-# A round that is overdue for so long: nobody has listened meanwhile, so that no silence says anything.
+# A round that is overdue or polls for so long: nobody has listened meanwhile, so that no silence says anything.
 STALL_S = 0.5
 
 
@@ -107,6 +108,7 @@ class SouthboundDriver:
         self._on_ports = on_ports
         self._yield_control, self._waiting = yield_control, waiting
         self._push_due = False
+        self._awake_s = math.inf  # when the process was last known to run
         self._reports = AsyncMessageHandler(
             self.peers, self.hellos, self.agents, self.edge_ports, self.push_soon, on_ports, self._demoted
         )
@@ -287,9 +289,10 @@ class SouthboundDriver:
     def run_interval(self) -> None:
         """Read the counters, run one control step, send its messages."""
         started_s = self._clock()
-        self._extend_timeouts(self.times.overdue_s(started_s))
+        self._extend_timeouts(started_s)
         counters = poll(self.peers, started_s, started_s + self._config.interval_s * 0.8, self._waiting)
         now_s = self._clock()
+        self._extend_timeouts(now_s)
         result = self.central.interval(counters.meters, counters.received_s, now_s, counters.confirmed_s)
         self.central.tick(now_s)
         decided_s = self._clock()
@@ -305,8 +308,13 @@ class SouthboundDriver:
         )
         self._check_barriers(now_s)
 
-    def _extend_timeouts(self, stalled_s: float) -> None:
-        """Extend timeouts after the process was stopped: missing messages prove nothing then."""
+    def _extend_timeouts(self, now_s: float) -> None:
+        """Extend timeouts if the process was stopped: missing messages prove nothing then.
+
+        Call it when a round begins and when it has polled, between which a stop may fall as well.
+        """
+        stalled_s = now_s - self._awake_s - self._config.interval_s
+        self._awake_s = now_s
         if stalled_s > STALL_S:
             self.peers.collect_confirmations()
             self.central.extend_timeouts(stalled_s)

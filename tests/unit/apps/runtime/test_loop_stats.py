@@ -57,14 +57,6 @@ def test_a_loop_that_takes_longer_than_its_interval_loses_rounds_little_by_littl
     assert sum(skipped(*(1.5 * number for number in range(11)))) == 5
 
 
-def test_a_round_that_is_overdue() -> None:
-    times = LoopStats(1.0)
-    assert times.overdue_s(100.0) == 0.0
-    noted(times, started_s=100.0)
-    assert times.overdue_s(100.5) == 0.0
-    assert times.overdue_s(106.0) == pytest.approx(5.0)
-
-
 def test_only_later_rounds_are_looked_at_and_only_so_many_are_kept():
     times = LoopStats(0.055)
     for number in range(KEPT_ROUNDS + 5):

@@ -15,6 +15,7 @@ import pytest
 from support.configs import star
 
 from controller.central.controller import CentralController
+from controller.fabric.topology import LINK_TIMEOUT_S, Link, PortId
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MessageType, MultipartType
 from controller.switch.meters.meter_mods import modifications
@@ -102,6 +103,7 @@ class Round:
         self.set_meanwhile: list[int] = []
         self.begins_with_one = False
         self.deaf = False  # whether it does not answer for its ports and queues
+        self.stopped_s = 0.0  # how long the process is stopped while the next round waits
         decide: Any = self.shell.central.interval
 
         def interval(stats: Any, *rest: Any) -> Any:
@@ -112,6 +114,7 @@ class Round:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
+        self.now_s += self.stopped_s
         if self.set_meanwhile:
             ids = np.array(self.set_meanwhile)
             mods = modifications(ids, ids, ids)
@@ -370,3 +373,31 @@ def test_of_many_only_some_are_looked_at_before_they_are_due() -> None:
     assert sum(looked_at([0.6, *early])) == TOGETHER
     assert sum(looked_at([0.6] * 100 + early)) == 100
     assert looked_at([float("inf"), 0.1]) == [True, False]
+
+
+@pytest.mark.parametrize("stopped_s", [0.0, 6.0])
+@pytest.mark.parametrize("amid_a_round", [False, True])
+def test_a_link_outlives_a_stop_of_the_process_and_no_other_silence(
+    round_of_one: Round, stopped_s: float, amid_a_round: bool
+) -> None:
+    """Probes that came while nobody read them are read afterwards."""
+    one, ends = round_of_one, (PortId(DPID, 101), PortId(2, 101))
+    topology = one.shell.central.network.topology
+    for port in ends:
+        topology.add_switch(port.dpid)
+    one.run()
+    for sender, receiver in (ends, ends[::-1]):
+        topology.record_probe(sender, receiver, one.now_s)
+    if amid_a_round:
+        one.stopped_s = stopped_s
+    else:
+        one.now_s += stopped_s
+    one.run()
+    one.stopped_s = 0.0
+    assert topology.links() == {Link(*ends)}
+    for _ in range(int((LINK_TIMEOUT_S - 0.2) / 0.055)):
+        one.run()
+    assert topology.links() == {Link(*ends)}
+    for _ in range(10):
+        one.run()
+    assert topology.links() == set()
