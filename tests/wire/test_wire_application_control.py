@@ -84,7 +84,7 @@ def test_the_receivers_limit_holds_and_is_shared(blast: Blast) -> None:
     blast.wait_delivered(LIMIT_BPS)
     assert app.get("/v1/vns/10/s1/4")["congested"]
     assert len(app.events("congestion-began")) == 1
-    assert grants(app) == pytest.approx([LIMIT_BPS / 3] * 3, rel=0.02)
+    app.wait_for(lambda: grants(app) == pytest.approx([LIMIT_BPS / 3] * 3, rel=0.02), "equal parts")
     view = app.wait_for(lambda: (e := app.entry(1, RECEIVER, 10)) and e["unresponsive"] and e, "seen not to respond")
     assert blast.run.meters(1)[view["meter_id"]][0] * 1000 <= LIMIT_BPS / 3
 

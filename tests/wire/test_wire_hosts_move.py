@@ -112,6 +112,7 @@ def test_the_same_address_in_another_vlan_has_not_moved(run: WireRun) -> None:
 def test_a_controller_that_starts_again_leads_to_all_hosts_of_a_full_vn(run: WireRun) -> None:
     run.fabric.inject(2, 2, frame(MOVING, EVERYBODY, 10))
     wait_at(run, "s2:2")
+    run.wait(lambda: got(run, MOVING) == {(2, 2): 6}, "frames go there")
     assert run.app.stop() == 0
     run.app.start()
     run.app.wait_ready()
