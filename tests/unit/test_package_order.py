@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -49,7 +50,9 @@ def imports(path: Path) -> Iterator[tuple[str, str]]:
             yield from ((alias.name, "") for alias in node.names if alias.name in MODULES)
 
 
-IMPORTS = [(module, *found) for module in sorted(MODULES) for found in imports(MODULES[module])]
+@cache
+def all_imports() -> list[tuple[str, str, str]]:
+    return [(module, *found) for module in sorted(MODULES) for found in imports(MODULES[module])]
 
 
 def test_the_table_names_every_package_once() -> None:
@@ -64,7 +67,7 @@ def test_modules_import_only_from_floors_below_their_own() -> None:
     floor_of = {name: number for number, floor in enumerate(order()) for name in floor}
     assert [
         f"{module} imports {other}"
-        for module, other, _ in IMPORTS
+        for module, other, _ in all_imports()
         if package(other) != package(module) and floor_of[package(other)] >= floor_of[package(module)]
     ] == []
 
@@ -72,14 +75,14 @@ def test_modules_import_only_from_floors_below_their_own() -> None:
 def test_no_private_name_of_another_package_is_imported() -> None:
     assert [
         f"{module} imports {other}.{name}"
-        for module, other, name in IMPORTS
+        for module, other, name in all_imports()
         if package(other) != package(module)
         and any(word.startswith("_") and not word.startswith("__") for word in (*other.split("."), name))
     ] == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    graph = nx.DiGraph((module, other) for module, other, _ in IMPORTS if other != module)
+    graph = nx.DiGraph((module, other) for module, other, _ in all_imports() if other != module)
     assert [sorted(one) for one in nx.strongly_connected_components(graph) if len(one) > 1] == []
 
 
