@@ -235,117 +235,42 @@ class ErrorType(IntEnum):
     EXPERIMENTER = 0xFFFF
 
 
-# The codes of each error type, in the order of their numbers from 0 (7.4.4).
-ERROR_CODES: Final[dict[int, tuple[str, ...]]] = {
-    ErrorType.HELLO_FAILED: ("INCOMPATIBLE", "EPERM"),
+_CODE_NAMES = {
+    ErrorType.HELLO_FAILED: "INCOMPATIBLE EPERM",
     ErrorType.BAD_REQUEST: (
-        "BAD_VERSION",
-        "BAD_TYPE",
-        "BAD_MULTIPART",
-        "BAD_EXPERIMENTER",
-        "BAD_EXP_TYPE",
-        "EPERM",
-        "BAD_LEN",
-        "BUFFER_EMPTY",
-        "BUFFER_UNKNOWN",
-        "BAD_TABLE_ID",
-        "IS_SLAVE",
-        "BAD_PORT",
-        "BAD_PACKET",
-        "MULTIPART_BUFFER_OVERFLOW",
+        "BAD_VERSION BAD_TYPE BAD_MULTIPART BAD_EXPERIMENTER BAD_EXP_TYPE EPERM BAD_LEN BUFFER_EMPTY "
+        "BUFFER_UNKNOWN BAD_TABLE_ID IS_SLAVE BAD_PORT BAD_PACKET MULTIPART_BUFFER_OVERFLOW"
     ),
     ErrorType.BAD_ACTION: (
-        "BAD_TYPE",
-        "BAD_LEN",
-        "BAD_EXPERIMENTER",
-        "BAD_EXP_TYPE",
-        "BAD_OUT_PORT",
-        "BAD_ARGUMENT",
-        "EPERM",
-        "TOO_MANY",
-        "BAD_QUEUE",
-        "BAD_OUT_GROUP",
-        "MATCH_INCONSISTENT",
-        "UNSUPPORTED_ORDER",
-        "BAD_TAG",
-        "BAD_SET_TYPE",
-        "BAD_SET_LEN",
-        "BAD_SET_ARGUMENT",
+        "BAD_TYPE BAD_LEN BAD_EXPERIMENTER BAD_EXP_TYPE BAD_OUT_PORT BAD_ARGUMENT EPERM TOO_MANY BAD_QUEUE "
+        "BAD_OUT_GROUP MATCH_INCONSISTENT UNSUPPORTED_ORDER BAD_TAG BAD_SET_TYPE BAD_SET_LEN BAD_SET_ARGUMENT"
     ),
     ErrorType.BAD_INSTRUCTION: (
-        "UNKNOWN_INST",
-        "UNSUP_INST",
-        "BAD_TABLE_ID",
-        "UNSUP_METADATA",
-        "UNSUP_METADATA_MASK",
-        "BAD_EXPERIMENTER",
-        "BAD_EXP_TYPE",
-        "BAD_LEN",
-        "EPERM",
-        "DUP_INST",
+        "UNKNOWN_INST UNSUP_INST BAD_TABLE_ID UNSUP_METADATA UNSUP_METADATA_MASK BAD_EXPERIMENTER BAD_EXP_TYPE "
+        "BAD_LEN EPERM DUP_INST"
     ),
     ErrorType.BAD_MATCH: (
-        "BAD_TYPE",
-        "BAD_LEN",
-        "BAD_TAG",
-        "BAD_DL_ADDR_MASK",
-        "BAD_NW_ADDR_MASK",
-        "BAD_WILDCARDS",
-        "BAD_FIELD",
-        "BAD_VALUE",
-        "BAD_MASK",
-        "BAD_PREREQ",
-        "DUP_FIELD",
-        "EPERM",
+        "BAD_TYPE BAD_LEN BAD_TAG BAD_DL_ADDR_MASK BAD_NW_ADDR_MASK BAD_WILDCARDS BAD_FIELD BAD_VALUE BAD_MASK "
+        "BAD_PREREQ DUP_FIELD EPERM"
     ),
-    ErrorType.FLOW_MOD_FAILED: (
-        "UNKNOWN",
-        "TABLE_FULL",
-        "BAD_TABLE_ID",
-        "OVERLAP",
-        "EPERM",
-        "BAD_TIMEOUT",
-        "BAD_COMMAND",
-        "BAD_FLAGS",
-    ),
+    ErrorType.FLOW_MOD_FAILED: "UNKNOWN TABLE_FULL BAD_TABLE_ID OVERLAP EPERM BAD_TIMEOUT BAD_COMMAND BAD_FLAGS",
     ErrorType.GROUP_MOD_FAILED: (
-        "GROUP_EXISTS",
-        "INVALID_GROUP",
-        "WEIGHT_UNSUPPORTED",
-        "OUT_OF_GROUPS",
-        "OUT_OF_BUCKETS",
-        "CHAINING_UNSUPPORTED",
-        "WATCH_UNSUPPORTED",
-        "LOOP",
-        "UNKNOWN_GROUP",
-        "CHAINED_GROUP",
-        "BAD_TYPE",
-        "BAD_COMMAND",
-        "BAD_BUCKET",
-        "BAD_WATCH",
-        "EPERM",
+        "GROUP_EXISTS INVALID_GROUP WEIGHT_UNSUPPORTED OUT_OF_GROUPS OUT_OF_BUCKETS CHAINING_UNSUPPORTED "
+        "WATCH_UNSUPPORTED LOOP UNKNOWN_GROUP CHAINED_GROUP BAD_TYPE BAD_COMMAND BAD_BUCKET BAD_WATCH EPERM"
     ),
-    ErrorType.PORT_MOD_FAILED: ("BAD_PORT", "BAD_HW_ADDR", "BAD_CONFIG", "BAD_ADVERTISE", "EPERM"),
-    ErrorType.TABLE_MOD_FAILED: ("BAD_TABLE", "BAD_CONFIG", "EPERM"),
-    ErrorType.QUEUE_OP_FAILED: ("BAD_PORT", "BAD_QUEUE", "EPERM"),
-    ErrorType.SWITCH_CONFIG_FAILED: ("BAD_FLAGS", "BAD_LEN", "EPERM"),
-    ErrorType.ROLE_REQUEST_FAILED: ("STALE", "UNSUP", "BAD_ROLE"),
+    ErrorType.PORT_MOD_FAILED: "BAD_PORT BAD_HW_ADDR BAD_CONFIG BAD_ADVERTISE EPERM",
+    ErrorType.TABLE_MOD_FAILED: "BAD_TABLE BAD_CONFIG EPERM",
+    ErrorType.QUEUE_OP_FAILED: "BAD_PORT BAD_QUEUE EPERM",
+    ErrorType.SWITCH_CONFIG_FAILED: "BAD_FLAGS BAD_LEN EPERM",
+    ErrorType.ROLE_REQUEST_FAILED: "STALE UNSUP BAD_ROLE",
     ErrorType.METER_MOD_FAILED: (
-        "UNKNOWN",
-        "METER_EXISTS",
-        "INVALID_METER",
-        "UNKNOWN_METER",
-        "BAD_COMMAND",
-        "BAD_FLAGS",
-        "BAD_RATE",
-        "BAD_BURST",
-        "BAD_BAND",
-        "BAD_BAND_VALUE",
-        "OUT_OF_METERS",
-        "OUT_OF_BANDS",
+        "UNKNOWN METER_EXISTS INVALID_METER UNKNOWN_METER BAD_COMMAND BAD_FLAGS BAD_RATE BAD_BURST BAD_BAND "
+        "BAD_BAND_VALUE OUT_OF_METERS OUT_OF_BANDS"
     ),
-    ErrorType.TABLE_FEATURES_FAILED: ("BAD_TABLE", "BAD_METADATA", "BAD_TYPE", "BAD_LEN", "BAD_ARGUMENT", "EPERM"),
+    ErrorType.TABLE_FEATURES_FAILED: "BAD_TABLE BAD_METADATA BAD_TYPE BAD_LEN BAD_ARGUMENT EPERM",
 }
+ERROR_CODES: Final = {int(kind): tuple(names.split()) for kind, names in _CODE_NAMES.items()}
+"""The codes of each error type, in the order of their numbers from 0 (7.4.4)."""
 
 
 def error_code(error_type: ErrorType, name: str) -> int:
