@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from support.policy_views import policy_view
 
 from controller.allocation import AllocationInput
 from controller.allocation.interface import FloatArray
@@ -20,11 +21,9 @@ from controller.dets.forward_explicit import ForwardExplicit
 from controller.fabric.link_table import LinkTable
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
-from controller.policy.interface import PolicyView
 from controller.policy.policy_groups import PolicyChoice, apply_choices, groups_of
 from controller.policy.policy_state import PolicyState
 
-INTERVAL_S = 0.055
 M = 1e6
 GREEDY = 1e9
 SEND_LIMIT_BPS = 400 * M
@@ -78,30 +77,9 @@ def policy_step(name: str, limit_bps: float, senders: int, parameters: Mapping[s
     def step(delivered_bps: FloatArray, granted_bps: FloatArray, demand_bps: FloatArray) -> FloatArray:
         nonlocal memory
         received_bps = np.append(np.zeros(senders), delivered_bps.sum())
-        view = PolicyView(
-            now_s=0.0,
-            elapsed_s=INTERVAL_S,
-            entries=entries,
-            vns=vns,
-            in_group=np.ones(len(vns), dtype=np.bool_),
-            parameters=group.parameters,
-            received_bps=received_bps,
-            passed_bps=delivered_bps,
-            congested=received_bps > vns.receive_limit_bps,
-            rows=rows,
-            sender=rows,
-            receiver=receiver,
-            measured_bps=delivered_bps,
-            dropped_bps=demand_bps - delivered_bps,
-            drops=demand_bps > delivered_bps,
-            limit_bps=granted_bps,
-            available_bps=np.full(senders, SEND_LIMIT_BPS),
-            active=demand_bps > 0,
-            unread_intervals=np.zeros(senders, dtype=np.int64),
-            links=links,
-            cross_traffic_bps=np.zeros(len(links.names)),
-            cross_guaranteed_bps=np.zeros(len(links.names)),
-        )
+        given = {"received_bps": received_bps, "congested": received_bps > vns.receive_limit_bps}
+        given |= {"available_bps": np.full(senders, SEND_LIMIT_BPS), "parameters": group.parameters, "links": links}
+        view = policy_view(entries, vns, demand_bps, delivered_bps, granted_bps, **given)
         decision = group.policy.decide(view, memory)
         memory = decision.memory
         return np.where(view.active, decision.grant_bps, 0.0)

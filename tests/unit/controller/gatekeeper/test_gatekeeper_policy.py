@@ -9,20 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
+from support.policy_views import PolicyWorld, policy_view
 
-from controller.allocation.parameters import parameters_of
 from controller.central.controller import CentralController
 from controller.columns import NEW_ROW
 from controller.config.yaml_document import ConfigError
 from controller.errors import InvalidValueError
 from controller.fabric.link_table import LinkTable
-from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.gatekeeper.policy import BLIND_INTERVALS, FLOOR_BPS, Gatekeeper
 from controller.metering.queue_readings import QueueReadings
-from controller.policy.interface import NewPairs, PolicyView
+from controller.policy.interface import NewPairs
 from controller.policy.policy_groups import PolicyChoice, apply_choices
-from controller.policy.policy_state import PolicyState
 from controller.policy.registry import make_policy
 from experiments.model.control.settings_operator import Operator
 
@@ -37,50 +35,20 @@ A = [VNS.row_of(10, 1, port) for port in range(1, 5)]  # VNs of VLAN 10 at ports
 B = [VNS.row_of(20, 1, port) for port in range(1, 5)]
 
 
-class World:
+class World(PolicyWorld):
     """The policy with its memory: each call of ``after`` is an interval of 55 ms."""
 
     def __init__(self, pairs, vns=VNS, **parameters):
-        self.vns, self.policy = vns, make_policy("gatekeeper", parameters)
-        rows = sorted(pairs, key=lambda pair: (pair[1], pair[0]))
-        ends = (np.array([pair[n] for pair in rows], dtype=np.int64) for n in range(2))
-        self.entries = PairTable(*ends, np.arange(1, len(rows) + 1))
-        values = {name: getattr(self.policy, name) for name in parameters_of(type(self.policy))}
-        self.parameters = {name: np.full(len(vns), value) for name, value in values.items()}
-        self.memory = PolicyState(len(vns), rows=np.arange(len(rows)))
-        self.limit_bps = np.full(len(rows), np.inf)
-        self.now_s, self.decision = 100.0, None
+        super().__init__("gatekeeper", pairs, vns, np.inf, parameters)
 
     def view(self, sent_bps, queues, unread=0, others_bps=None):
         sent = np.array([sent_bps.get((s, r), 0.0) for s, r in zip(*self.ends, strict=True)])
+        given = {"available_bps": np.full(len(sent), C), "unread_intervals": np.full(len(sent), unread)}
+        given |= {"now_s": self.now_s, "parameters": self.parameters, "links": LinkTable.access_links(self.vns)}
+        if others_bps is not None:
+            given["cross_traffic_bps"] = others_bps
         passed = np.minimum(sent, self.limit_bps)
-        links = LinkTable.access_links(self.vns)
-        nothing = np.zeros(len(links.capacity_bps))
-        return PolicyView(
-            now_s=self.now_s,
-            elapsed_s=0.055,
-            entries=self.entries,
-            vns=self.vns,
-            in_group=np.ones(len(self.vns), dtype=bool),
-            parameters=self.parameters,
-            received_bps=np.bincount(self.entries.receiver, passed, minlength=len(self.vns)),
-            congested=np.zeros(len(self.vns), dtype=bool),
-            rows=np.arange(len(self.entries)),
-            sender=self.entries.sender,
-            receiver=self.entries.receiver,
-            measured_bps=passed,
-            passed_bps=passed,
-            dropped_bps=sent - passed,
-            drops=sent > passed,
-            limit_bps=self.limit_bps,
-            available_bps=np.full(len(sent), C),
-            active=sent > 0,
-            unread_intervals=np.full(len(sent), unread),
-            links=links,
-            cross_traffic_bps=nothing if others_bps is None else others_bps,
-            cross_guaranteed_bps=nothing,
-            queues=queues,
-        )
+        return policy_view(self.entries, self.vns, sent, passed, self.limit_bps, queues=queues, **given)
 
     @property
     def ends(self):
@@ -100,9 +68,7 @@ class World:
 
     def after(self, sent_bps, dropped_bps=None, served_bps=None, **more):
         self.now_s += 0.055
-        view = self.view(sent_bps, self.queues(dropped_bps or {}, served_bps or {}), **more)
-        self.decision = self.policy.decide(view, self.memory)
-        self.memory, self.limit_bps = self.decision.memory, self.decision.grant_bps
+        self.decide(self.view(sent_bps, self.queues(dropped_bps or {}, served_bps or {}), **more))
         return self.decision
 
     def told(self):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from support.configs import fabric, star
+from support.policy_views import PolicyWorld, policy_view
 
-from controller.allocation.parameters import parameters_of
 from controller.errors import InvalidValueError
 from controller.fabric.link_table import LinkTable
 from controller.fabric.pair_table import PairTable
@@ -12,9 +12,7 @@ from controller.fabric.topology import PortId, Topology
 from controller.fabric.vn_table import VnTable
 from controller.hygenicc.bottlenecks import find_bottlenecks
 from controller.metering.mark_readings import MarkReadings
-from controller.policy.interface import NewPairs, PolicyView
-from controller.policy.policy_state import PolicyState
-from controller.policy.registry import make_policy
+from controller.policy.interface import NewPairs
 
 M = 1e6
 C = 100 * M
@@ -23,21 +21,13 @@ STAR = VnTable.from_config(star(4, capacity="100M", limits={10: "100M"}, algorit
 A, B, D, E = range(4)  # the VNs at ports 1 to 4
 
 
-class World:
+class World(PolicyWorld):
     """The policy with its memory: each call of ``after`` is an interval of 55 ms."""
 
     def __init__(self, *pairs, vns=STAR, links=None, **parameters):
-        self.vns, self.policy = vns, make_policy("hygenicc", parameters)
-        rows = sorted(pairs, key=lambda pair: (pair[1], pair[0]))
-        ends = (np.array([pair[n] for pair in rows], dtype=np.int64) for n in range(2))
-        self.entries = PairTable(*ends, np.arange(1, len(rows) + 1))
+        super().__init__("hygenicc", pairs, vns, C, parameters)
         self.links = links or LinkTable.access_links(vns)
-        self.values = {name: getattr(self.policy, name) for name in parameters_of(type(self.policy))}
-        self.memory = PolicyState(len(vns), rows=np.arange(len(rows)))
-        self.limit_bps = np.full(len(rows), C)
-        self.row = {pair: number for number, pair in enumerate(rows)}
         self.saved_bps = {}  # what a bucket passes above its rate, in the next interval
-        self.now_s, self.decision = 100.0, None
 
     def add(self, pair):
         """Let one more pair talk: the last in the table."""
@@ -55,7 +45,6 @@ class World:
                 column[self.row[pair]] = value
         self.saved_bps = {}
         passed, vns = np.minimum(sent, self.limit_bps + saved), len(self.vns)
-        nothing = np.zeros(len(self.links.capacity_bps))
         arrived_bps = np.bincount(self.entries.receiver, passed, minlength=vns)
         marks = MarkReadings(np.full(len(sent), np.nan), arrived_bps, np.zeros(vns))
         for pair, share in (marked or {}).items():
@@ -64,36 +53,14 @@ class World:
             marks.beyond_bps[vn] = share * arrived_bps[vn]
         if arrived is not None:
             marks.arrived_bps[:] = arrived
-        return PolicyView(
-            now_s=self.now_s,
-            elapsed_s=0.055,
-            entries=self.entries,
-            vns=self.vns,
-            in_group=np.ones(vns, dtype=bool),
-            parameters={name: np.full(vns, value) for name, value in self.values.items()},
-            received_bps=arrived_bps,
-            passed_bps=passed,
-            congested=np.zeros(vns, dtype=bool),
-            rows=np.arange(len(self.entries)),
-            sender=self.entries.sender,
-            receiver=self.entries.receiver,
-            measured_bps=passed,
-            dropped_bps=sent - passed,
-            drops=sent > passed,
-            limit_bps=self.limit_bps,
-            available_bps=np.full(len(sent), C),
-            active=(sent > 0) | (waiting > 0),
-            unread_intervals=np.zeros(len(sent), dtype=np.int64),
-            links=self.links,
-            cross_traffic_bps=nothing,
-            cross_guaranteed_bps=nothing,
-            marks=marks,
-        )
+        given = {"now_s": self.now_s, "parameters": self.parameters, "links": self.links, "marks": marks}
+        given |= {"received_bps": arrived_bps, "active": (sent > 0) | (waiting > 0)}
+        given |= {"available_bps": np.full(len(sent), C)}
+        return policy_view(self.entries, self.vns, sent, passed, self.limit_bps, **given)
 
     def after(self, sent_bps, **marks):
         """Return the grants, by pair, after an interval."""
-        self.decision = self.policy.decide(self.view(sent_bps, **marks), self.memory)
-        self.memory, self.limit_bps = self.decision.memory, self.decision.grant_bps
+        self.decide(self.view(sent_bps, **marks))
         return {pair: float(self.limit_bps[row]) for pair, row in self.row.items()}
 
     def bound(self, pair):

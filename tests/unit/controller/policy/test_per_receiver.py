@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.configs import star
+from support.policy_views import policy_view
 
 from controller.allocation import AllocationInput, native
 from controller.errors import ColumnError
@@ -26,27 +27,10 @@ def view(vns: VnTable = VNS, rows: slice = slice(None), active: bool = True) -> 
     order = np.lexsort((SENDER, RECEIVER))[rows]
     sender, receiver = SENDER[order], RECEIVER[order]
     count = len(sender)
-    return PolicyView(
-        now_s=0.0,
-        elapsed_s=0.055,
-        entries=PairTable(sender, receiver, np.arange(1, count + 1)),
-        vns=vns,
-        in_group=np.ones(len(vns), dtype=np.bool_),
-        parameters={},
-        received_bps=np.zeros(len(vns)),
-        passed_bps=np.full(count, 70e6),
-        congested=np.ones(len(vns), dtype=np.bool_),
-        rows=np.arange(count),
-        sender=sender,
-        receiver=receiver,
-        measured_bps=np.full(count, 70e6),
-        dropped_bps=np.zeros(count),
-        drops=np.zeros(count, dtype=np.bool_),
-        limit_bps=np.full(count, np.inf),
-        available_bps=np.full(count, 100e6),
-        active=np.array([active] * count),
-        unread_intervals=np.zeros(count, dtype=np.int64),
-    )
+    sent_bps, congested = np.full(count, 70e6), np.ones(len(vns), dtype=np.bool_)
+    given = {"available_bps": np.full(count, 100e6), "active": np.array([active] * count), "congested": congested}
+    entries = PairTable(sender, receiver, np.arange(1, count + 1))
+    return policy_view(entries, vns, sent_bps, sent_bps, np.full(count, np.inf), **given)
 
 
 def decided_afresh(one: PolicyView) -> np.ndarray:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from support.configs import star
+from support.policy_views import policy_view
 
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
-from controller.policy.interface import PolicyView
 from controller.policy.policy_state import PolicyState
 from controller.policy.registry import make_policy
 from experiments.model.control.delayed_grants import DelayedGrants
@@ -21,27 +21,9 @@ ROWS = np.arange(2)
 def view(receive_limit_bps, limit_bps, active=(True, True), measured_bps=10.0):
     receive_bps = VNS.receive_limit_bps.copy()
     receive_bps[HUB] = receive_limit_bps
-    return PolicyView(
-        now_s=0.0,
-        elapsed_s=0.055,
-        entries=ENTRIES,
-        vns=VNS.with_columns(receive_limit_bps=receive_bps),
-        in_group=VNS.vlan_vid == 10,
-        parameters={},
-        received_bps=np.zeros(len(VNS)),
-        passed_bps=np.full(2, measured_bps),
-        congested=np.zeros(len(VNS), dtype=bool),
-        rows=ROWS,
-        sender=ENTRIES.sender,
-        receiver=ENTRIES.receiver,
-        measured_bps=np.full(2, measured_bps),
-        dropped_bps=np.zeros(2),
-        drops=np.zeros(2, dtype=np.bool_),
-        limit_bps=np.array(limit_bps),
-        available_bps=np.full(2, 70.0),
-        active=np.array(active),
-        unread_intervals=np.zeros(2, dtype=np.int64),
-    )
+    vns, sent_bps = VNS.with_columns(receive_limit_bps=receive_bps), np.full(2, measured_bps)
+    given = {"in_group": VNS.vlan_vid == 10, "available_bps": np.full(2, 70.0), "active": np.array(active)}
+    return policy_view(ENTRIES, vns, sent_bps, sent_bps, np.array(limit_bps), **given)
 
 
 def nothing():
