@@ -65,35 +65,6 @@ def test_no_grant_is_above_what_a_sender_can_send(name, parameters, seed):
         assert (grants <= requests.available_bps).all()
 
 
-@pytest.mark.parametrize(("name", "parameters"), CONTROLS)
-@settings(OFTEN, max_examples=25)
-@given(seeds)
-def test_no_grant_is_above_what_a_sender_can_send_in_a_closed_loop(name, parameters, seed):
-    """What is granted limits what is measured next, while demands and capacities move."""
-    rng, algorithm = np.random.default_rng(seed), make_policy(name, parameters)
-    count, limit_bps = int(rng.integers(2, 12)), np.array([rng.lognormal(19.0, 0.5)])
-    weight = np.where(rng.random(count) < 0.5, 1.0, rng.lognormal(0.0, 1.0, count))
-    demand_bps, capacity_bps = rng.lognormal(17.5, 2.0, count), rng.lognormal(18.0, 1.5, count)
-    granted_bps, state = np.full(count, np.inf), algorithm.first_state(1)
-    for _ in range(INTERVALS):
-        demand_bps = np.where(rng.random(count) < 0.05, rng.lognormal(17.5, 2.0, count), demand_bps)
-        capacity_bps = np.where(rng.random(count) < 0.05, rng.lognormal(18.0, 1.5, count), capacity_bps)
-        measured_bps = np.minimum(demand_bps, np.minimum(granted_bps, capacity_bps))
-        requests = AllocationInput(
-            offsets=np.array([0, count]),
-            limit_bps=limit_bps,
-            received_bps=np.array([measured_bps.sum()]),
-            measured_bps=measured_bps,
-            granted_bps=granted_bps,
-            available_bps=capacity_bps,
-            drops=~np.isinf(granted_bps) & (demand_bps > granted_bps),
-            weight=weight,
-            active=demand_bps > 1e3,
-        )
-        granted_bps, state = both_forms(algorithm, requests, state)
-        assert (granted_bps <= capacity_bps).all()
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_sender_at_its_capacity_does_not_count_as_one_above_the_mean(compiled, monkeypatch):
     """The second sender is granted all its capacity by step 1, one ulp more in a sum of two parts; step 3 leaves it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 
@@ -306,25 +305,6 @@ def test_order_of_entries_does_not_matter_to_fast_probe():
     assert np.std(plainly) < np.std(granted) / 1.5
 
 
-@EXACT
-@given(tables, st.sampled_from(sorted(ALGORITHMS)))
-def test_a_receiver_does_not_see_the_others(table, name):
-    together = requests_of(table)
-    grants = allocate(name, together)
-    for receiver, rows in zip(table, slices(together), strict=True):
-        np.testing.assert_array_equal(allocate(name, requests_of([receiver])), grants[rows])
-
-
-@EXACT
-@given(receivers, st.floats(1.0, 10.0))
-def test_more_to_share_is_less_for_nobody(receiver, factor):
-    """RAA-FS, where it must hold; the others share by what is asked for, and extra rate by weight."""
-    limit, received, rows = receiver
-    less = allocate("fs", requests_of([receiver]))
-    more = allocate("fs", requests_of([(limit * factor, received, rows)]))
-    assert (more >= less * (1 - 1e-12)).all()
-
-
 def both_forms(name, requests, **parameters):
     library = native.library
     try:
@@ -366,56 +346,7 @@ def test_both_forms_give_the_same_bits_for_many_senders(name, spread):
     np.testing.assert_array_equal(compiled, plain_form)
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-@pytest.mark.parametrize("seed", range(4))
-def test_both_forms_give_the_same_bits_for_many_receivers(name, seed):
-    """Those with equally few senders are worked on side by side, whatever stands between them; the rest one by one."""
-    rng = np.random.default_rng(seed)
-    table = []
-    for count in rng.permutation([0, 1, 2, 3, 7, 8, 9, 10, 16, 17, 31, 32, 33, 34] * 9 + [32] * 7).tolist():
-        granted = np.round(rng.lognormal(16.0, 1.0, count), -6 if seed % 2 else 0) + 1e3  # rounded: many are equal
-        rows = zip(
-            granted * rng.choice([0.0, 0.4, 0.95, 0.97, 1.1], count),
-            np.where(rng.random(count) < 0.05, np.inf, granted),
-            granted * rng.uniform(0.8, 3.0, count),
-            (rng.random(count) < 0.1) * 1e3,
-            rng.choice([0.5, 1.0, 1.0, 3.0], count),
-            rng.random(count) < rng.choice([0.0, 0.5, 1.0]),
-            strict=True,
-        )
-        table.append(
-            (float(granted.sum() + 1e3) * rng.choice([0.5, 1.0, 1.5, 10.0]), 1e6, [tuple(row) for row in rows])
-        )
-    for headroom in (0.0, 0.1):
-        parameters = {"headroom": headroom} if name in ("sp", "fp") else {}
-        compiled, plain_form = both_forms(name, requests_of(table), **parameters)
-        np.testing.assert_array_equal(compiled, plain_form)
-
-
-def test_columns_whose_rows_are_apart_in_memory():
-    table = [(1e8, 0.0, [(g * 1e6, g * 1e6, 9e7, 0.0, 1.0, True) for g in (5.0, 20.0, 40.0)])]
-    requests = requests_of(table)
-    apart = dataclasses.replace(requests, available_bps=np.repeat(requests.available_bps, 3)[::3])
-    assert not apart.available_bps.flags.contiguous
-    np.testing.assert_array_equal(allocate("fp", apart), allocate("fp", requests))
-
-
 # --- examples ---------------------------------------------------------------------------------------------------------
-
-
-def test_available_capacity_of_figure_3():
-    """VN14 sends 80 of its 100 Mb/s elsewhere: it is granted 20 here, and the others share the rest."""
-    requests = one_receiver(100e6, [25e6] * 4, available=[100e6, 100e6, 100e6, 20e6])
-    for name in ("fs", "sp", "fp"):
-        grants = allocate(name, requests)
-        np.testing.assert_allclose(grants, [80e6 / 3, 80e6 / 3, 80e6 / 3, 20e6], rtol=1e-2)
-        assert grants[3] <= 20e6
-
-
-def test_the_ratio_shrinks_requests_that_are_too_large():
-    """As Algorithm 1 prints the ratio, 200 requested of 100 available would be granted 400."""
-    requests = one_receiver(100e6, [math.inf] * 2, measured=[150e6, 50e6])
-    np.testing.assert_allclose(allocate("sp", requests), [75e6, 25e6])
 
 
 def test_section_3_example():
