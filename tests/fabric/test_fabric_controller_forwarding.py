@@ -11,7 +11,6 @@ from support.application import Application
 from support.ovs import EVERYBODY, Wires, controlled, wait_until
 
 from experiments.ovs.fabric import OvsFabric
-from experiments.ovs.ovs_vsctl import ofctl, vsctl
 from topologies.fabric import Fabric, PhysicalNode, TopoLink, TopoSwitch
 
 LINK_BPS = 100_000_000
@@ -88,36 +87,6 @@ def test_what_is_untagged_or_of_no_vlan_of_the_port_is_dropped(wires: Wires) -> 
         assert wires.reached(P1, 0x0A0000000020, EVERYBODY, vlan_vid) == [], vlan_vid
 
 
-def test_frames_to_a_known_host_go_there_only_also_after_it_moved(wires: Wires, app: Application) -> None:
-    mac, sender = 0x0A0000000030, 0x0A0000000031
-    wires.reached(P1, mac, EVERYBODY, 1)
-    app.wait_for(lambda: known_at(app, "s1", mac), "learned")
-    wait_until(lambda: wires.reached(P2, sender, mac, 1) == [P1], "sent to its port only", 5)
-    wires.reached(P3, mac, EVERYBODY, 1)
-    app.wait_for(lambda: known_at(app, "s3", mac), "learned at its new port")
-    assert not known_at(app, "s1", mac)
-    wait_until(lambda: wires.reached(P2, sender, mac, 1) == [P3], "sent to its new port only", 5)
-
-
-def test_a_known_host_that_moves_to_a_vn_that_may_learn_no_more_is_found_there(wires: Wires, app: Application) -> None:
-    moving, others = 0x0A0000000030, 0x0A0000001000
-
-    def full() -> bool:
-        for number in range(64):
-            wires.send(P3, others + number, EVERYBODY, 1)
-        wires.send(P3, 0x0A0000000099, EVERYBODY, 1)
-        return bool(app.get("/v1/vns/1/s3/1")["hosts_full"])
-
-    wait_until(full, "it is full")
-    wires.reached(P1, moving, EVERYBODY, 1)
-    app.wait_for(lambda: known_at(app, "s1", moving), "the host is known at s1")
-    wait_until(full, "it is full still")
-    wires.reached(P3, moving, EVERYBODY, 1)
-    app.wait_for(lambda: known_at(app, "s3", moving), "the host is known at s3", 1.0)
-    assert len(app.get("/v1/vns/1/s3/1")["hosts"]) == 65
-    assert wires.reached(P2, 0x0A0000000021, moving, 1) == [P3]
-
-
 def test_a_silent_host_is_forgotten_and_frames_to_it_are_flooded(wires: Wires, app: Application) -> None:
     mac, sender = 0x0A0000000040, 0x0A0000000041
     wires.reached(P1, mac, EVERYBODY, 1)
@@ -152,21 +121,3 @@ def test_a_link_that_goes_down_is_routed_around_and_used_again(
     wait_until(lambda: floods_once(wires), "flooding over a tree again")
     assert floods_once(wires)
     assert gap_s < REROUTED_WITHIN_S
-
-
-def test_a_switch_that_restarts_empty_is_filled_again(wires: Wires, app: Application) -> None:
-    target = vsctl("get-controller", "s2").strip()
-    entries = len(ofctl("dump-flows", "s2").splitlines())
-    vsctl("del-controller", "s2")
-    try:
-        app.wait_for(lambda: app.get("/v1/health")["status"] == "degraded", "missed")
-        assert app.get("/v1/health")["switches"]["s2"] == "disconnected"
-        ofctl("del-flows", "s2")
-        ofctl("del-meters", "s2")
-        wait_until(lambda: wires.reached(P1, 0x0A0000000060, EVERYBODY, 1) == [P3], "routed around it", 5)
-    finally:
-        vsctl("set-controller", "s2", target, "--", "set", "Controller", "s2", "max_backoff=1000")
-    app.wait_ready()
-    wait_until(lambda: floods_once(wires), "flooding through it again")
-    assert len(ofctl("dump-flows", "s2").splitlines()) >= entries - 10  # hosts may have aged meanwhile
-    assert "meter=2" in ofctl("dump-meters", "s2")

@@ -77,13 +77,6 @@ def test_a_known_host_that_moves_to_a_full_vn_is_found_there(net, to):
         assert net.audit(dpid) == 0
 
 
-def test_one_that_nobody_knew_is_one_too_many_there_and_frames_to_it_are_flooded(net):
-    say(net, STRANGER, FULL)
-    assert at(net, STRANGER) is None
-    assert FULL in got(net, STRANGER)
-    assert "one too many: frames to it are flooded" in told(net, EventKind.HOST_LIMIT_REACHED)[-1]
-
-
 def test_the_same_address_in_another_vlan_has_not_moved(net):
     """VLAN 20 is full at the same port, and the host of VLAN 10 costs it nothing."""
     for mac in OWN:
