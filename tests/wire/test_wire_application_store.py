@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,11 +37,6 @@ def set_limit(app, send_limit_bps):
     return app.request("PATCH", VN, body)
 
 
-def dets(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "apps.cli", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-
-
 def store(app) -> Path:
     return app.config_path.with_suffix(".db")
 
@@ -60,26 +51,6 @@ def test_a_second_controller_on_the_store_is_refused_and_told_who_has_it(app, tm
     assert f"is in use by process {app.pid} on host" in second.log()
     assert "Traceback" not in second.log()
     assert set_limit(app, 30_000_000)[0] == 200
-
-
-def test_it_starts_again_after_kill_9(app):
-    assert set_limit(app, 30_000_000)[0] == 200
-    os.kill(app.pid, 9)
-    app.wait_ended()
-    app.start()
-    app.wait_for(lambda: app.get(VN)["send_limit_bps"] == 30_000_000, "what was set is in force", 60.0)
-
-
-def test_what_only_reads_the_store_or_makes_tokens_works_while_it_runs(app):
-    assert set_limit(app, 30_000_000)[0] == 200
-    checked = dets("check", str(app.config_path))
-    assert (checked.returncode, "1 override in" in checked.stdout) == (0, True), checked.stdout + checked.stderr
-    made = dets("token", "create", "ops", "--config", str(app.config_path))
-    assert made.returncode == 0, made.stderr
-    assert "ops" in dets("token", "list", "--config", str(app.config_path)).stdout
-    assert set_limit(app, 20_000_000)[0] == 200
-    with closing(sqlite3.connect(store(app))) as db:  # what another process finds
-        assert db.execute("SELECT send_limit_bps FROM vn_overrides").fetchall() == [(20_000_000,)]
 
 
 def unlink(path: Path) -> None:
@@ -104,20 +75,6 @@ def test_a_store_damaged_under_it_takes_no_change_and_loses_none(tmp_path, damag
             assert problem["detail"].endswith("nothing has changed")
         assert len(app.events("store-write-failed")) == 1
         assert app.get(VN)["send_limit_bps"] == 30_000_000
-
-
-def test_a_start_on_a_damaged_store_ends_with_a_sentence(app):
-    assert set_limit(app, 30_000_000)[0] == 200
-    app.stop()
-    shutil.copy(store(app), f"{store(app)}.copy")
-    overwrite(store(app))
-    app.start()
-    assert app.wait_ended(60) == 2
-    assert f"store.file: '{store(app)}'" in app.log()
-    assert "Traceback" not in app.log()
-    shutil.copy(f"{store(app)}.copy", store(app))  # what the sentence says
-    app.start()
-    app.wait_for(lambda: app.get(VN)["send_limit_bps"] == 30_000_000, "what was set is in force", 60.0)
 
 
 def test_the_store_of_0_1_0_is_carried_on(tmp_path):

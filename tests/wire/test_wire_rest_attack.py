@@ -9,7 +9,6 @@ import pytest
 from support.wire import WireRun
 
 from apps.settings.tokens import Tokens
-from experiments.bench.attack.clients import hold_bodies
 from experiments.bench.rest.hostile_clients import Attack
 
 SENDERS, RECEIVER = (1, 2, 3), 4
@@ -50,20 +49,3 @@ def test_the_loop_is_undisturbed(tmp_path: Path) -> None:
 
 
 MAX_HELD_MB, MAX_KEPT_MB = 64, 16
-
-
-def test_bodies_held_open_take_little_memory_and_give_it_back(tmp_path: Path) -> None:
-    """120 connections of one address with bodies of 4 MB, but for their ends: 560 MB, if nothing bounds them."""
-    with WireRun(tmp_path, {1: [1, 2]}) as run:
-        host, _, port = run.config["rest"]["listen"].partition(":")
-        status = Path(f"/proc/{run.app.pid}/status")
-
-        def resident_mb() -> float:
-            return int(status.read_text().partition("VmRSS:")[2].split()[0]) / 1000
-
-        before_mb = resident_mb()
-        with contextlib.ExitStack() as held:
-            answers = hold_bodies(held, (host, int(port)))
-            assert answers[b"HTTP/1.1 503"] > 100
-            assert resident_mb() - before_mb < MAX_HELD_MB
-        run.app.wait_for(lambda: resident_mb() - before_mb < MAX_KEPT_MB, "memory given back")
