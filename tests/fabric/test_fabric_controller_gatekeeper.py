@@ -77,21 +77,3 @@ def test_each_keeps_its_promise_at_one_port(running: tuple[OvsFabric, Applicatio
         return all(mbps >= 0.95 * 10 for mbps in got.values()) and sum(got.values()) >= 0.9 * 50
 
     wait_until(kept, "all with their guarantees, and the port in use", 40)
-
-
-def test_limit_ceiling_and_weight_change_under_traffic(running: tuple[OvsFabric, Application, Path]) -> None:
-    ovs, app, folder = running
-    app.patch(f"/v1/vns/{GATEKEEPER}/s1/4", receive_ceiling_bps=15_000_000, weight=2.0)
-
-    def within() -> bool:
-        got = means_mbps(ovs, folder)
-        return 0.95 * 10 <= got[GATEKEEPER] <= 1.05 * 15 and got[MAX_MIN] >= 0.9 * 20
-
-    wait_until(within, "within its new ceiling, and the rest lent to another", 40)
-    app.patch(f"/v1/vns/{GATEKEEPER}/s1/4", receive_limit_bps=15_000_000)
-
-    def more() -> bool:
-        got = means_mbps(ovs, folder)
-        return 0.95 * 15 <= got[GATEKEEPER] <= 1.05 * 15
-
-    wait_until(more, "its new guarantee", 40)

@@ -127,39 +127,6 @@ def test_a_new_limit_changes_the_class_in_place(writer: OvsdbQueueWriter) -> Non
     assert {row["_uuid"] for row in find_rows("Queue", "_uuid", OWN)} == rows
 
 
-def test_a_vlan_that_leaves_takes_its_class_along(writer: OvsdbQueueWriter) -> None:
-    writer.apply(DPID, wanted({10: 40_000_000, 20: 50_000_000}))
-    wait_until(lambda: len(classes(INTERFACES[0])) == 3)
-    writer.apply(DPID, wanted({20: 50_000_000}))
-    wait_until(lambda: set(classes(INTERFACES[0])) == {"1:1", "1:15"})
-
-
-def test_queues_of_others_stay_and_are_reported(writer: OvsdbQueueWriter) -> None:
-    new = ["--", "--id=@qos", "create", "QoS", "type=linux-htb", "other-config:max-rate=7000000", "queues:5=@queue"]
-    new += ["--", "--id=@queue", "create", "Queue", "other-config:max-rate=6000000", "other-config:min-rate=6000000"]
-    qos, queue = vsctl("set", "Port", INTERFACES[0], "qos=@qos", *new).split()
-    try:
-        problems = writer.apply(DPID, wanted({10: 40_000_000}, {10: 50_000_000}))
-        assert len(problems) == 1
-        assert problems[0].startswith(f"{INTERFACES[0]}: has a QoS row (linux-htb) of another application")
-        wait_until(lambda: set(classes(INTERFACES[1])) == {"1:1", "1:b"})
-        assert classes(INTERFACES[0])["1:6"].startswith("rate 6Mbit ceil 6Mbit")
-        writer.remove(DPID)
-        wait_until(lambda: classes(INTERFACES[1]) == {})
-        assert classes(INTERFACES[0])["1:6"].startswith("rate 6Mbit ceil 6Mbit")
-    finally:
-        vsctl("clear", "Port", INTERFACES[0], "qos", "--", "destroy", "QoS", qos, "--", "destroy", "Queue", queue)
-
-
-def test_what_an_earlier_run_left_is_cleared_away(writer: OvsdbQueueWriter) -> None:
-    writer.apply(DPID, wanted({10: 40_000_000}, {10: 40_000_000}))
-    vsctl("del-port", BRIDGE, INTERFACES[1])  # takes neither its QoS row nor the queues along
-    vsctl("add-port", BRIDGE, INTERFACES[1], "--", "set", "Interface", INTERFACES[1], "ofport_request=2")
-    assert len(find_rows("QoS", "_uuid", OWN)) == 2
-    OvsdbQueueWriter(ADDRESS).apply(DPID, wanted({10: 40_000_000}))
-    assert (len(find_rows("QoS", "_uuid", OWN)), len(find_rows("Queue", "_uuid", OWN))) == (1, 2)
-
-
 def test_remove_leaves_nothing_of_ours(writer: OvsdbQueueWriter) -> None:
     writer.apply(DPID, wanted({10: 40_000_000}, {20: 50_000_000}))
     wait_until(lambda: len(classes(INTERFACES[1])) == 2)
