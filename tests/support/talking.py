@@ -73,3 +73,11 @@ def contents(net):
         dpid: (dict(switch.flows), {i: meter.setting for i, meter in switch.meters.items()})
         for dpid, switch in net.switches.items()
     }
+
+
+def consistent(net: Fabric) -> None:
+    """Tables and meters are what they should be, and an audit finds nothing to mend."""
+    for dpid, switch in net.switches.items():
+        assert switch.flows == dict(net.central.network.desired.flows_at(dpid))
+        assert switch.meters.keys() == net.central.fabric.desired_meters(net.central.switches[dpid]).keys()
+        assert net.audit(dpid) == 0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 from support.application import Application
 from support.cluster import ClusterRun, check_one_writer, needs_etcd
-from support.paths import ROOT
+from support.shared_blast import dets
 from support.wire import configuration
 
 from experiments.bench.cluster.testbed.switch_logs import MeterLog
@@ -129,12 +127,6 @@ def test_a_node_that_is_stopped_on_purpose_hands_over_at_once_and_leaves_the_met
     run.wait_active(1)
     assert run.meters(1) == meters
     check_one_writer(run, EDGES)
-
-
-def dets(*arguments: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "apps.cli", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout + done.stderr
 
 
 def test_the_command_line_says_who_is_active_and_hands_over(run: ClusterRun) -> None:

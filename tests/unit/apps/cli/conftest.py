@@ -9,11 +9,16 @@ from support.rest_desk import RestDesk
 from apps import cli
 
 
-@pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RestDesk]:
-    for name in ("DETS_TOKEN", "DETS_TOKEN_FILE", "DETS_CACERT", "DETS_CERT", "DETS_KEY", "DETS_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Leave out what is set for ``dets`` on this machine."""
+    for name in ("URL", "TOKEN", "TOKEN_FILE", "CACERT", "CERT", "KEY", "CONFIG"):
+        monkeypatch.delenv(f"DETS_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[RestDesk]:
     monkeypatch.setenv("COLUMNS", "300")
     with RestDesk() as desk:
         monkeypatch.setenv("DETS_URL", desk.url)

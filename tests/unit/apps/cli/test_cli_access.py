@@ -6,30 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.rest_server import RestProcess
-
-from apps import cli
 
 CONFIG = """\
 vlans: {10: {send_limit: 40M, receive_limit: 40M}}
 switches: {s1: {dpid: 1, ports: {1: {capacity: 100M, access: 10}, 2: {capacity: 100M, access: 10}}}}
 """
 SET = ["limit", "set", "--vlan", "10", "--port", "s1:1", "--send", "30M"]
-
-
-@pytest.fixture
-def dets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    for name in ("DETS_URL", "DETS_TOKEN", "DETS_TOKEN_FILE", "DETS_CACERT", "DETS_CERT", "DETS_KEY", "DETS_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-
-    def run(*words: str) -> tuple[int, str, str]:
-        status = cli.main(list(words))
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
 
 
 def test_tokens_made_by_the_command_let_it_in(dets: Any, tmp_path: Path) -> None:

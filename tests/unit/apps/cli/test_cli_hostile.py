@@ -202,9 +202,6 @@ def hostile() -> Iterator[Hostile]:
 def dets(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, hostile: Hostile
 ) -> Callable[..., tuple[int, str, str]]:
-    for name in ("DETS_TOKEN", "DETS_TOKEN_FILE", "DETS_CACERT", "DETS_CERT", "DETS_KEY", "DETS_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("DETS_URL", hostile.url)
     monkeypatch.setattr(cli, "app", COMMAND)
     files = {"LIMITS": "[{vlan: 10, port: s1:1, send: 1M}]", "DOCUMENT": "{}", "RECORDING": None}

@@ -6,11 +6,6 @@ import pytest
 from support.rest_in_process import CONFIG, VN, Desk, problem_of
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
 @pytest.mark.parametrize(
     ("by_name", "by_id"),
     [

@@ -14,11 +14,6 @@ from controller.monitoring.time_series import SERIES_COLUMNS
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
 def watched() -> Desk:
     """Hosts at ports 1 and 3 have sent 30 and 20 Mb/s to the one at port 2 for three seconds."""
     desk = Desk()

@@ -13,11 +13,6 @@ from support.rest_in_process import DPID, VLAN, VN, Desk, problem_of
 from controller.policy.registry import policies_with_ceilings
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
 def test_a_limit_is_changed_and_the_rest_stays(desk: Desk) -> None:
     before = desk.get("/v1/vns")["vns"]
     desk.now_s = 123.0

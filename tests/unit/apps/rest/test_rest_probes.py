@@ -10,11 +10,6 @@ from support.rest_in_process import Desk
 FOREIGN = {"Host": "10.1.2.3:8080"}
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
 def test_a_process_that_serves_is_live_and_ready_under_any_name(desk: Desk) -> None:
     for path, status in (("/v1/live", "live"), ("/v1/ready", "ready")):
         answer = desk.client.get(path, headers=FOREIGN)

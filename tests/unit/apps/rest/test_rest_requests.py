@@ -19,11 +19,6 @@ from apps.rest.http.body import MAX_BODY_BYTES
 from controller.errors import InvalidValueError
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
 @pytest.mark.parametrize(
     ("body", "detail"),
     [

@@ -20,11 +20,6 @@ from controller.openflow.ethernet import FrameHeader, build_frame
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
 def busy() -> Desk:
     """Hosts at ports 1 and 3 send 30 and 20 Mb/s to the one at port 2, whose limit in VLAN 10 is 40 Mb/s."""
     desk = Desk()

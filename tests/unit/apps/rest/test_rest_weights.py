@@ -13,11 +13,6 @@ OTHER = "/v1/vns/10/s1/2"
 PLACE = {"vlan_vid": 10, "switch": "s1", "port_no": 2}
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
 def errors_of(answer: Any) -> list[tuple[str, Any]]:
     assert answer.status_code == 422, answer.text
     return [(one["field"], one["value"]) for one in answer.get_json()["errors"]]

@@ -5,7 +5,7 @@ import pytest
 from support.configs import fabric
 from support.fabrics import mac_of
 from support.switches import Frame
-from support.talking import EDGES, LEFT, RIGHT, restarted, talk, two_switches
+from support.talking import EDGES, LEFT, RIGHT, consistent, restarted, talk, two_switches
 
 from controller.capability.capabilities import Ability, ProbeResult
 from controller.central.reconfiguration import reconfigure
@@ -52,13 +52,6 @@ def counters(net):
     measuring, vns = net.central.fabric.measuring, net.central.vns
     rows = zip(measuring.sender.tolist(), measuring.receiver.tolist(), measuring.meter_id.tolist(), strict=True)
     return {(tuple(vns.key(s)[1:]), tuple(vns.key(r)[1:])): meter_id for s, r, meter_id in rows}
-
-
-def consistent(net):
-    for dpid, switch in net.switches.items():
-        assert switch.flows == dict(net.central.network.desired.flows_at(dpid))
-        assert switch.meters.keys() == net.central.fabric.desired_meters(net.central.switches[dpid]).keys()
-        assert net.audit(dpid) == 0
 
 
 def own_entries(net, table):

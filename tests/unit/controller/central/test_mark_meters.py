@@ -5,6 +5,7 @@ import pytest
 from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
 from support.switches import Frame
+from support.talking import consistent
 
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
@@ -22,14 +23,6 @@ def reload(net, config):
     net.push()
     reconfigure(net.central, config, net.now_s).finish(net.central)
     return net.push()
-
-
-def consistent(net):
-    """Tables and meters are what they should be, and an audit finds nothing to mend."""
-    for dpid, switch in net.switches.items():
-        assert switch.flows == dict(net.central.network.desired.flows_at(dpid))
-        assert switch.meters.keys() == net.central.fabric.desired_meters(net.central.switches[dpid]).keys()
-        assert net.audit(dpid) == 0
 
 
 def loop_of(config=None, senders=(1, 2), intervals=20):

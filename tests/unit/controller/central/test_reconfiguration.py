@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
 from support.switches import Frame
+from support.talking import consistent
 
 from controller.central.reconfiguration import PreparedReconfiguration, reconfigure
 from controller.config.config_diff import check_changeable, diff_configs
@@ -60,14 +61,6 @@ BLAST = [((1, port), (1, 4), 10, 30e6) for port in (1, 2, 3)] + [((1, 2), (1, 4)
 
 def settings_of(net):
     return {dpid: {i: meter.setting for i, meter in switch.meters.items()} for dpid, switch in net.switches.items()}
-
-
-def consistent(net):
-    """Tables and meters are what they should be, and an audit finds nothing to mend."""
-    for dpid, switch in net.switches.items():
-        assert switch.flows == dict(net.central.network.desired.flows_at(dpid))
-        assert switch.meters.keys() == net.central.fabric.desired_meters(net.central.switches[dpid]).keys()
-        assert net.audit(dpid) == 0
 
 
 @pytest.mark.parametrize("algorithm", ["fs", "sp", "fp", "fe"])
