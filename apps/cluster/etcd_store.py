@@ -26,7 +26,7 @@ from apps.cluster.etcd_client import (
     put,
 )
 from apps.settings.errors import StoreError
-from apps.settings.store import KEPT_CHANGES, Item, StoredChange, StoredState
+from apps.settings.store import KEPT_CHANGES, Item, StoredChange, StoredState, encode_items
 from controller.limits.overrides import Override, VnName
 
 # A request to etcd may have 1.5 MB, of which Base64 takes a quarter.
@@ -85,7 +85,7 @@ class EtcdStore:
         self._check_active()
         new_vlans, new_vns = {**self._vlans, **vlans}, {**self._vns, **vns}
         overrides = self._run(_encode_overrides, new_vlans, new_vns) if vlans or vns else None
-        items = self._run(_encode_items, change.items)
+        items = self._run(encode_items, change.items)
         try:
             blob = self._head["overrides"] if overrides is None else self._put_blob("overrides", overrides)
             about = {name: getattr(change, name) for name in ("at", "who", "address", "action", "changed")}
@@ -125,12 +125,6 @@ class EtcdStore:
         except (EtcdError, ValueError, TypeError, zlib.error) as error:
             raise StoreError(f"cluster.etcd: change {revision} cannot be read: {error}") from error
         return replace(change, items=items)
-
-    def changes_at(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
-        """Return whether a change concerns this scope: VLAN id, switch and port number, None for any."""
-        found = self.change(revision)
-        places = () if found is None else ((item.vlan_vid, item.switch, item.port_no) for item in found.items)
-        return any(all(want in (None, have) for want, have in zip(scope, one, strict=True)) for one in places)
 
     # -- head
 
@@ -222,8 +216,3 @@ def _decode_overrides(data: bytes) -> tuple[dict[int, Override], dict[VnName, Ov
     kept = json.loads(zlib.decompress(data))
     vlans = {vid: Override(values, revision, limits) for vid, values, revision, limits in kept["vlans"]}
     return vlans, {VnName(*one[:3]): Override(one[3], one[4]) for one in kept["vns"]}
-
-
-def _encode_items(items: list[Item]) -> bytes:
-    packed = [[item.vlan_vid, item.switch, item.port_no, item.field, item.before, item.after] for item in items]
-    return zlib.compress(json.dumps(packed, ensure_ascii=False).encode(), 1)

@@ -149,7 +149,12 @@ class Settings:
 
     def change_concerns(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
         """Return whether a change concerns this scope: VLAN id, switch and port number, None for any."""
-        return bool(self._run(self.store.changes_at, revision, scope))
+
+        def concerns() -> bool:
+            found = self.store.change(revision)
+            return found is not None and found.concerns(scope)
+
+        return bool(self._run(concerns))
 
     # -- names of ports, which no operator sets
 

@@ -57,6 +57,11 @@ class StoredChange:
     changed: int
     items: list[Item] = field(default_factory=list)
 
+    def concerns(self, scope: tuple[int | None, str | None, int | None]) -> bool:
+        """Return whether an item is of this scope: VLAN id, switch and port number, None for any."""
+        places = ((item.vlan_vid, item.switch, item.port_no) for item in self.items)
+        return any(all(want in (None, have) for want, have in zip(scope, one, strict=True)) for one in places)
+
 
 @dataclass(frozen=True)
 class StoredState:
@@ -112,9 +117,6 @@ class SettingsStore(Protocol):
     def change(self, revision: int) -> StoredChange | None:
         """Return one change with its items, None if it is not stored."""
 
-    def changes_at(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
-        """Return whether a change concerns this scope."""
-
 
 class Store:
     """The store at a path, or in memory (``:memory:``), for the one controller that changes it.
@@ -157,7 +159,7 @@ class Store:
         facts: Mapping[str, str] | None = None,
     ) -> None:
         """Store a change with the resulting overrides: all of it, on the disk when this returns, or nothing."""
-        items = zlib.compress(json.dumps([_packed(item) for item in change.items], ensure_ascii=False).encode(), 1)
+        items = encode_items(change.items)
         about = (change.revision, change.at, change.who, change.address, change.action, change.changed, items)
         with self._changing() as db:
             db.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", about)
@@ -207,12 +209,6 @@ class Store:
             ).fetchall()
         return [StoredChange(*row) for row in rows]
 
-    def changes_at(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
-        """Return whether a change concerns this scope: VLAN id, switch and port number, None for any."""
-        found = self.change(revision)
-        places = () if found is None else ((item.vlan_vid, item.switch, item.port_no) for item in found.items)
-        return any(all(want in (None, have) for want, have in zip(scope, one, strict=True)) for one in places)
-
     def change(self, revision: int) -> StoredChange | None:
         """Return one change with its items, None if it is not stored."""
         with translating_errors(self.path):
@@ -239,8 +235,10 @@ def _last_revision(db: sqlite3.Connection) -> int:
     return int(revision)
 
 
-def _packed(item: Item) -> tuple[Any, ...]:
-    return item.vlan_vid, item.switch, item.port_no, item.field, item.before, item.after
+def encode_items(items: list[Item]) -> bytes:
+    """Return the changed values of a change as they are stored."""
+    packed = [[item.vlan_vid, item.switch, item.port_no, item.field, item.before, item.after] for item in items]
+    return zlib.compress(json.dumps(packed, ensure_ascii=False).encode(), 1)
 
 
 def _columns(values: Mapping[str, float | None]) -> list[float | None]:

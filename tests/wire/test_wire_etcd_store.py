@@ -86,7 +86,6 @@ def test_it_holds_what_sqlite_holds(process: EtcdProcesses, commits: list[Any]) 
         assert stores[0].history(before, limit) == stores[1].history(before, limit)
     for revision in range(len(commits) + 2):
         assert stores[0].change(revision) == stores[1].change(revision)
-        assert stores[0].changes_at(revision, (10, None, 1)) == stores[1].changes_at(revision, (10, None, 1))
     for store in stores:
         store.close()
 
