@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from controller.capability.capabilities import Capabilities
-from controller.capability.probe_results import encode_probe_results, import_probe_results
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from controller.openflow.messages import encode_role_request
+from controller.partition.probe_results import encode_probe_results, import_probe_results
 
 if TYPE_CHECKING:
     from apps.cluster.etcd_membership import EtcdMembership

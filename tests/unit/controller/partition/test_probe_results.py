@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from controller.capability.capabilities import Ability, Capabilities, ProbeResult
-from controller.capability.probe_results import encode_probe_results, import_probe_results
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import MeterSettings
 from controller.fabric.meter_bounds import MeterBounds
 from controller.openflow.constants import MeterFlags
 from controller.openflow.meters import MeterFeatures
 from controller.openflow.multipart import SwitchDesc
+from controller.partition.probe_results import encode_probe_results, import_probe_results
 
 FEATURES = MeterFeatures(1000, 2, MeterFlags.KBPS | MeterFlags.STATS, 1, 0)
 DESCRIPTION = SwitchDesc("Nicira", "Open vSwitch", "3.1.0", "None", "")
