@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.configs import fabric, star
-from support.fabrics import ControlLoop, Fabric, mac_of
+from support.fabrics import ControlLoop, Fabric
 from support.switches import Frame, meter_config
 from support.talking import (
     LEFT,
@@ -25,12 +25,10 @@ from controller.central.controller import CentralController
 from controller.central.fabric_state import SWITCH_WAIT_S
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.forwarding import forwarding_state, pipeline
+from controller.forwarding import forwarding_state
 from controller.forwarding.flow_table import flow_key
-from controller.forwarding.pipeline import OWN_COOKIE, Table, admit, meters_of_vn
+from controller.forwarding.pipeline import Table, admit
 from controller.metering.enforcement import MIN_BURST_S
-from controller.openflow.actions import Output
-from controller.openflow.constants import PORT_CONTROLLER
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
 from controller.switch.adoption import InstalledPairs, hosts_and_pairs, split_own_flows
@@ -122,23 +120,6 @@ def test_pairs_with_switches_on_their_way_wait_for_them():
         assert again.audit(dpid) == 0
     assert contents(again) == before
     assert entry_keys(again.central) == entry_keys(net.central)
-
-
-@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
-def test_pairs_are_controlled_as_soon_as_their_receivers_switch_is_back(order):
-    """Not only after the next audit: what an earlier run granted them may be much less than they may have now."""
-    net = two_switches()
-    talk(net, (1, 1), (2, 1))
-    before = contents(net)
-    again = restarted(net)
-    for dpid in order:
-        again.connect(dpid)
-    assert entry_keys(again.central) == entry_keys(net.central)
-    again.hello()
-    again.settle()
-    assert contents(again) == before
-    for dpid in again.switches:
-        assert again.audit(dpid) == 0
 
 
 def test_who_may_not_get_in_any_more_is_kept_out_whoever_is_on_the_way():
@@ -420,58 +401,3 @@ def test_a_pair_that_ages_while_its_receivers_switch_comes_leaves_nothing(talkin
     entries = again.central.state.entries
     assert sorted(metered) == sorted(entries.meter_id[again.central.vns.dpid[entries.sender] == 1].tolist())
     assert set(metered) <= again.switches[1].meters.keys()
-
-
-def as_before_floods_had_meters(switch):
-    """Make a switch's tables what an older controller left: reports in the middle, floods without limits."""
-    flows = {}
-    for flow in switch.flows.values():
-        if flow.table_id == Table.PACKET_IN or (flow.table_id == Table.RATE_CONTROL and meters_of_vn(flow)):
-            continue
-        if flow.match.eth_src_mask is not None or flow.match.eth_dst_mask == pipeline.SOLICITED_NODE_MASK:
-            continue
-        if flow.table_id == Table.FORWARD:
-            flow = flow._replace(goto_table=None)
-        if flow.write_metadata is not None:
-            flow = flow._replace(write_metadata=None, actions=(Output(PORT_CONTROLLER, 128),))
-        flows[flow_key(flow)] = flow
-    everything = Flow(Table.RATE_CONTROL, 0, Match(), OWN_COOKIE | Table.RATE_CONTROL, goto_table=Table.FORWARD)
-    flows[flow_key(everything)] = everything
-    used = {flow.meter_id for flow in flows.values()}
-    switch.flows, switch.meters = flows, {i: meter for i, meter in switch.meters.items() if i in used}
-    return flow_key(everything)
-
-
-def test_tables_of_a_controller_that_limited_no_floods_are_taken_over_without_a_gap(talking):
-    """No entry of a pair or a host goes, no meter that stands is touched; what floods pass is there at once."""
-    old = {dpid: as_before_floods_had_meters(switch) for dpid, switch in talking.switches.items()}
-    pairs = {dpid: rate_control_keys(switch) for dpid, switch in talking.switches.items()}
-    meters = {dpid: dict(switch.meters) for dpid, switch in talking.switches.items()}
-    kept = {dpid: {(i, m.setting) for i, m in switch.meters.items()} for dpid, switch in talking.switches.items()}
-    again = restarted(talking)
-    again.start()
-    for dpid, switch in again.switches.items():
-        assert all(switch.flows[key].meter_id in meters[dpid] for key in pairs[dpid])
-        assert kept[dpid] <= {(i, meter.setting) for i, meter in switch.meters.items()}
-        assert len(again.central.switches[dpid].vn_meters) * 4 + len(set(pairs[dpid])) >= len(switch.meters)
-    frame = Frame(mac_of(PortId(2, 1), 10), mac_of(PortId(1, 1), 10), 10)
-    delivery = again.send(frame, PortId(1, 1))
-    assert [port for port, _, _ in delivery.at] == [PortId(2, 1)]
-    assert delivery.reports == 0
-    flood = again.send(Frame(2**48 - 1, mac_of(PortId(1, 1), 10), 10), PortId(1, 1))
-    mine = again.central.switches[1].vn_meters[again.central.vns.row_of(10, 1, 1)]
-    assert flood.meters == [(1, mine.send), (1, mine.flood)]
-    again.wait(SWITCH_WAIT_S + 1)
-    for dpid, switch in again.switches.items():
-        again.audit(dpid)
-        assert old[dpid] not in switch.flows
-        assert again.audit(dpid) == 0
-
-
-def test_the_meters_of_floods_are_known_again_after_a_restart(talking):
-    before = {dpid: dict(record.vn_meters) for dpid, record in talking.central.switches.items()}
-    counted = {dpid: switch.meter_mods for dpid, switch in talking.switches.items()}
-    again = restarted(talking)
-    again.start()
-    assert {dpid: record.vn_meters for dpid, record in again.central.switches.items()} == before
-    assert {dpid: switch.meter_mods for dpid, switch in again.switches.items()} == counted
