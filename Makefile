@@ -9,7 +9,7 @@ KERNEL := $(wildcard apps/*/*/*.c controller/*/*.c)
 STAMP := $(VENV)/installed
 IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
-.PHONY: help setup packages ovs demo demo-cluster figures screenshots test test-kernel check dist site clean
+.PHONY: help setup environment packages ovs demo demo-cluster figures screenshots test test-kernel check dist site clean
 
 help:
 	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (as root on Open vSwitch, else on a model)"
@@ -21,10 +21,13 @@ help:
 	@echo "make check   ruff and mypy"
 	@echo "make dist    what a release has, in dist/: sdist, wheels, Debian package, container's files"
 	@echo "make site    the documents as a site in build/site, which needs no network (npm)"
-	@echo "make setup   what the others need: packages, .venv"
+	@echo "make setup   what the others need: packages, .venv, tools of tests in .setup"
 	@echo "make clean   remove what setup and tests made, results/ excepted"
 
-setup: $(STAMP)
+setup: environment
+	@scripts/test-tools
+
+environment: $(STAMP)
 	@$(BIN)/python -m experiments.model.native_build
 
 packages:
@@ -40,35 +43,35 @@ ifeq ($(IS_ROOT),yes)
 	@scripts/ovs start
 endif
 
-demo: setup ovs
+demo: environment ovs
 	@$(BIN)/dets demo
 
-demo-cluster: setup ovs
+demo-cluster: environment ovs
 	@$(BIN)/dets demo --cluster
 
 FABRIC ?= model
 PAPER ?= dets
-figures: setup $(if $(filter ovs,$(FABRIC)),ovs)
+figures: environment $(if $(filter ovs,$(FABRIC)),ovs)
 	@$(BIN)/dets figures --paper $(PAPER) --fabric $(FABRIC) $(FIGURES_ARGS)
 
-screenshots: setup
+screenshots: environment
 	@$(BIN)/python tests/ui/screenshots.py docs
 
 test: setup
 	@scripts/run-tests $(BIN)/python $(PYTEST_ARGS)
 
-test-kernel: setup ovs
+test-kernel: environment ovs
 	@$(BIN)/python -m pytest tests/kernel $(PYTEST_ARGS)
 
-check: setup
+check: environment
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-dist: setup
+dist: environment
 	@rm -rf dist && scripts/dist dist $(PYTHONS)
 
-site: setup
+site: environment
 	@scripts/site $(BIN)/python
 
 clean:

@@ -134,7 +134,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("language", PROGRAMS)
 def test_a_generated_client_changes_limits(tmp_path: Path, language: str) -> None:
     if run(tmp_path, language, "version").returncode == NOT_THERE:
-        pytest.skip(f"THE GENERATOR FOR {language.upper()} CANNOT BE HAD: no client is generated")
+        pytest.skip(f"NO GENERATOR FOR {language.upper()}: make setup could not fetch it, no client is generated")
     store = tmp_path / "x.db"
     with RestProcess(BORROWS, store, tokens=True) as server:
         tokens = Tokens(str(store))
