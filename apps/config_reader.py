@@ -35,7 +35,7 @@ def read(path: str, run_in_thread: Callable[..., Any]) -> Config:
         return small
     answer = os.memfd_create("config")
     try:
-        command = [sys.executable, "-m", "apps.config_reader", str(answer), path]
+        command = [sys.executable, "-P", "-m", "apps.config_reader", str(answer), path]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[answer], start_new_session=True)
         try:
             while process.poll() is None:

@@ -33,7 +33,7 @@ class LeaseWatchdog:
         reading, self._pipe = os.pipe()
         files = json.dumps([endpoints, ca, certificate, key])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "apps.cluster.lease_watchdog", str(self._lease_file), files],
+            [sys.executable, "-P", "-m", "apps.cluster.lease_watchdog", str(self._lease_file), files],
             stdin=reading,
             stdout=subprocess.DEVNULL,
             pass_fds=[self._lease_file],

@@ -125,14 +125,16 @@ def main(config: str, apps: list[str]) -> int:
     """Entry point of ``dets run``: run the DETS application, and other Ryu applications next to it.
 
     The process becomes ``python -m apps.runtime.launcher``, because monkey patching must precede all other imports.
-    That process also reads the configuration, so that nothing is imported twice.
+    That process also reads the configuration, so that nothing is imported twice. Files in the current folder do not
+    hide modules of the same names (``-P``).
     """
     application = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "dets.py")
     if sys.version_info < (3, 12):  # Ryu compares versions with distutils, for which setuptools would load itself
         os.environ["SETUPTOOLS_USE_DISTUTILS"] = "stdlib"
-    arguments = ["-m", "apps.runtime.launcher", "--dets-config", config, application, *apps]
+    arguments = ["-P", "-m", "apps.runtime.launcher", "--dets-config", config, application, *apps]
     return os.execv(sys.executable, [sys.executable, *arguments])
 
 
 if __name__ == "__main__":
+    sys.path.append("")  # --app may be a module in the current folder
     sys.exit(ryu_manager())

@@ -44,3 +44,16 @@ def test_what_is_not_there_is_named(app: str, said: str, tmp_path: Path) -> None
     assert ended.stderr.splitlines()[-1] == said.format(folder=tmp_path)
     assert "Traceback" not in ended.stderr
     assert "SyntaxWarning" not in ended.stderr
+
+
+def test_files_in_the_current_folder_hide_no_modules(tmp_path: Path) -> None:
+    for name in ("select.py", "numpy.py"):
+        (tmp_path / name).write_text("raise SystemExit(f'{__name__} is not what was meant')\n")
+    (tmp_path / "beside.py").write_text("print('loaded', flush=True)\nraise SystemExit(3)\n")
+    openflow, rest = free_ports(2)
+    (tmp_path / "dets.yaml").write_text(
+        CONFIG.format(openflow=openflow, rest=rest).replace(", certificate: absent.pem, key: absent.key", "")
+    )
+    command = [Path(sys.executable).parent / "dets", "run", "--config", "dets.yaml", "--app", "beside"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (3, "loaded\n"), ended.stderr
