@@ -69,9 +69,10 @@ def reached(wires: Wires, everybody: int = 2**48 - 1, tag: int | None = None) ->
     return {(one, other) for one, other in found if one != other}
 
 
-def reached_from(wires: Wires, sender: str, tag: int | None) -> set[str]:
-    """Return whom a broadcast reaches."""
-    return {name.removesuffix("h") for name in wires.reached(f"{sender}h", MACS[sender], 2**48 - 1, tag)} - {sender}
+def reached_from(wires: Wires, sender: str, tag: int | None, tags: str = "") -> set[str]:
+    """Return whom a broadcast reaches, with these tags (hex digits) before ``tag``."""
+    frame = MACS[sender], 2**48 - 1, tag, bytes.fromhex(tags)
+    return {name.removesuffix("h") for name in wires.reached(f"{sender}h", *frame)} - {sender}
 
 
 ALL = {(one, other) for one in VLANS for other in VLANS if one != other and VLANS[one] == VLANS[other]}
@@ -115,6 +116,9 @@ def test_priority_tagged_frames_are_the_ports_vlans_and_other_tags_are_nobodys(r
     wait_until(lambda: reached_from(wires, e4, 20) == {e2, e3}, "the tagged VLAN reached", 30)
     assert [reached_from(wires, e4, tag) for tag in (None, 0, 10, 30)] == [{e1}, {e1}, {e1}, set()]
     assert [reached_from(wires, one, None) for one in (e1, e2)] == [{e4}, {e3, e4}]
+    # Behind a tag that is accepted a second one is payload; a service tag is a tag.
+    assert reached_from(wires, e4, 99, "81000014") == {e2, e3}
+    assert [reached_from(wires, e1, 20, outer) for outer in ("81000000", "88a80000", "88a8000a")] == [{e4}, {e4}, set()]
 
 
 @pytest.mark.parametrize("run", [True], indirect=True)

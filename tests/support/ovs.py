@@ -68,11 +68,11 @@ class Wires:
         for sock in self._sockets.values():
             sock.close()
 
-    def send(self, interface: str, source: int, destination: int, vlan_vid: int | None) -> int:
-        """Send a frame into the fabric; return the number that it carries."""
+    def send(self, interface: str, source: int, destination: int, vlan_vid: int | None, tags: bytes = b"") -> int:
+        """Send a frame into the fabric, ``tags`` before that of ``vlan_vid``; return the number that it carries."""
         self._number += 1
-        header = FrameHeader(destination, source, vlan_vid, TEST_ETH_TYPE)
-        self._sockets[interface].send(build_frame(header, self._number.to_bytes(4)).ljust(60, b"\0"))
+        frame = build_frame(FrameHeader(destination, source, vlan_vid, TEST_ETH_TYPE), self._number.to_bytes(4))
+        self._sockets[interface].send((frame[:12] + tags + frame[12:]).ljust(60, b"\0"))
         return self._number
 
     def arrived(self, numbers: Sequence[int], quiet_s: float = _QUIET_S) -> dict[str, Counter[int]]:
@@ -92,9 +92,11 @@ class Wires:
                 quiet_s = max(quiet_s - 0.02, 0.0)  # others' frames do not keep us here for ever
         return counts
 
-    def reached(self, interface: str, source: int, destination: int, vlan_vid: int | None) -> list[str]:
+    def reached(
+        self, interface: str, source: int, destination: int, vlan_vid: int | None, tags: bytes = b""
+    ) -> list[str]:
         """Send one frame; return the interfaces at which it came out, each as often as it did."""
-        number = self.send(interface, source, destination, vlan_vid)
+        number = self.send(interface, source, destination, vlan_vid, tags)
         counts = self.arrived([number])
         return sorted(name for name, count in counts.items() for _ in range(count[number]))
 
@@ -128,8 +130,8 @@ class End:
 
 
 def _number_of(frame: bytes) -> int | None:
-    """Return the number that a test frame carries; the kernel may have taken its tag off."""
-    for at in (12, 16):
+    """Return the number that a test frame carries; the kernel may have taken its outer tag off."""
+    for at in (12, 16, 20):
         if frame[at : at + 2] == TEST_ETH_TYPE.to_bytes(2):
             return int.from_bytes(frame[at + 2 : at + 6])
     return None
