@@ -8,7 +8,6 @@ from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
 from apps.rest import Service, create_app
-from controller.errors import InvalidValueError
 from controller.loop import control_step
 
 M = 1e6
@@ -118,15 +117,3 @@ def test_a_shadow_has_parameters_of_its_own():
     answer = client.patch("/v1/vlans/20", json={"shadow_parameters": {"headroom": 1}})
     assert answer.status_code == 422
     assert central.fabric.control.shadow.policies[10].parameters == {"headroom": 0.5}
-
-
-def test_a_bad_shadow_changes_nothing():
-    loop = loop_of("fs", "sp")
-    app = create_app(Service(loop.fabric.central, lambda: 0.0))
-    answer = app.test_client().patch("/v1/vlans/10", json={"algorithm": "fp", "shadow": "best"})
-    assert answer.status_code == 422
-    assert "shadow" in answer.text
-    assert loop.fabric.central.fabric.control.policies[10].algorithm == "fs"
-    assert loop.fabric.central.fabric.control.shadow.names == {10: "sp"}
-    with pytest.raises(InvalidValueError, match="is not a VLAN"):
-        loop.fabric.operator.set_vlan(30, 0.0, shadow="fs")

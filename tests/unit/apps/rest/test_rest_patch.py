@@ -247,6 +247,7 @@ def test_an_unknown_field_is_told_the_known_ones(desk: Desk) -> None:
         ('{"algorithm": 5}', "algorithm", "fs, sp, fp, fe"),
         ('{"algorithm": ["fp"]}', "algorithm", "fs, sp, fp, fe"),
         ('{"algorithm": NaN}', "algorithm", "fs, sp, fp, fe"),
+        ('{"algorithm": "fs", "shadow": "best"}', "shadow", "fs, sp, fp, fe"),
         ('{"parameters": {"x": 1}}', "parameters.x", "inflation, floor, headroom, d"),
         ('{"algorithm": "fs", "parameters": {"d": 2}}', "parameters.d", "takes: none"),
         ('{"parameters": {"d": 1}}', "parameters.d", "above 1"),

@@ -192,53 +192,6 @@ def test_frames_from_nowhere_change_nothing():
 # -- limits and algorithms
 
 
-def snapshot(central):
-    return central.fabric.control, len(central.events.newer_than(0))
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"send_limit_bps": 600_000_000},
-        {"receive_limit_bps": 500_000_001},
-        {"send_limit_bps": 1_000_000, "receive_limit_bps": 10**15},
-        {"send_limit_bps": 0},
-        {"receive_limit_bps": 0},
-        {"receive_limit_bps": -5},
-        {"send_ceiling_bps": 1_000},
-        {"receive_ceiling_bps": 10**10},
-        {"send_limit_bps": 1_000_000, "receive_ceiling_bps": 1_000},
-    ],
-)
-def test_limits_that_do_not_fit_change_nothing(limits):
-    net = started()
-    before = snapshot(net.central)
-    with pytest.raises(InvalidValueError) as caught:
-        net.operator.set_vn(0, 1.0, **limits)
-    assert caught.value.key in limits
-    assert snapshot(net.central) == before
-    assert net.push() == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"), [("best", {}), ("fp", {"d": 0.5}), ("fs", {"k": 1}), ("fe", {"k": "x"})]
-)
-def test_algorithms_that_are_wrong_change_nothing(name, parameters):
-    net = started()
-    before = snapshot(net.central)
-    with pytest.raises(InvalidValueError):
-        net.operator.set_vlan(10, 1.0, algorithm=name, parameters=parameters)
-    assert snapshot(net.central) == before
-
-
-def test_a_vlan_that_is_not_there_has_no_algorithm():
-    net = started()
-    before = snapshot(net.central)
-    with pytest.raises(InvalidValueError, match="vlan_vid: 99"):
-        net.operator.set_vlan(99, 1.0, algorithm="fs")
-    assert snapshot(net.central) == before
-
-
 def test_a_send_limit_is_in_force_at_once():
     net = started()
     row = net.central.vns.row_of(10, 1, 2)
