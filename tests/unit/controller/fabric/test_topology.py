@@ -53,16 +53,6 @@ def test_a_link_needs_both_switches():
     assert topology.links() == {Link(A, B)}
 
 
-@pytest.mark.parametrize("silent", [(A, B), (B, A)])
-def test_a_link_of_which_one_direction_is_silent_expires(silent):
-    topology = linked((A, B))
-    topology.record_probe(silent[1], silent[0], 2.0)
-    assert not topology.expire(LINK_TIMEOUT_S)
-    assert topology.expire(LINK_TIMEOUT_S + 0.01)
-    assert topology.links() == frozenset()
-    assert not topology.expire(LINK_TIMEOUT_S + 0.01)
-
-
 def test_hellos_that_are_missing_are_known_before_a_link_expires():
     topology = linked((A, B), (PortId(1, 2), C))
     topology.record_probe(A, B, 1.0)
@@ -86,17 +76,6 @@ def test_who_hears_nobody_is_not_late():
     topology = linked()
     topology.record_probe(A, B, 0.0)  # one direction alone is no link
     assert topology.overdue_probes(LINK_TIMEOUT_S) == []
-
-
-def test_ports_and_switches_take_their_links_along():
-    topology = linked((A, B), (PortId(1, 2), C))
-    assert topology.remove_port(B, 0.0)
-    assert not topology.remove_port(B, 0.0)
-    assert topology.links() == {Link(PortId(1, 2), C)}
-    topology.remove_switch(3)
-    assert topology.links() == frozenset()
-    topology.add_switch(3)  # it has to be heard again
-    assert topology.links() == frozenset()
 
 
 @pytest.mark.parametrize("other", [B, PortId(2, 2)])
@@ -130,10 +109,6 @@ def test_what_a_switch_says_that_its_ports_hear_is_bounded():
     assert topology.expire(LINK_TIMEOUT_S + 1)
     assert topology.links() == frozenset()
     assert topology._heard_at == {}
-
-
-def test_a_switch_plugged_into_itself_is_no_link():
-    assert linked((PortId(1, 1), PortId(1, 2))).links() == frozenset()
 
 
 def test_of_parallel_links_the_one_with_the_lowest_ports_is_used():
@@ -183,7 +158,7 @@ def test_links_are_up_that_both_ends_have_heard_lately_whatever_comes_and_goes(s
             heard_s = {ends: at_s for ends, at_s in heard_s.items() if now_s - at_s <= LINK_TIMEOUT_S}
             news = topology.expire(now_s)
         else:
-            getattr(topology, name)(*given_, *([now_s] if name == "remove_port" else []))
+            news = getattr(topology, name)(*given_, *([now_s] if name == "remove_port" else []))
             if name == "add_switch":
                 switches.add(*given_)
             elif name == "remove_switch":
