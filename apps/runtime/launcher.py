@@ -102,6 +102,8 @@ def manager(arguments: list[str]) -> int:
             raise  # from within an application: its author needs the traceback
         print(f"--app: {missing!r} is neither a file nor a module that Python finds", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped before it had started", file=sys.stderr)
     return 0
 
 

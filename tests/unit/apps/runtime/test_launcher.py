@@ -57,3 +57,13 @@ def test_files_in_the_current_folder_hide_no_modules(tmp_path: Path) -> None:
     command = [Path(sys.executable).parent / "dets", "run", "--config", "dets.yaml", "--app", "beside"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (3, "loaded\n"), ended.stderr
+
+
+def test_a_stop_while_applications_are_made_is_one_line(tmp_path: Path) -> None:
+    app = "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\nimport eventlet\neventlet.sleep(30)\n"
+    (tmp_path / "slow.py").write_text(app)
+    command = [sys.executable, "-m", "apps.runtime.launcher", str(tmp_path / "slow.py")]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.splitlines()[-1] == "stopped before it had started"
+    assert "Traceback" not in ended.stderr
