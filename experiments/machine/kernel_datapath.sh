@@ -29,7 +29,7 @@ show rw "$EXCHANGE"
 show rw "$FOLDER"
 mkdir -p /run/openvswitch /run/netns /run/lock /run/modules/lib
 ln -s /usr/lib/uml/modules /run/modules/lib/modules
-for module in openvswitch veth sch_htb sch_netem sch_red sch_fq sch_ingress cls_bpf 8021q tcp_bbr; do
+for module in openvswitch veth sch_htb sch_netem sch_red sch_fq sch_ingress cls_bpf 8021q tcp_bbr bonding; do
     modprobe -d /run/modules "$module" || fail "no module $module"
 done
 ip link set lo up
