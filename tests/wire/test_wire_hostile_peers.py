@@ -293,6 +293,13 @@ def test_over_tls_the_same_holds(tmp_path: Path) -> None:
     context.load_cert_chain(tmp_path / "switch.pem", tmp_path / "switch.key")
     with Application(config, tmp_path) as app:
         app.wait_for(lambda: app.get("/v1/health"), "serving")
+        stranger = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        with HostilePeer((host, int(port)), tls=stranger) as peer:
+            assert peer.wait_gone(30.0)
+        app.wait_for(lambda: "did not return a certificate" in app.log(), "told of the refusal")
+        with HostilePeer((host, int(port))) as plain:
+            plain.send(message(MessageType.HELLO))
+            assert plain.wait_gone(30.0)
         before = app.metrics()
         with HostilePeer((host, int(port))) as silent, HostilePeer((host, int(port)), tls=context) as switch:
             assert switch.become_ready(1) is not None
