@@ -97,12 +97,13 @@ WEB = Scenario(
 def test_many_flows_web_requests_and_a_ceiling_that_is_lowered(tmp_path: Path) -> None:
     run = run_on_ovs(WEB, "max-min", 1, lambda _passed_s: None, tmp_path, RunSettings(congestion_control="reno"))
     assert (run.delivered_bits.sum(axis=0) > 0).all()
-    lent, lowered = (phase_measures(run)[name]["delivered_bps_by_sender"][0] / M for name in ("lent", "lowered"))
+    phases = phase_measures(run)
+    lent, lowered = (phases[name]["delivered_bps_by_sender"][0] / M for name in ("lent", "lowered"))
     assert lent > 8.0  # of 12; its limit is 4
     assert 4.0 < lowered < 6.6
     found = measures(run)
     asked = sum(len(answers) for _, answers in WEB.sessions(1)[1])
     assert found["requests"] == pytest.approx(asked, abs=6)
     assert found["requests_answered"] >= 0.9 * asked
-    # 20,000 bytes take 40 ms of a limit of 4 Mb/s.
-    assert 0.0005 < found["latency_p50_s"] < found["latency_p99_s"]
+    # 20,000 bytes take 40 ms of a limit of 4 Mb/s. What is asked for in the end may be under way then.
+    assert 0.0005 < phases["lent"]["latency_p50_s"] < phases["lent"]["latency_p99_s"]
