@@ -23,7 +23,7 @@ FABRIC_FOLDER, WIRE_FOLDER = HERE / "fabric", HERE / "wire"
 # what fails is repeated, twice at most; "-rR" tells which.
 REAL_TIME = (FABRIC_FOLDER, HERE / "kernel", HERE / "ui", WIRE_FOLDER)
 REPEATS = 2
-# These wait most of the time, but for those of them that compare rates: each has a lane (support/lanes.py).
+# These wait most of the time, but for those of them that are marked otherwise (support/lanes.py).
 IN_LANES = (FABRIC_FOLDER, HERE / "kernel", HERE / "ui")
 # Properties are tried on the same examples in every run, and none fails because a machine is slow.
 settings.register_profile("tests", derandomize=True, deadline=None)
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path in real_time:
             item.add_marker(pytest.mark.flaky(reruns=REPEATS, reruns_delay=1))
-        if item.path.parent in IN_LANES and item.get_closest_marker(lanes.RATES) is None:
+        if item.path.parent in IN_LANES and not any(map(item.get_closest_marker, lanes.LANES)):
             item.add_marker(lanes.FUNCTIONS)
     fabric = [item for item in items if item.path.parent == FABRIC_FOLDER or item.get_closest_marker("fabric")]
     missing = _missing_for_fabric() if fabric else None

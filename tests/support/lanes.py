@@ -1,8 +1,9 @@
 """Which tests run when, and what all of them came to: ``scripts/run-tests``.
 
-Most tests share the processors. Two lanes are a pytest each, with a network and an Open vSwitch of its own
-(``scripts/lane``): in that of functions are the fabric tier, the kernel tier and the live page, which wait most of the
-time, beside those that share; in that of rates, after them, is what compares rates in real time, with the machine to
+Most tests share the processors. Lanes are a pytest each, with a network and an Open vSwitch of its own
+(``scripts/lane``). In that of functions are the fabric tier, the kernel tier and the live page, which wait most of the
+time, beside those that share. After them comes what compares rates in real time, in two lanes at once, on Open vSwitch
+and on software switches: each takes less than half a processor. In the last lane is what keeps the processors busy
 itself. Each pytest writes down what its tests came to, so that one table tells of all.
 """
 
@@ -17,15 +18,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-FUNCTIONS, RATES = LANES = ("functions", "rates")  # the names of the marks
+FUNCTIONS, RATES, ALONE = LANES = ("functions", "rates", "alone")  # the names of the marks
 TALLY = "DETS_TEST_TALLY"  # the environment variable that names the file
 COUNTED = ("passed", "failed", "error", "skipped", "rerun")
 WAITING = 2  # how many of the processes that share begin with tests that wait
 FAILED, NONE_SELECTED, INTERRUPTED = 1, 5, 130
+GOING_ON = (0, FAILED, NONE_SELECTED)  # otherwise interrupted, or not understood: other parts would be no better
 # A pytest that is interrupted has this long to take down what it has set up.
 GRACE_S = 20.0
 
@@ -120,39 +122,53 @@ def is_isolating() -> bool:
     return os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+def run_both(part: Part, beside: Part, log: IO[bytes], first: Callable[[], None] = lambda: None) -> bool:
+    """Run two parts at once, and before the one, ``first``; then print the ``log`` of the other.
+
+    Return whether both went on to their ends.
+    """
+    try:
+        with beside:
+            first()
+            with part:
+                part.wait()
+            if part.status in GOING_ON:
+                print(f"Waiting for the lane of {beside.name}", flush=True)
+                beside.wait()
+    finally:
+        log.seek(0)
+        print(log.read().decode(errors="replace"), flush=True)
+    return beside.status in GOING_ON
+
+
 def run_all(root: Path, arguments: Sequence[str]) -> int:
     """Run all tests, or those that pytest's arguments select; print what they came to; return the exit status."""
     pytest = [sys.executable, "-m", "pytest", *arguments]
-    lane = []
+    lane, urgent = [], []
     if is_isolating():
         subprocess.run([root / "scripts/ovs", "tune"], check=False)
-        lane = [str(root / "scripts/lane")]
-    alone = [] if arguments else ["--ignore=tests/unit"]
-    with tempfile.TemporaryFile() as log:
+        lane, urgent = [str(root / "scripts/lane")], ["nice", "-n", "-10"]
+    tiers = [] if arguments else ["--ignore=tests/unit"]
+    with tempfile.TemporaryFile() as functions_log, tempfile.TemporaryFile() as software_log:
         # Some processes more than processors: many tests wait.
         processes = f"--numprocesses={(os.cpu_count() or 1) + WAITING}"
-        others = f"not {FUNCTIONS} and not {RATES}"
+        others = " and ".join(f"not {one}" for one in LANES)
+
+        def in_lane(name: str, selected: str, *words: str, log: IO[bytes] | None = None) -> Part:
+            return Part(name, [*lane, *words, *pytest, *tiers, "-m", selected], log)
+
         shared = Part("shared", [*pytest, processes, "--dist=worksteal", "-m", others])
-        functions = Part(FUNCTIONS, [*lane, *pytest, *alone, "-m", FUNCTIONS], log)
-        rates = Part(RATES, [*lane, *(["nice", "-n", "-10"] if lane else []), *pytest, *alone, "-m", RATES])
-        parts = [shared, functions, rates]
+        functions = in_lane(FUNCTIONS, FUNCTIONS, log=functions_log)
+        rates = in_lane(RATES, f"{RATES} and fabric", *urgent)
+        software = in_lane("software", f"{RATES} and not fabric", *urgent, log=software_log)
+        alone = in_lane(ALONE, ALONE, *urgent)
         try:
-            try:
-                with functions:
-                    with shared:
-                        status = shared.wait()
-                    # Interrupted, or not understood: the others would be no better.
-                    if status in (0, FAILED, NONE_SELECTED):
-                        print("Waiting for the lane of functions", flush=True)
-                        functions.wait()
-            finally:
-                log.seek(0)
-                print(log.read().decode(errors="replace"), flush=True)
-            if functions.status in (0, FAILED, NONE_SELECTED):
-                with rates:
-                    rates.wait()
+            if run_both(shared, functions, functions_log) and run_both(rates, software, software_log):
+                with alone:
+                    alone.wait()
         except KeyboardInterrupt:
             print("Interrupted", flush=True)
+    parts = [shared, functions, rates, software, alone]
     print(summary(parts), flush=True)
     return status_of([part.status for part in parts])
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from support import lanes
-from support.lanes import FAILED, INTERRUPTED, NONE_SELECTED, Part, dealt, status_of, summary
+from support.lanes import FAILED, INTERRUPTED, NONE_SELECTED, Part, dealt, run_both, status_of, summary
 from support.ovs import wait_until
 from support.paths import ROOT
 
@@ -68,6 +69,20 @@ def test_a_part_that_is_left_has_ended_with_its_children(
         wait_until(lambda: pid.exists() and pid.read_text(), "started")
     assert part.status == INTERRUPTED
     wait_until(lambda: state(int(pid.read_text())) in ("", "Z"), "ended")
+
+
+@pytest.mark.parametrize(("status", "goes_on"), [(FAILED, True), (4, False)])
+def test_what_runs_beside_is_shown_when_both_have_ended(
+    capfd: pytest.CaptureFixture[str], status: int, goes_on: bool
+) -> None:
+    """If the one was not understood, the other is ended."""
+    with tempfile.TemporaryFile() as log:
+        beside = Part("beside", ["sh", "-c", f"echo beside; {'' if goes_on else 'sleep 60'}"], log)
+        part = Part("part", ["sh", "-c", f"sleep 0.3; echo part; exit {status}"])
+        assert run_both(part, beside, log, lambda: print("first", flush=True)) == goes_on
+    said = capfd.readouterr().out.split("\n")
+    assert [line for line in said if line in ("first", "part", "beside")] == ["first", "part", "beside"]
+    assert [part.status, beside.status] == [status, 0 if goes_on else INTERRUPTED]
 
 
 def state(pid: int) -> str:

@@ -14,7 +14,7 @@ from experiments.bench.rest.hostile_clients import Attack
 SENDERS, RECEIVER = (1, 2, 3), 4
 
 
-@pytest.mark.rates
+@pytest.mark.alone
 def test_the_loop_is_undisturbed(tmp_path: Path) -> None:
     """Traffic is at its limit: no interval is missed, and no guarantee, under floods, slow clients and bad requests."""
     store = str(tmp_path / "x.db")

@@ -46,7 +46,7 @@ def test_nothing_is_found_at_rest(tmp_path: Path) -> None:
     assert server.errors == ""
 
 
-@pytest.mark.rates
+@pytest.mark.alone
 def test_nothing_is_found_and_no_guarantee_missed_while_traffic_flows(tmp_path: Path) -> None:
     ports = {1: [*SENDERS, RECEIVER]}
     with WireRun(tmp_path, ports, rest={"requests_per_s": 100_000}) as run:
