@@ -122,6 +122,13 @@ def is_isolating() -> bool:
     return os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+def compile_units(root: Path, pytest: Sequence[str]) -> None:
+    """Let pytest compile the unit tests once: each process that shares would compile all of them, at the same time."""
+    if not any((root / "tests/unit").rglob("*-pytest-*.pyc")):
+        command = [*pytest, "--collect-only", "-qq", root / "tests/unit"]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+
+
 def run_both(part: Part, beside: Part, log: IO[bytes], first: Callable[[], None] = lambda: None) -> bool:
     """Run two parts at once, and before the one, ``first``; then print the ``log`` of the other.
 
@@ -163,7 +170,8 @@ def run_all(root: Path, arguments: Sequence[str]) -> int:
         software = in_lane("software", f"{RATES} and not fabric", *urgent, log=software_log)
         alone = in_lane(ALONE, ALONE, *urgent)
         try:
-            if run_both(shared, functions, functions_log) and run_both(rates, software, software_log):
+            compiled = (lambda: None) if arguments else (lambda: compile_units(root, pytest))
+            if run_both(shared, functions, functions_log, compiled) and run_both(rates, software, software_log):
                 with alone:
                     alone.wait()
         except KeyboardInterrupt:
