@@ -32,8 +32,6 @@ from support.paths import ROOT
 
 from controller.agents.control_frames import CONTROLLER_MAC, Feature, FrameAddress, Opcode, ReportFlag, encode, records
 
-pytestmark = pytest.mark.rates
-
 
 @pytest.fixture
 def uplink() -> Iterator[None]:
@@ -47,6 +45,7 @@ def controller(uplink) -> Iterator[Controller]:
         yield one
 
 
+@pytest.mark.rates
 def test_an_agent_says_hello_shapes_and_reports(controller) -> None:
     with running():
         controller.listen(0.2)
@@ -64,6 +63,7 @@ def test_an_agent_says_hello_shapes_and_reports(controller) -> None:
         assert report["flags"] & ReportFlag.SHAPED_HERE
 
 
+@pytest.mark.rates
 def test_frames_are_shaped_whose_tag_stands_beside_them(controller) -> None:
     """A vswitch in the kernel, as a VLAN interface, keeps a frame's tag beside it until it is on the wire."""
     run("ip", "-n", NAMESPACE, "link", "add", "acc0", "type", "veth", "peer", "name", "vn0")
@@ -88,6 +88,7 @@ def test_frames_are_shaped_whose_tag_stands_beside_them(controller) -> None:
     assert rates[10] == pytest.approx(5e6, rel=0.03)
 
 
+@pytest.mark.rates
 def test_changing_a_rate_does_not_fill_its_bucket(controller) -> None:
     turns = [3500, 6500]
 
@@ -102,6 +103,7 @@ def test_changing_a_rate_does_not_fill_its_bucket(controller) -> None:
     assert rates[10] == pytest.approx(5e6, rel=0.03)
 
 
+@pytest.mark.rates
 def test_a_vn_cannot_take_what_another_on_its_host_may_send(controller) -> None:
     with running():
         controller.listen(0.2)
@@ -132,6 +134,7 @@ def test_vns_cannot_speak_for_the_agent(controller, ethertype) -> None:
     assert all(frame.speaker.epoch != 0xBAD for frame in controller.last.values())
 
 
+@pytest.mark.rates
 def test_rates_outlive_an_agent_that_is_killed_and_the_next_one_cleans_up(controller) -> None:
     with running() as process:
         controller.listen(0.2)
@@ -143,23 +146,28 @@ def test_rates_outlive_an_agent_that_is_killed_and_the_next_one_cleans_up(contro
         rates = rates_bps(controller, 1.0, 5, frame(10))
     assert rates[10] == pytest.approx(5e6, rel=0.03)
     with running():
-        assert "3000" not in run("tc", "-n", NAMESPACE, "class", "show", "dev", UPLINK)
+        assert "3000" not in classes()
     assert "htb" not in run("tc", "-n", NAMESPACE, "qdisc", "show", "dev", UPLINK)
 
 
 def test_rates_stay_on_request(controller) -> None:
     with running("--on-stop", "keep"):
         controller.listen(0.2)
-        controller.pair(10, Opcode.INITIALIZE)
-        controller.pair(10, Opcode.SET_RATE, rate_kbps=[5000])
-        controller.listen(0.1)
-    assert "ceil 5Mbit" in run("tc", "-n", NAMESPACE, "class", "show", "dev", UPLINK)
+        for _ in range(50):  # as a controller does: what is lost, or comes later than it counts, is said again
+            controller.pair(10, Opcode.INITIALIZE)
+            controller.pair(10, Opcode.SET_RATE, rate_kbps=[5000])
+            controller.listen(0.1)
+            if "ceil 5Mbit" in classes():
+                break
+    assert "ceil 5Mbit" in classes()
 
 
+def classes() -> str:
+    return run("tc", "-n", NAMESPACE, "class", "show", "dev", UPLINK)
+
+
+@pytest.mark.rates
 def test_a_lost_controller_is_obeyed_for_forty_intervals_and_not_for_ever(controller) -> None:
-    def classes() -> str:
-        return run("tc", "-n", NAMESPACE, "class", "show", "dev", UPLINK)
-
     with running():
         controller.listen(0.2)
         controller.pair(10, Opcode.INITIALIZE)

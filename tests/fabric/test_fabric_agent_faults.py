@@ -29,8 +29,6 @@ from experiments.ovs.agents import fabric_agents
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from topologies.builders import fig1
 
-pytestmark = pytest.mark.rates
-
 VLAN = 1
 LIMIT_BPS, BLAST_BPS = 20_000_000, 40_000_000
 FORGED_S = 3.0  # longer than the forty intervals for which an agent obeys a controller that it does not hear
@@ -118,6 +116,7 @@ def test_rates_stand_when_the_controller_is_killed_and_not_for_ever(tmp_path: Pa
         wait_until(lambda: agent(app, 1)["state"] == "trusted", "trusted", 30)
 
 
+@pytest.mark.rates
 @pytest.mark.parametrize(("mode", "forged_per_s"), [("trust", 100_000), ("verify", 20_000)])
 def test_forged_control_frames_change_nothing_for_others(tmp_path: Path, mode: str, forged_per_s: int) -> None:
     """PN 1 forges reports in the name of PN 2's VN; PN 2 is held to its limit by its own agent.

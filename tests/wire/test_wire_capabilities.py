@@ -133,7 +133,6 @@ def test_meters_that_only_count_are_used_and_not_relied_on(tmp_path: Path) -> No
         assert (run.app.entry(1, 2, 10) or {})["enforced"] is False
 
 
-@pytest.mark.rates
 def test_meters_that_stop_limiting_are_found_out_by_their_counters(tmp_path: Path) -> None:
     run = wire_run(tmp_path)
     with run:
