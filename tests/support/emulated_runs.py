@@ -1,7 +1,7 @@
 """The demonstration's traffic over kinds of switches that are emulated, over several at once, each in its own process.
 
-A run mostly waits, for switches to be tested and for traffic: it takes a quarter of a processor. Receivers have no
-queues, so that meters alone hold what is to be held.
+A run mostly waits, for switches to be tested and for traffic. Receivers have no queues, so that meters alone hold what
+is to be held.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.switch.datapath import Datapath
 from experiments.switch.emulated import EMULATED
 
-AT_ONCE = 4
+AT_ONCE = 2
 M = 1_000_000
 VICTIM_BPS, AGGRESSOR_BPS = 20 * M, 25 * M
 WARM_UP_S, BLAST_S = 2.0, 3.0
