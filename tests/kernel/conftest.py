@@ -1,7 +1,7 @@
 """The kernel tier: Open vSwitch's kernel datapath, here where this kernel has it, else inside user-mode-linux.
 
-Inside means: the first of these tests boots it and starts a pytest there with all of them. Its reports are written down
-one by one, and told here as if the tests had run here.
+Inside means: once all tests are known it is booted, and starts a pytest there with these, which runs beside the tests
+that come before them here. Its reports are written down one by one, and told here as if the tests had run here.
 """
 
 from __future__ import annotations
@@ -126,23 +126,29 @@ class _Reader:
 
 def _is_for_inside(item: pytest.Item) -> bool:
     """Whether a test is to run inside, and this is not inside: those of tests/kernel itself, not of folders below."""
-    return item.path.parent == HERE and REPORTS not in os.environ and not is_native()
+    if item.path.parent != HERE or item.get_closest_marker("skip") is not None:
+        return False
+    return REPORTS not in os.environ and not is_native()
 
 
 _READER = pytest.StashKey[_Reader]()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Let the test run inside, and tell its reports; natively, inside, and when it is skipped: as any test."""
-    if not _is_for_inside(item) or item.get_closest_marker("skip") is not None:
-        return None
-    config = item.config
-    if _READER not in config.stash:
-        items = [other for other in item.session.items if _is_for_inside(other)]
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Boot the machine if there are tests for it, and let them run inside."""
+    config, items = session.config, [item for item in session.items if _is_for_inside(item)]
+    if items and not config.option.collectonly:
         folder = config._tmp_path_factory.mktemp("kernel")  # type: ignore[attr-defined]
         config.stash[_READER] = _Reader(config, items, folder)
         config.add_cleanup(config.stash[_READER].close)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Let the test run inside, and tell its reports; natively, inside, and when it is skipped: as any test."""
+    if not _is_for_inside(item):
+        return None
+    config = item.config
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for report in config.stash[_READER].reports_of(item):
         report.keywords["kernel"] = 1
