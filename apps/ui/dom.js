@@ -1,5 +1,7 @@
 // Elements are made here and nowhere else; text from the fabric is text, never markup.
 
+import { place } from "./format.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 function fill(element, attributes, children) {
@@ -61,8 +63,8 @@ export function say(text) {
 }
 
 /** A link to a view of a VN. */
-export function vnLink(vid, switchName, portNo, text = `${switchName}:${portNo}`) {
-  return h("a", { href: vnHash(vid, switchName, portNo) }, text);
+export function vnLink(vid, end, text = place(end)) {
+  return h("a", { href: vnHash(vid, end.switch, end.port_no) }, text);
 }
 
 export function vnHash(vid, switchName, portNo) {

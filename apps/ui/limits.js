@@ -12,7 +12,6 @@ export class LimitsForm {
   /** `onChange` is called when a limit was changed or taken back. */
   constructor(vid, switchName, portNo, onChange) {
     this.path = vnPath(vid, switchName, portNo);
-    this.name = `VLAN ${vid} at ${switchName}:${portNo}`;
     this.place = { vid, switchName, portNo };
     this.onChange = onChange;
     this.inputs = FIELDS.map(([field, label]) => {
@@ -22,7 +21,7 @@ export class LimitsForm {
     });
     this.answer = h("div", { class: "answer", id: "limit-answer", role: "status" });
     this.after = h("div", { class: "after" });
-    this.form = h("form", { class: "limits", "aria-label": `Limits of ${this.name}`, onsubmit: (event) => { event.preventDefault(); this.ask(); } },
+    this.form = h("form", { class: "limits", onsubmit: (event) => { event.preventDefault(); this.ask(); } },
       this.inputs.map(({ field, label, input, shown }) => h("p", {}, h("label", { for: `limit-${field}` }, label), " ", input, " ", shown)),
       h("p", {}, h("button", { type: "submit" }, "Check"), h("span", { class: "hint" }, " Enter checks; nothing changes before you confirm.")));
     this.element = h("section", { class: "change", "aria-labelledby": "change-title", hidden: true },
@@ -33,6 +32,7 @@ export class LimitsForm {
   set(vn, etag) {
     this.vn = vn;
     this.etag = etag;
+    this.name = `VLAN ${vn.vlan_vid} at ${place(vn)}`;
     this.element.hidden = live.session?.scope !== "write";
     for (const { field, input, shown } of this.inputs) {
       if (!this.asked) input.value = exactRate(vn[field]);

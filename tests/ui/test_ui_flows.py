@@ -262,3 +262,13 @@ def test_markup_in_names_is_text(open_page, serve):
     expect(page.get_by_role("heading", name="VLAN 10")).to_contain_text(evil)
     assert page.locator("main img").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_port_that_is_configured_by_name_is_called_by_it(open_page, serve):
+    url = f"http://127.0.0.1:{serve(CONFIG.replace('1: {capacity', 'eth1: {capacity', 1)).port}"
+    page = open_page(url, "/ui#/vn/10/s1/eth1")
+    expect(page.get_by_role("heading", name="VLAN 10 at s1:eth1")).to_be_visible()
+    expect(page).to_have_title("VLAN 10 at s1:eth1 – DETS")
+    change_receive_limit(page, "30M")
+    expect(page.get_by_text("in force (revision 2)")).to_be_visible()
+    expect(page.get_by_text("VLAN 10 at s1:eth1: in force")).to_be_attached()

@@ -35,7 +35,7 @@ export class ChangesView extends View {
   }
 
   name(one) {
-    return one.switch === null ? h("a", { href: `#/vlan/${one.vlan_vid}` }, `VLAN ${one.vlan_vid}`) : vnLink(one.vlan_vid, one.switch, one.port_no, `VLAN ${one.vlan_vid}, ${place(one)}`);
+    return one.switch === null ? h("a", { href: `#/vlan/${one.vlan_vid}` }, `VLAN ${one.vlan_vid}`) : vnLink(one.vlan_vid, one, `VLAN ${one.vlan_vid}, ${place(one)}`);
   }
 
   row(change) {

@@ -49,7 +49,7 @@ export class EventsView extends View {
   }
 
   row(event) {
-    const place = event.vlan_vid !== null && event.switch !== null ? vnLink(event.vlan_vid, event.switch, event.port_no, event.text) : event.text;
+    const place = event.vlan_vid !== null && event.switch !== null ? vnLink(event.vlan_vid, event, event.text) : event.text;
     return h("li", { class: event.severity }, h("time", { datetime: event.at, title: event.at }, localTime(event.at)), " ", h("span", { class: "kind" }, event.kind), " ", place);
   }
 

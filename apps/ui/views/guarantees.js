@@ -27,7 +27,7 @@ export class GuaranteesView extends View {
     this.portTable.setCount(ports.length, true);
     this.linkTable.setCount(links.length, true);
     const rows = violated.map((vn) => [
-      vnLink(vn.vlan_vid, vn.switch, vn.port_no, `VLAN ${vn.vlan_vid}, ${place(vn)}`), rate(vn.guarantee.received_bps), rate(vn.guarantee.entitled_bps),
+      vnLink(vn.vlan_vid, vn, `VLAN ${vn.vlan_vid}, ${place(vn)}`), rate(vn.guarantee.received_bps), rate(vn.guarantee.entitled_bps),
       ...["switch", "controller", "floods", "grants"].map((name) => seconds(vn.guarantee.violated_by_s[name])),
     ]);
     // While the status bar still counts one that was restored, the list stays.

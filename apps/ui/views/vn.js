@@ -19,18 +19,19 @@ export class VnView extends View {
   constructor(vid, switchName, portNo) {
     super();
     Object.assign(this, { vid, switchName, portNo });
-    this.title = `${switchName}:${portNo}, VLAN ${vid}`;
+    this.title = `VLAN ${vid} at ${switchName}`;
     this.query = `&vlan=${vid}&switch=${encodeURIComponent(switchName)}&pairs_of=${encodeURIComponent(`${vid}/${switchName}/${portNo}`)}`;
     this.path = vnPath(vid, switchName, portNo);
     this.chart = new Chart(`Rates of ${this.title} over the last five minutes`, SERIES);
     this.limits = new LimitsForm(vid, switchName, portNo, () => this.loadVn());
     this.parts = [this.limits, this.chart];
+    this.where = h("span");
     this.words = h("p", { class: "words" });
     this.about = h("dl", { class: "about" });
     this.pairs = h("div", {}, h("p", {}, "Nobody sends to it."));
     this.why = h("div", {});
     this.element = h("section", {},
-      h("h2", {}, h("a", { href: `#/vlan/${vid}` }, `VLAN ${vid}`), ` at ${switchName}:${portNo}`),
+      h("h2", {}, h("a", { href: `#/vlan/${vid}` }, `VLAN ${vid}`), this.where),
       this.words, this.chart.element, this.limits.element,
       h("h3", {}, "Its senders"), this.pairs, h("h3", {}, "Why"), this.why, h("h3", {}, "About it"), this.about);
   }
@@ -51,6 +52,8 @@ export class VnView extends View {
     this.vn = await answer.json();
     this.revision = live.state?.revision;
     this.limits.set(this.vn, answer.headers.get("ETag"));
+    this.where.textContent = ` at ${place(this.vn)}`;
+    if (!this.gone) document.title = `VLAN ${this.vid}${this.where.textContent} – DETS`;
     this.writeAbout();
     this.again(10000, "loadVn");
   }
@@ -68,14 +71,13 @@ export class VnView extends View {
     if (this.why.contains(document.activeElement)) return;
     const mine = (end) => end.switch === this.switchName && end.port_no === this.portNo;
     this.explained = explanations;
-    const link = (end) => vnLink(this.vid, end.switch, end.port_no);
     const rows = explanations.map((one) => {
       const other = mine(one.receiver) ? one.sender : one.receiver;
       const verb = mine(one.receiver) ? "from " : "to ";
       const share = one.sharers ? ` (share ${one.rank} of ${one.sharers})` : "";
       const next = `; next: ${one.next_constraint}, ${rateInWords(one.next_limit_bps)}`;
       const drops = one.send_limit_dropped_bps > 1000 ? `; its send limit drops ${rateInWords(one.send_limit_dropped_bps)}` : "";
-      return h("li", {}, verb, link(other), `: ${place(one.sender)} is held to ${rateInWords(one.limit_bps)} by ${one.constraint}${share}${next}${drops}.`);
+      return h("li", {}, verb, vnLink(this.vid, other), `: ${place(one.sender)} is held to ${rateInWords(one.limit_bps)} by ${one.constraint}${share}${next}${drops}.`);
     });
     this.why.replaceChildren(rows.length ? h("ul", { class: "why" }, rows) : h("p", {}, "Nobody talks to it, and it talks to nobody."));
   }
@@ -111,7 +113,7 @@ export class VnView extends View {
   }
 
   writeWords(row) {
-    const here = `${this.switchName}:${this.portNo}`, words = [];
+    const here = place(this.vn), words = [];
     const held = (live.state.pairs ?? []).filter((pair) => pair.control === "limited" && (pair.dropped_bps ?? 0) > 0);
     if (violatedCount(row)) words.push("! Its guarantee is violated.");
     if (live.state.congested.includes(row)) words.push("It is congested.");
@@ -127,7 +129,7 @@ export class VnView extends View {
   writePairs(pairs) {
     if (this.pairs.contains(document.activeElement)) return;
     const rows = pairs.map((pair) => [
-      vnLink(this.vid, pair.sender.switch, pair.sender.port_no), rate(pair.offered_bps), rate(pair.granted_bps), rate(pair.limit_bps),
+      vnLink(this.vid, pair.sender), rate(pair.offered_bps), rate(pair.granted_bps), rate(pair.limit_bps),
       rate(pair.meter_id === null ? null : pair.meter_rate_bps), rate(pair.dropped_bps), percent(pair.marked_share, 1), percent(pair.lost_share, 1), pair.bottleneck ?? "–", pair.shaping, pair.control + (pair.unresponsive ? ", unresponsive" : "") + (pair.enforced ? "" : ", not enforced"),
     ]);
     this.pairs.replaceChildren(rows.length ? plainTable("Senders", ["sender", "offered", "granted", "limit", "meter", "dropped", "marked", "lost", "bottleneck", "shaped by", "control"], rows, [1, 2, 3, 4, 5, 6, 7]) : h("p", {}, "Nobody sends to it."));
