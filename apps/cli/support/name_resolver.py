@@ -79,7 +79,10 @@ class NameResolver:
             return given
         if text not in self._places:
             switch, _, name = text.rpartition(":")
-            rows = self._client.pages("/v1/ports", "ports", {"name": name, **({"switch": switch} if switch else {})})
+            if switch:
+                rows = [self._client.call(f"/v1/ports/{switch}/{name}", shape=_PLACE)]
+            else:
+                rows = self._client.pages("/v1/ports", "ports", {"name": name})
             check(rows, [_PLACE], "ports")
             found = [(row["switch"], row["port_no"]) for row in rows]
             if not found:

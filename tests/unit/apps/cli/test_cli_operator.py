@@ -154,10 +154,10 @@ def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
 
 
 def test_a_port_is_named_by_its_switch_and_its_interface(desk: RestDesk, dets: Any) -> None:
-    desk.on("GET", "/v1/ports", {"ports": [{"switch": "sw2", "port_no": 1610612737, "name": "eth1"}], "next": None})
+    desk.on("GET", "/v1/ports/sw2/eth1", {"switch": "sw2", "port_no": 1610612737, "name": "web"})
     desk.refuse("GET", "/v1/ports/sw2/1610612737", 404, "enough")
     dets("port", "show", "sw2:eth1")
-    assert [one.query for one in desk.asked if one.path == "/v1/ports"] == [{"switch": "sw2", "name": "eth1"}]
+    assert [one.path for one in desk.asked] == ["/v1/ports/sw2/eth1", "/v1/ports/sw2/1610612737"]
 
 
 def test_the_status_tells_troubles_and_fails_with_them(desk: RestDesk, dets: Any) -> None:
@@ -424,6 +424,7 @@ def test_refusals_are_the_controllers_own_words(desk: RestDesk, dets: Any) -> No
         (["vn", "show", "--vlan", "9", "--port", "sw1:9"], "port_no", "9", "--port: sw1:9 is not here"),
         (["vn", "show", "--vlan", "9", "--port", "sw1:9"], "switch", "sw1", "--port: sw1:9 is not here"),
         (["port", "show", "sw1:9"], "port_no", "9", "PORT: sw1:9 is not here"),
+        (["port", "show", "sw1:eth9"], "port_no", "eth9", "PORT: sw1:eth9 is not here"),
         (["vn", "list", "--vlan", "9", "--switch", "sw9"], "switch", "sw9", "--switch: sw9 is not here"),
         (["vn", "show", "--vlan", "9", "--port", "sw1:9"], "other", "9", "detail"),
     ],
@@ -433,7 +434,14 @@ def test_a_name_that_is_not_there_is_named_as_it_was_typed(
 ) -> None:
     errors = [{"field": field, "value": value, "reason": "is not here"}]
     problem = {"type": "urn:x", "title": "x", "status": 404, "detail": "detail", "errors": errors}
-    for path in ("/v1/vns/t104/sw1/3", "/v1/vlans/t104", "/v1/vns/9/sw1/9", "/v1/ports/sw1/9", "/v1/vns"):
+    for path in (
+        "/v1/vns/t104/sw1/3",
+        "/v1/vlans/t104",
+        "/v1/vns/9/sw1/9",
+        "/v1/ports/sw1/9",
+        "/v1/ports/sw1/eth9",
+        "/v1/vns",
+    ):
         desk.on("GET", path, problem, status=404, content_type="application/problem+json")
     assert dets(*words)[::2] == (2, f"dets: {line}\n")
 
