@@ -104,19 +104,6 @@ def test_changes_that_are_installed_already_do_not_count():
     assert desired.pending == set()
 
 
-def test_groups_replace_and_drop_their_own_entries_only():
-    desired = DesiredFlows()
-    desired.put("a", {1: [flow(0), flow(1)], 2: [flow(0)]})
-    desired.put("b", {1: [flow(2)]})
-    before = copies(desired)
-    desired.put("a", {1: [flow(1), flow(3)]})
-    assert set(desired.flows_at(1).values()) == {flow(1), flow(2), flow(3)}
-    assert desired.flows_at(2) == {}
-    assert desired.pop_changed(9, before) == {1: {pack_key(flow(table)) for table in (0, 3)}, 2: {pack_key(flow(0))}}
-    desired.drop("a")
-    assert list(desired.flows_at(1).values()) == [flow(2)]
-
-
 parts = st.lists(
     st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([5, 6])), max_size=3, unique_by=lambda x: x[0]
 )
@@ -158,15 +145,6 @@ def test_desired_is_what_the_groups_ask_for_and_touched_what_differs(changes):
             assert (dpid in touched) == bool(differing)
 
 
-def test_the_same_again_changes_nothing():
-    desired = DesiredFlows()
-    desired.put("a", {1: [flow(0)]})
-    desired.pop_changed(9, copies(desired))
-    desired.put("a", {1: (flow(0),)})
-    desired.drop("never there")
-    assert desired.pending == set()
-
-
 def test_a_group_that_lost_its_entry_to_another_does_not_drop_it():
     """Two groups with one key: the later one's entry stands, and stays when the earlier group goes."""
     desired = DesiredFlows()
@@ -174,12 +152,6 @@ def test_a_group_that_lost_its_entry_to_another_does_not_drop_it():
     desired.put("b", {1: [flow(0, goto=6)]})
     desired.drop("a")
     assert list(desired.flows_at(1).values()) == [flow(0, goto=6)]
-
-
-def test_an_entry_that_differs_in_more_than_its_key_is_added_over():
-    old = flow(0, goto=5)
-    new = old._replace(goto_table=6)
-    assert plan_flows(FlowTable([new]), FlowTable([old])) == [(FlowModCommand.ADD, new)]
 
 
 def test_entries_that_no_group_has_are_named_by_their_keys():
