@@ -50,7 +50,8 @@ KERNELS = {
     "apps.runtime.sockets._sockets": ["apps/runtime/sockets/_sockets.c"],
     "controller.allocation._allocation": ["controller/allocation/_allocation.c", "controller/allocation/_max_min.c"],
     "controller.metering._measurement": [
-        f"controller/metering/_{name}.c" for name in ("measurement", "counters", "enforcement", "budgets")
+        *(f"controller/metering/_{name}.c" for name in ("measurement", "counters", "enforcement", "budgets")),
+        "controller/dets/_messages.c",
     ],
     "controller.openflow._meter_codec": ["controller/openflow/_meter_codec.c"],
     "controller.openflow._flow_stats": ["controller/openflow/_flow_stats.c"],

@@ -6,11 +6,13 @@ senders; the allocation part is the policy of the VLAN. All allocators run at on
 
 from __future__ import annotations
 
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, Int16Array, IntArray
+from controller.dets import messages_native
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -23,8 +25,10 @@ from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.fabric.link_table import LinkTable
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
+from controller.metering import measurement_native
 from controller.metering.fabric_readings import FabricReadings, ReadingKind
 from controller.metering.measurement import sum_by_row
+from controller.native_loader import choose
 from controller.policy.cross_traffic import cross_traffic_load
 from controller.policy.interface import Decision, PolicyView, StaleMode
 from controller.policy.policy_groups import PolicyGroup
@@ -39,6 +43,7 @@ CALM_BELOW = 0.90
 CALM_INTERVALS = 20
 # A grant that differs by less than one part in a million is the same grant.
 SAME_RATE = 1e-6
+_NOBODY = np.empty(0, dtype=np.int64)
 
 
 class IntervalContext(NamedTuple):
@@ -106,7 +111,16 @@ def received_rates(entries: PairTable, passed_bps: FloatArray, vns: int) -> Floa
     return sum_by_row(entries.receiver, (passed_bps,), vns)[0]
 
 
-def watch_congestion(before: RateAllocators, loads: ReceiverLoads, vns: VnTable) -> RateAllocators:
+def _native_watch(before: RateAllocators, loads: ReceiverLoads, vns: VnTable) -> RateAllocators:
+    columns = (*loads[:3], vns.receive_max_bps, before.congested, before.calm_intervals)
+    congested, calm_intervals, changed = messages_native.watch_congestion(
+        CONGESTED_ABOVE, CALM_BELOW, CALM_INTERVALS, columns
+    )
+    congested = congested if changed else before.congested  # the same array: ``initialize`` looks at that
+    return RateAllocators(congested, calm_intervals, before.memories, before.decisions)
+
+
+def _plain_watch(before: RateAllocators, loads: ReceiverLoads, vns: VnTable) -> RateAllocators:
     """Declare congestion begun or over.
 
     1) A VN that receives more than its receive limit is congested.
@@ -127,13 +141,17 @@ def initialize(
 ) -> tuple[InitializeTrafficControl, DeactivateTrafficControl]:
     """Return the first messages: Initialize to senders not yet controlled, Deactivate where congestion is over.
 
-    VNs of ``always``, shape (vns,), always have their senders under control.
+    VNs of ``always``, shape (vns,), always have their senders under control. Mostly there are no messages, and none are
+    looked for before one of the columns becomes another array.
     """
+    columns, settled = (allocators.congested, controlled, always), entries.__dict__.get("_settled")
+    if settled is not None and all(map(is_, columns, settled)):
+        return InitializeTrafficControl(_NOBODY), DeactivateTrafficControl(_NOBODY)
     must_control = (allocators.congested | always)[entries.receiver]
-    return (
-        InitializeTrafficControl(np.flatnonzero(must_control & ~controlled)),
-        DeactivateTrafficControl(np.flatnonzero(controlled & ~must_control)),
-    )
+    begin, end = np.flatnonzero(must_control & ~controlled), np.flatnonzero(controlled & ~must_control)
+    if not len(begin) and not len(end):
+        entries.__dict__["_settled"] = columns
+    return InitializeTrafficControl(begin), DeactivateTrafficControl(end)
 
 
 def answer_reports(
@@ -174,7 +192,12 @@ def answer_reports(
     return RateAllocators(congested, before.calm_intervals, memories, tuple(decisions)), set_rate, keep_alive
 
 
-def _messages(reports: TrafficReport, grants_bps: FloatArray) -> tuple[SetRate, KeepAlive]:
+def _native_messages(reports: TrafficReport, grants_bps: FloatArray) -> tuple[SetRate, KeepAlive]:
+    rows, rate_bps, others = messages_native.answers(SAME_RATE, (reports.entry, grants_bps, reports.limit_bps))
+    return SetRate(rows, rate_bps), KeepAlive(others)
+
+
+def _plain_messages(reports: TrafficReport, grants_bps: FloatArray) -> tuple[SetRate, KeepAlive]:
     """Return Set Rate where the grant differs from the effective limit, and Keep Alive elsewhere."""
     other = np.abs(grants_bps - reports.limit_bps) > SAME_RATE * np.minimum(grants_bps, reports.limit_bps)
     return SetRate(reports.entry[other], grants_bps[other]), KeepAlive(reports.entry[~other])
@@ -239,3 +262,7 @@ def _with_stale_mode(silence: StaleMode, decision: Decision) -> FloatArray:
     if silence is StaleMode.HOLD:
         return np.where(view.unread_intervals > 0, np.minimum(grant_bps, view.limit_bps), grant_bps)
     return grant_bps
+
+
+watch_congestion = choose(measurement_native, _native_watch, _plain_watch)
+_messages = choose(measurement_native, _native_messages, _plain_messages)

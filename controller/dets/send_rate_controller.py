@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, incremented, reindex
+from controller.dets import messages_native
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -24,7 +25,9 @@ from controller.dets.messages import (
 )
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
-from controller.metering.measurement import Measurement, sum_by_row
+from controller.metering import measurement_native
+from controller.metering.measurement import IDLE_INTERVALS, Measurement, sum_by_row
+from controller.native_loader import choose
 
 # Choice: the paper does not say how long a sender waits for Keep Alive. After this many intervals (1.1 s at 55 ms) with
 # neither Set Rate nor Keep Alive a machine is idle again. An allocator waits the same time until congestion is over; a
@@ -72,9 +75,9 @@ class SendRateControllers:
             reindex(self.intervals_since_message, old_row, 0),
         )
 
-    @property
+    @cached_property
     def controlled(self) -> BoolArray:
-        """The mask of the pairs whose receiver has initialized traffic control."""
+        """The mask of the pairs whose receiver has initialized traffic control; cached as ``rows``."""
         return np.not_equal(self.control, _IDLE)
 
     @cached_property
@@ -116,8 +119,10 @@ class SendRateControllers:
 
         Machines in ``holds``, (entries,), keep their state: their policy fails closed.
         """
-        unheard = incremented(self.intervals_since_message)
+        unheard, late = _count(KEEP_ALIVE_INTERVALS, self.control, self.intervals_since_message)
         counted = self._with_columns(self.limit_bps, unheard)
+        if not late:
+            return counted
         lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
         if not len(lost):
             return counted
@@ -130,8 +135,7 @@ class SendRateControllers:
 
         These are the limits, or ``ceiling_bps`` (entries,) where that is lower.
         """
-        after = self.on_set_rate(set_rate).on_keep_alive(keep_alive)
-        return after, np.minimum(after.limit_bps, ceiling_bps)
+        return _obey(self, set_rate, keep_alive, ceiling_bps)
 
     def _alive(self, rows: IntArray) -> SendRateControllers:
         if not len(rows):
@@ -141,10 +145,9 @@ class SendRateControllers:
         return self._with_columns(self.limit_bps, unheard)
 
     def _with_columns(self, limit_bps: FloatArray, unheard: Int16Array) -> SendRateControllers:
-        """Return machines with the same states and other columns."""
+        """Return machines with the same states, and all that is cached of them, and other columns."""
         after = SendRateControllers(self.control, limit_bps, unheard)
-        if "rows" in self.__dict__:
-            after.__dict__["rows"] = self.rows
+        after.__dict__.update(self.__dict__ | after.__dict__)
         return after
 
     def _message_received(
@@ -160,7 +163,41 @@ class SendRateControllers:
         return SendRateControllers(states, limits_bps, unheard)
 
 
-def traffic_reports(
+def _plain_count(longest: int, control: ControlArray, unheard: Int16Array) -> tuple[Int16Array, bool]:
+    """Return the intervals without a message after one more, and whether some may be too many."""
+    return incremented(unheard), True
+
+
+def _native_obey(
+    machines: SendRateControllers, set_rate: SetRate, keep_alive: KeepAlive, ceiling_bps: FloatArray
+) -> tuple[SendRateControllers, FloatArray]:
+    before = (machines.control, machines.limit_bps, machines.intervals_since_message)
+    control, limit_bps, unheard, effective_bps = messages_native.obey(before, set_rate, keep_alive.entry, ceiling_bps)
+    if control is machines.control:
+        return machines._with_columns(limit_bps, unheard), effective_bps
+    return SendRateControllers(control, limit_bps, unheard), effective_bps
+
+
+def _plain_obey(
+    machines: SendRateControllers, set_rate: SetRate, keep_alive: KeepAlive, ceiling_bps: FloatArray
+) -> tuple[SendRateControllers, FloatArray]:
+    """Return the result of ``after_messages``."""
+    after = machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
+    return after, np.minimum(after.limit_bps, ceiling_bps)
+
+
+def _native_reports(
+    machines: SendRateControllers, rows: IntArray, entries: PairTable, vns: VnTable, measured: Measurement
+) -> TrafficReport:
+    chosen = rows if len(rows) < len(entries) else slice(None)
+    sent = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps, measured.silent_intervals)
+    columns = (rows, entries.sender, *sent, machines.limit_bps, vns.send_limit_bps)
+    measured_bps, available_bps, drops, active = messages_native.reports(IDLE_INTERVALS, columns)
+    dropped_bps, limit_bps = measured.dropped_bps[chosen], machines.limit_bps[chosen]
+    return TrafficReport(rows, measured_bps, dropped_bps, drops, limit_bps, available_bps, active)
+
+
+def _plain_reports(
     machines: SendRateControllers, rows: IntArray, entries: PairTable, vns: VnTable, measured: Measurement
 ) -> TrafficReport:
     """Return the Traffic Report of the machines in ``rows``: measured rate, effective limit and available rate.
@@ -185,3 +222,8 @@ def traffic_reports(
         available_bps=np.maximum(vns.send_limit_bps[sender] - elsewhere_bps, 0.0),
         active=measured.active[chosen],
     )
+
+
+_count = choose(measurement_native, messages_native.count, _plain_count)
+_obey = choose(measurement_native, _native_obey, _plain_obey)
+traffic_reports = choose(measurement_native, _native_reports, _plain_reports)

@@ -182,5 +182,11 @@ PASS(dets_taken, REAL(1), REAL(2))
 PASS(dets_enforce, REAL(1), REAL(2), WHOLE(3))
 PASS(dets_receive, REAL(1), REAL(2))
 PASS(dets_fare, REAL(1))
+PASS(dets_count, WHOLE(1))
+PASS(dets_watch_congestion, REAL(1), REAL(2), WHOLE(3))
+PASS(dets_reports, WHOLE(1))
+PASS(dets_answers, REAL(1))
+PASS(dets_obey)
 MODULE(_measurement, OF(dets_sums), OF(dets_places), OF(dets_read), OF(dets_watch), OF(dets_meter_rates), OF(dets_modify),
-       OF(dets_look), OF(dets_taken), OF(dets_enforce), OF(dets_receive), OF(dets_fare))
+       OF(dets_look), OF(dets_taken), OF(dets_enforce), OF(dets_receive), OF(dets_fare),
+       OF(dets_count), OF(dets_watch_congestion), OF(dets_reports), OF(dets_answers), OF(dets_obey))

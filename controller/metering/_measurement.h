@@ -24,13 +24,18 @@
 #define AHEAD(address) ((void)(address))
 #endif
 
-/* of _counters.c, _enforcement.c and _budgets.c */
+/* of _counters.c, _enforcement.c, _budgets.c and ../dets/_messages.c */
 i64 dets_read(PyObject *columns, i64 modified);
 i64 dets_meter_rates(PyObject *columns, double least_elapsed_s, double plausible, double bits_per_byte);
 i64 dets_look(PyObject *columns, double least_elapsed_s, double plausible, double bits_per_byte, double memory, i64 listed);
 i64 dets_enforce(PyObject *columns, double now_s, double reserve_s, i64 idle_intervals);
 i64 dets_receive(PyObject *columns, double now_s, double horizon_s);
 i64 dets_fare(PyObject *columns, double share);
+i64 dets_count(PyObject *columns, i64 longest);
+i64 dets_watch_congestion(PyObject *columns, double above, double calm_below, i64 calm_intervals);
+i64 dets_reports(PyObject *columns, i64 idle_intervals);
+i64 dets_answers(PyObject *columns, double same);
+i64 dets_obey(PyObject *columns);
 
 /* A loop over columns of one width of numbers keeps them in registers, which one over flags as well does not: those are widened
  * and made narrow again by the block. */

@@ -43,6 +43,11 @@ library = load_native(
     "dets_enforce",
     "dets_receive",
     "dets_fare",
+    "dets_count",
+    "dets_watch_congestion",
+    "dets_reports",
+    "dets_answers",
+    "dets_obey",
 )
 
 

@@ -24,7 +24,7 @@ CEILINGS = {
     "controller/central": 2470,
     "controller/cluster": 220,
     "controller/config": 1910,
-    "controller/dets": 590,
+    "controller/dets": 680,
     "controller/fabric": 835,
     "controller/forwarding": 1770,
     "controller/node_protocol": 700,

@@ -125,6 +125,20 @@ def test_who_is_told_what():
     assert (begin.entry.tolist(), end.entry.tolist()) == ([], [0, 2])
 
 
+def test_who_needed_no_message_is_looked_at_again_after_each_change():
+    entries, _ = PairTable.empty().add(SENDERS, np.full(3, HUB), np.array([11, 12, 13]))
+    none, all_of_them, congested = np.zeros(3, dtype=bool), np.ones(3, dtype=bool), np.arange(len(VNS)) == HUB
+
+    def told(state, controlled, always):
+        return [message.entry.tolist() for message in initialize(state, entries, controlled, always)]
+
+    for _ in range(2):
+        assert told(calm(), none, NOBODY) == [[], []]
+    assert told(calm()._replace(congested=congested), none, NOBODY) == [[0, 1, 2], []]
+    assert told(calm(), all_of_them, NOBODY) == [[], [0, 1, 2]]
+    assert told(calm(), none, congested) == [[0, 1, 2], []]
+
+
 # -- answers
 
 

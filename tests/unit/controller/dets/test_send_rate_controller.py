@@ -146,10 +146,11 @@ def test_the_rows_under_control_are_kept_no_longer_than_they_hold(seed: int, ent
     unheard = rng.choice([0, 1, KEEP_ALIVE_INTERVALS - 1, KEEP_ALIVE_INTERVALS, MAX_COUNTED], entries)
     limit_bps = np.where(rng.random(entries) < 0.3, np.inf, rng.random(entries) * 1e8)
     before = SendRateControllers(rng.integers(0, 3, entries).astype(np.int8), limit_bps, unheard.astype(np.int16))
-    assert len(before.rows) <= entries  # they are kept from now on
+    assert len(before.rows) == np.count_nonzero(before.controlled)  # both are kept from now on
     told = rng.random(entries)
     set_rows, alive = np.flatnonzero(told < 0.4), np.flatnonzero((told > 0.3) & (told < 0.8))
     messages = SetRate(set_rows, rng.random(len(set_rows)) * 1e8), KeepAlive(alive)
     obeying, _ = before.after_messages(*messages, rng.random(entries) * 1e8)
     for after in (obeying, before.on_interval(), before.on_interval(rng.random(entries) < 0.5)):
-        np.testing.assert_array_equal(after.rows, np.flatnonzero(after.controlled))
+        np.testing.assert_array_equal(after.rows, np.flatnonzero(after.control))
+        np.testing.assert_array_equal(after.controlled, after.control != MachineState.IDLE)
