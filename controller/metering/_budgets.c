@@ -5,11 +5,30 @@
 enum { MAX_SLOTS = 64 };
 
 typedef struct { /* receive_budgets.py fills it in this order */
-    double pressed, window_s, saved_s, slot_s, dip, idle, dip_slots;
+    double most_allowed, allowed_pressed, pressed, excess_s, excess, window_s, saved_s, slot_s, dip, idle, dip_slots;
 } Settings;
 
-/* ``slots`` (count, vns), newest first; ``since_s`` (count,) is their age; ``allowed`` (vns,) is how much of its limit a window
- * may bring to a VN. The first ``later`` of them are still in the window
+/* Steps 7 and 8: when senders were last pressed and what VNs received above their limits; ``allowed`` is how much of its limit a
+ * window may bring to a VN. */
+FOR_EACH_CPU
+static void allow(i64 vns, double now_s, double elapsed_s, const Settings *s, const double *restrict received_bits,
+                  const double *restrict dropped_bps, const double *restrict counted_bps, const double *restrict limit_bps,
+                  const double *restrict pressed_before, const double *restrict excess_before, double *restrict pressed_s,
+                  double *restrict excess_bits, double *restrict allowed)
+{
+    const Settings set = *s;
+    for (i64 i = 0; i < vns; i++) {
+        double pressed = dropped_bps[i] > set.pressed * limit_bps[i] ? now_s : pressed_before[i];
+        double excess = excess_before[i] + received_bits[i] - counted_bps[i] * elapsed_s; /* 8 */
+        excess = least(most(excess, 0.0), set.excess_s * counted_bps[i]);
+        double part = set.most_allowed - set.excess / set.excess_s * excess / most(counted_bps[i], 1.0);
+        allowed[i] = least(part, now_s - pressed <= set.window_s ? set.allowed_pressed : set.most_allowed); /* 7 */
+        pressed_s[i] = pressed;
+        excess_bits[i] = excess;
+    }
+}
+
+/* ``slots`` (count, vns), newest first; ``since_s`` (count,) is their age; ``allowed`` (vns,) is as above. The first ``later`` of them are still in the window
  * after the horizon: ``free_bits`` (later + 1, vns) has what the last of these leaves, and then what each does, until
  * ``ahead_s``. */
 FOR_EACH_CPU
@@ -52,7 +71,7 @@ static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double
         for (i64 i = 0; i < n; i++) {
             free_bits[first + i] = last[i];
             saved_bits[first + i] = s->saved_s * limit[i] - most(highest[i], 0.0);
-            lasting[i] = least(last[i], lasting[i]) - most(part[i] - s->pressed, 0.0) * limit[i] * s->window_s;
+            lasting[i] = least(last[i], lasting[i]) - most(part[i] - s->allowed_pressed, 0.0) * limit[i] * s->window_s;
             lasting_bits[first + i] = dipped[i] ? last[i] : lasting[i];
         }
     }
@@ -96,27 +115,29 @@ static i64 ages(i64 count, const Settings *s, double updated_s, const double *st
     return later;
 }
 
-/* ``ReceiverAccounts.received``: the accounts after an interval and what they leave. Return how many times there are behind the
+/* ``ReceiveBudgets.received``: the budgets after an interval and what they leave. Return how many times there are behind the
  * horizon. */
 int64_t dets_receive(PyObject *columns, double now_s, double horizon_s)
 {
-    if (!side_by_side(columns, 15))
+    if (!side_by_side(columns, 19))
         return NOT_SIDE_BY_SIDE;
     const Settings *s = column(columns, 0);
-    i64 vns = rows_of(columns, 1), count = rows_of(columns, 5);
-    const double *start_s = column(columns, 5);
-    double updated_s = *(const double *)column(columns, 6), since_s[MAX_SLOTS];
-    double *slots = column(columns, 8), *starts_s = column(columns, 9);
+    const double *received_bits = column(columns, 1), *dropped_bps = column(columns, 2);
+    const double *counted_bps = column(columns, 3), *limit_bps = column(columns, 4);
+    i64 vns = rows_of(columns, 1), count = rows_of(columns, 6);
+    const double *start_s = column(columns, 6);
+    double updated_s = *(const double *)column(columns, 7), since_s[MAX_SLOTS];
+    double *slots = column(columns, 10), *starts_s = column(columns, 11), *allowed = column(columns, 14);
+    allow(vns, now_s, now_s - updated_s, s, received_bits, dropped_bps, counted_bps, limit_bps, column(columns, 8),
+          column(columns, 9), column(columns, 12), column(columns, 13), allowed);
     i64 begins = !(updated_s < start_s[0] + s->slot_s);
     memcpy(starts_s + begins, start_s, (size_t)(count - begins) * sizeof *starts_s);
     if (begins)
         starts_s[0] = most(updated_s, now_s - s->window_s);
-    account(vns, count, least(now_s - updated_s, s->window_s), begins, column(columns, 1), column(columns, 2),
-            column(columns, 4), slots);
-    *(double *)column(columns, 10) = now_s;
-    i64 later = ages(count, s, now_s, starts_s, horizon_s, since_s, column(columns, 11));
-    rooms(vns, count, later, s, slots, since_s, column(columns, 11), column(columns, 3), column(columns, 7),
-          column(columns, 12), column(columns, 13), column(columns, 14));
+    account(vns, count, least(now_s - updated_s, s->window_s), begins, received_bits, counted_bps, column(columns, 5), slots);
+    i64 later = ages(count, s, now_s, starts_s, horizon_s, since_s, column(columns, 15));
+    rooms(vns, count, later, s, slots, since_s, column(columns, 15), limit_bps, allowed, column(columns, 16),
+          column(columns, 17), column(columns, 18));
     return later;
 }
 

@@ -64,17 +64,17 @@ def enforce(
 
 def update_budgets(
     now_s: float, horizon_s: float, columns: Columns
-) -> tuple[tuple[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
-    """Return the columns of ReceiveBudgets after an interval, and the columns of RemainingBudget except the limit.
+) -> tuple[list[FloatArray], tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
+    """Return the columns of ReceiveBudgets after an interval but ``updated_s``, and of RemainingBudget but the limit.
 
-    ``columns`` are the settings of ``receive_budgets``; the received bits, the limit for counting them and the present
-    limit, (vns,) each; the previous values of the returned columns; and the allowed factor of the limits (vns,).
+    ``columns`` are the settings of ``receive_budgets``; the received bits, the dropped rates, the limit for counting
+    and the present limit, (vns,) each; and the columns of ReceiveBudgets before.
     """
-    vns, slots = len(columns[1]), len(columns[5])
-    after = np.empty(len(columns[4])), np.empty(slots), np.empty(1)
-    ahead_s, free_bits = np.empty(slots + 1), np.empty((slots + 1, vns))
+    vns, slots = len(columns[1]), len(columns[6])
+    after = [np.empty(len(columns[5])), np.empty(slots), np.empty(vns), np.empty(vns)]
+    allowed, ahead_s, free_bits = np.empty(vns), np.empty(slots + 1), np.empty((slots + 1, vns))
     saved_bits, lasting_bits = np.empty(vns), np.empty(vns)
-    given = (*columns, *after, ahead_s, free_bits, saved_bits, lasting_bits)
+    given = (*columns, *after, allowed, ahead_s, free_bits, saved_bits, lasting_bits)
     times = measurement_native.library.dets_receive(given, now_s, horizon_s) + 1
     return after, (ahead_s[:times], free_bits[:times], saved_bits, lasting_bits)
 

@@ -52,7 +52,9 @@ MAX_HORIZON_S = 0.2  # senders are not stopped because readings are late
 # The median of this many intervals is the expected length of the next: late ones among them have no effect.
 INTERVALS = 9
 # The same as Settings of _budgets.c.
-_SETTINGS = np.array([ALLOWED_PRESSED, WINDOW_S, SAVED_S, SLOT_S, DIP, IDLE, DIP_SLOTS])
+_SETTINGS = np.array(
+    [ALLOWED, ALLOWED_PRESSED, PRESSED, EXCESS_S, EXCESS, WINDOW_S, SAVED_S, SLOT_S, DIP, IDLE, DIP_SLOTS]
+)
 
 
 class ReceiveBudgets(NamedTuple):
@@ -103,17 +105,16 @@ class ReceiveBudgets(NamedTuple):
         ``dropped_bps`` (vns,) is what meters dropped of the traffic to each VN.
         """
         horizon_s = self.horizon_s(now_s)
+        if measurement_native.library is not None:
+            now = (received_bits, dropped_bps, counted_bps, limit_bps)
+            after, remaining = enforcement_native.update_budgets(now_s, horizon_s, (_SETTINGS, *now, *self))
+            after.insert(2, self._times(now_s))
+            return ReceiveBudgets(*after), RemainingBudget(limit_bps, *remaining)
         pressed_s = np.where(dropped_bps > PRESSED * limit_bps, now_s, self.pressed_s)
         excess_bits = self.excess_bits + received_bits - counted_bps * (now_s - float(self.updated_s[0]))  # 8
         excess_bits = np.clip(excess_bits, 0.0, EXCESS_S * counted_bps)
         allowed = ALLOWED - EXCESS / EXCESS_S * excess_bits / np.maximum(counted_bps, 1.0)
         allowed = np.minimum(allowed, np.where(now_s - pressed_s <= WINDOW_S, ALLOWED_PRESSED, ALLOWED))  # 7
-        if measurement_native.library is not None:
-            before = (self.slot_bits, self.slot_start_s, self.updated_s)
-            columns = (_SETTINGS, received_bits, counted_bps, limit_bps, *before, allowed)
-            after, remaining = enforcement_native.update_budgets(now_s, horizon_s, columns)
-            budgets = ReceiveBudgets(*after[:2], self._times(now_s), pressed_s, excess_bits)
-            return budgets, RemainingBudget(limit_bps, *remaining)
         accounts = self._replace(pressed_s=pressed_s, excess_bits=excess_bits)
         accounts = accounts.updated(received_bits, counted_bps, now_s)
         return accounts, accounts.remaining(limit_bps, allowed, horizon_s)
