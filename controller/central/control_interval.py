@@ -117,7 +117,7 @@ def _readings(
     of_send_limits = listing.places_of_kind(listed, reports.ends, len(control.vns), _SEND_LIMIT)
     stats, modified_s = reports.whole, control.state.enforcement.modified_s
     of_entries_now = ListedReadings(*of_entries, stats, came_s, done_s, modified_s)
-    never_s = np.full(len(done_s), np.nan)  # no interval modifies send limits: confirmations are no evidence for these
+    never_s = nan_column(len(done_s))  # no interval modifies send limits: confirmations are no evidence for these
     return of_entries_now, ListedReadings(*of_send_limits, stats, came_s, never_s, None)
 
 
@@ -176,7 +176,8 @@ def _watch_floods_and_frame_sizes(fabric: FabricState, reports: MeterStatsBatch,
 def _watch_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
     before = fabric.guarantees
     offered_bps = fabric.receiver_loads_bps[0]
-    offered_bps = np.where(fabric.share.receives, offered_bps, 0.0)  # unknown for VNs of other nodes
+    if not fabric.share.is_whole:
+        offered_bps = np.where(fabric.share.receives, offered_bps, 0.0)  # unknown for VNs of other nodes
     interval_s = fabric.config.interval_s
     after = before.updated(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)
     fabric.guarantees = after
@@ -214,12 +215,12 @@ def _note_guarantees(
         fabric.note(EventKind.GUARANTEE_RESTORED, text, now_s, vn=row)
 
 
-def _note_notifications(fabric: FabricState, notified: IntArray, now_s: float) -> None:
+def _note_notifications(fabric: FabricState, notified: IntArray | None, now_s: float) -> None:
     """Count the messages that receivers sent.
 
     Record an event for the first of each series, since floods cause many a second.
     """
-    if not notified.any():
+    if notified is None or not notified.any():
         return
     fabric.notifications += notified
     first = (notified > 0) & ~(now_s - fabric.notified_s < NOTIFICATION_EVENT_GAP_S)

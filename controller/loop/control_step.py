@@ -72,7 +72,8 @@ class StepResult(NamedTuple):
     ``changes`` are the meters to modify, ``backstops`` the meters of pairs that agents shape. ``limit_bps`` (entries,)
     are the new effective limits. ``received_bps`` has shape (vns,). ``implausible`` are rows of the pair table with
     impossible counter changes. ``receiver_loads_bps`` are the rates offered to each VN, passed and dropped at its
-    senders' meters, (vns,) each, and ``notified`` the number of senders that each VN notified of congestion.
+    senders' meters, (vns,) each, and ``notified`` the number of senders that each VN notified of congestion, (vns,);
+    None where no policy has such messages.
     """
 
     changes: MeterChanges
@@ -81,7 +82,7 @@ class StepResult(NamedTuple):
     received_bps: FloatArray
     implausible: IntArray
     receiver_loads_bps: tuple[FloatArray, FloatArray, FloatArray]
-    notified: IntArray
+    notified: IntArray | None
 
 
 def ceilings(entries: PairTable, vns: VnTable) -> FloatArray:
@@ -139,7 +140,7 @@ class Decided(NamedTuple):
 
     ``ceiling_bps`` (entries,) is what pairs may carry, whatever their grants.
 
-    ``received_bps`` and ``notified`` have shape (vns,): what each VN receives, and how many senders it notified.
+    ``received_bps`` is what each VN receives, (vns,); ``notified`` is as in StepResult.
     """
 
     senders: SenderSide
@@ -147,7 +148,7 @@ class Decided(NamedTuple):
     answered: SenderMessages
     ceiling_bps: FloatArray
     received_bps: FloatArray
-    notified: IntArray
+    notified: IntArray | None
 
 
 def control_step(

@@ -155,16 +155,13 @@ class Decision:
         raise NotImplementedError
 
 
-def notifications(decisions: Iterable[Decision], receiver: IntArray, vns: int) -> IntArray:
-    """Return the number of senders that each VN sent a message, (vns,).
+def notifications(decisions: Iterable[Decision], receiver: IntArray, vns: int) -> IntArray | None:
+    """Return the number of senders that each VN sent a message, (vns,); None if no policy has messages.
 
     ``receiver`` (entries,) is each pair's receiver.
     """
-    notified = np.zeros(vns, dtype=np.int64)
-    for decision in decisions:
-        if decision.feedback is not None:
-            notified += np.bincount(receiver[decision.feedback.entry], minlength=vns)
-    return notified
+    told = [receiver[decision.feedback.entry] for decision in decisions if decision.feedback is not None]
+    return np.bincount(np.concatenate(told), minlength=vns) if told else None
 
 
 @dataclass(frozen=True)
