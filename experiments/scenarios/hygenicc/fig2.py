@@ -17,6 +17,8 @@ CUTS = (
     "hygenicc cut=2 slow=0.02 fast=0.2",
 )
 """The paper's law, and the two that compute how far a rate falls."""
+SOONER = "hygenicc timeout=2"
+"""The paper's law with half the default's congestion time-out; the paper gives none."""
 
 
 def published(senders: int) -> str:
@@ -48,7 +50,7 @@ def competition(name: str, title: str, senders: int, competitor: str, controls: 
         sources=(*others, Source(1, senders, receiver, "tcp", spans=((JOIN_S, END_S),))),
         duration_s=END_S,
         phases=PHASES,
-        controls=(*controls, published(senders)),
+        controls=(*controls, SOONER, published(senders)),
         emulated_controls=in_real_time(controls),
         seeds=3,
         tagged=senders,
