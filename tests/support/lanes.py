@@ -2,9 +2,9 @@
 
 Most tests share the processors. Lanes are a pytest each, with a network and an Open vSwitch of its own
 (``scripts/lane``). In that of functions are the fabric tier, the kernel tier and the live page, which wait most of the
-time, beside those that share. After them comes what compares rates in real time, in two lanes at once, on Open vSwitch
-and on software switches: each takes less than half a processor. In the last lane is what keeps the processors busy
-itself. Each pytest writes down what its tests came to, so that one table tells of all.
+time, beside those that share. After them comes what compares rates in real time, in two lanes at once, each of which
+takes about half a processor: limits on Open vSwitch, and scenarios and software switches. In the last lane is what
+keeps the processors busy itself. Each pytest writes down what its tests came to, so that one table tells of all.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def run_all(root: Path, arguments: Sequence[str]) -> int:
         subprocess.run([root / "scripts/ovs", "tune"], check=False)
         lane, urgent = [str(root / "scripts/lane")], ["nice", "-n", "-10"]
     tiers = [] if arguments else ["--ignore=tests/unit"]
-    with tempfile.TemporaryFile() as functions_log, tempfile.TemporaryFile() as software_log:
+    with tempfile.TemporaryFile() as functions_log, tempfile.TemporaryFile() as scenarios_log:
         # Some processes more than processors: many tests wait.
         processes = f"--numprocesses={(os.cpu_count() or 1) + WAITING}"
         others = " and ".join(f"not {one}" for one in LANES)
@@ -166,17 +166,17 @@ def run_all(root: Path, arguments: Sequence[str]) -> int:
 
         shared = Part("shared", [*pytest, processes, "--dist=worksteal", "-m", others])
         functions = in_lane(FUNCTIONS, FUNCTIONS, log=functions_log)
-        rates = in_lane(RATES, f"{RATES} and fabric", *urgent)
-        software = in_lane("software", f"{RATES} and not fabric", *urgent, log=software_log)
+        rates = in_lane(RATES, f"{RATES} and fabric and not scenario", *urgent)
+        scenarios = in_lane("scenarios", f"{RATES} and (scenario or not fabric)", *urgent, log=scenarios_log)
         alone = in_lane(ALONE, ALONE, *urgent)
         try:
             compiled = (lambda: None) if arguments else (lambda: compile_units(root, pytest))
-            if run_both(shared, functions, functions_log, compiled) and run_both(rates, software, software_log):
+            if run_both(shared, functions, functions_log, compiled) and run_both(rates, scenarios, scenarios_log):
                 with alone:
                     alone.wait()
         except KeyboardInterrupt:
             print("Interrupted", flush=True)
-    parts = [shared, functions, rates, software, alone]
+    parts = [shared, functions, rates, scenarios, alone]
     print(summary(parts), flush=True)
     return status_of([part.status for part in parts])
 
