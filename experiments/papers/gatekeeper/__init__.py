@@ -66,6 +66,10 @@ def _apart(silent: str, control: str) -> tuple[tuple[str, Judge], ...]:
     return (("UDP from hosts without the job, guarantee of 50 %", _without_messages(silent, control, APART, (50,))),)
 
 
+def _at_75(control: str) -> tuple[tuple[str, Judge], ...]:
+    return (("guarantee of 75 % alone", background("tcp", 1.3, control, (75,))),)
+
+
 def _higher(silent: str, control: str) -> tuple[tuple[str, Judge], ...]:
     name = f"`{HIGHER}`, guarantee of 25 %"
     return ((name, messages_not_needed(silent, f"{control} {HIGHER}", (25,))),)
@@ -148,7 +152,8 @@ CLAIMS = (
         "3.3, fig. 6",
         "Figure 6: the TCP pairs next to the job get more than 1.3 times their rate under static limits",
         background("tcp", 1.3),
-        Published(FORM, background("tcp", 1.3, PUBLISHED)),
+        Published(FORM, background("tcp", 1.3, PUBLISHED), decides=_at_75(PUBLISHED)),
+        _at_75(NAME),
     ),
     Claim(
         "fig6-quiet",

@@ -5,15 +5,8 @@ from __future__ import annotations
 from experiments.evaluation.claims import Measured, ResultTable, show
 from experiments.papers.gatekeeper.job_claims import background_bps, job_times_s
 from experiments.papers.gatekeeper.tenant_claims import NAME, RX, TX, rates_in
-from experiments.scenarios.gatekeeper.fig5 import (
-    CELLS,
-    DEFAULT_LAW,
-    DEVIATIONS,
-    LITERAL,
-    PUBLISHED,
-    PUBLISHED_SILENT,
-    SILENT,
-)
+from experiments.scenarios.gatekeeper import fig5
+from experiments.scenarios.gatekeeper.fig5 import CELLS, LITERAL, PUBLISHED, PUBLISHED_SILENT, SILENT
 from experiments.scenarios.gatekeeper.hadoop import KINDS, SHARES, name_of
 
 
@@ -52,8 +45,8 @@ def _jobs(measured: Measured) -> list[list[str]]:
 TABLES = (
     _cells_of(RX, ("none", "static", NAME, LITERAL, SILENT, "max-min")),
     _cells_of(f"{RX}-160", (NAME, LITERAL, "max-min")),
-    _cells_of(f"{RX}-10ms", (PUBLISHED, PUBLISHED_SILENT, *DEVIATIONS.values())),
-    _cells_of(f"{RX}-10ms-deep", (PUBLISHED, DEVIATIONS[DEFAULT_LAW])),
+    _cells_of(f"{RX}-10ms", (PUBLISHED, PUBLISHED_SILENT, *fig5.DEVIATIONS.values())),
+    _cells_of(f"{RX}-10ms-deep", (PUBLISHED, fig5.DEVIATIONS[fig5.DEFAULT_LAW])),
     _cells_of(TX, ("none", NAME, LITERAL, "max-min")),
     _cells_of(f"{TX}-meters", (NAME, "max-min")),
     ResultTable("Figures 6 and 7: the job's time, and what a pair gets until then", _jobs),
