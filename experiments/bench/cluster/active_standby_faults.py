@@ -51,7 +51,7 @@ class ActiveStandbyFaults(FaultScenarios):
 
     def _ends(self, number: int) -> int:
         """Return how often a node has written that it is active no more."""
-        return self.nodes.nodes[number].log_path.read_text().count("is not active any more")
+        return self.nodes.nodes[number].log_path.read_text().count("is no longer active")
 
     def _generation(self, number: int) -> int:
         return int(self.nodes.nodes[number].health()["cluster"]["generation"] or 0)
