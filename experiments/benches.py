@@ -1,7 +1,7 @@
 """``dets bench``: a sub-command for each benchmark, whose options are the parameters of its ``run``.
 
-To add one, write its ``run`` with ``experiments.bench.harness``, and its line in BENCHES. It is not imported before
-its turn, or before its help is asked for.
+To add a benchmark, write its ``run`` with ``experiments.bench.harness``, and its line in BENCHES. A benchmark is
+imported only when it runs, or for its help.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Benches(Commands):
     """The group whose commands are the benchmarks."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return their names."""
+        """Return the names of the benchmarks."""
         return list(BENCHES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return one, None for what there is not."""
+        """Return a benchmark's command; None for an unknown name."""
         return command_of(cmd_name) if cmd_name in BENCHES else None
 
 
@@ -56,7 +56,7 @@ def command_of(name: str) -> Any:
 
     @functools.wraps(run)
     def command(as_json: bool, **options: Any) -> int:
-        # The result alone belongs on stdout; whatever else a benchmark prints goes to stderr.
+        # Only the result goes to stdout; all other output of a benchmark goes to stderr.
         with contextlib.redirect_stdout(sys.stderr):
             try:
                 result = {"name": name, **run(**options)}
@@ -87,7 +87,7 @@ def _summary(run: Callable[..., Any]) -> str:
 
 
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Return a parameter of ``run`` as an option: annotated with its help, or with all that typer is to know."""
+    """Return a parameter of ``run`` as an option: annotated with its help, or with its typer annotation."""
     kind, about = typing.get_args(parameter.annotation)
     if not isinstance(about, str):
         return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -98,7 +98,7 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def print_result(result: Mapping[str, Any]) -> None:
-    """Print a benchmark's figures and how they compare with its targets."""
+    """Print a benchmark's figures and targets."""
     from rich.console import Console
     from rich.table import Table
 

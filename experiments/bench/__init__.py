@@ -1,1 +1,1 @@
-"""The benchmarks of ``dets bench``, one room each; every one has its ``run`` in bench.py."""
+"""The benchmarks of ``dets bench``, a package each; every package has its ``run`` in bench.py."""

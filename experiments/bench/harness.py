@@ -1,7 +1,8 @@
-"""What benchmarks share: the bounds of options, targets, and what a run leaves behind.
+"""Shared code of benchmarks: the bounds of options, targets, and the files of a run.
 
 A benchmark is a function ``run``. Its parameters are the options of ``dets bench NAME``, each annotated with its help
-(``experiments.benches``), the first line of its docstring says what it measures, and it returns what ``finished`` does.
+(``experiments.benches``), the first line of its docstring names what it measures, and it returns the value of
+``finished``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Row = Mapping[str, Any]
 
 
 class Target(NamedTuple):
-    """What was aimed at: at most ``target``, or with ``least`` at least that."""
+    """A target: the value is to be at most ``target``, or with ``least`` at least ``target``."""
 
     name: str
     value: float
@@ -33,30 +34,30 @@ class Target(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether it is reached."""
+        """Whether the target is met."""
         return bool(self.value >= self.target if self.least else self.value <= self.target)
 
     def row(self) -> dict[str, Any]:
-        """Return it as results have it."""
+        """Return the target as a row of the results."""
         return {"name": self.name, "value": self.value, "unit": self.unit, "target": self.target, "met": self.met}
 
 
 def check_bounds(**bounds: tuple[float | None, float, float]) -> None:
-    """Raise InvalidValueError for an option, ``name=(value, least, most)``, outside of them; None is left out."""
+    """Raise InvalidValueError for an option outside its bounds, ``name=(value, minimum, maximum)``; None is allowed."""
     for name, (value, least, most) in bounds.items():
         if value is not None and not least <= value <= most:
             raise InvalidValueError(name, value, f"is outside {least:g} to {most:g}")
 
 
 def check_known(name: str, values: Sequence[str], known: Sequence[str]) -> None:
-    """Raise InvalidValueError for a value of an option that is none of those that are known."""
+    """Raise InvalidValueError for a value of an option that is not among ``known``."""
     for value in values:
         if value not in known:
             raise InvalidValueError(name, value, f"is not one of {', '.join(map(repr, known))}")
 
 
 def check_left_out(run: Callable[..., Any], given: Row, reason: str) -> None:
-    """Raise InvalidValueError for an option of ``run`` that is not what it is where it is left out."""
+    """Raise InvalidValueError for an option of ``run`` that differs from its default."""
     for name, value in given.items():
         if value != inspect.signature(run).parameters[name].default:
             raise InvalidValueError(name, value, reason)
@@ -71,9 +72,9 @@ def finished(
     table: str = "",
     rows: Sequence[Row] = (),
 ) -> dict[str, Any]:
-    """Return a run's result, and with ``output`` leave it there: NAME.json, and the table and rows there are.
+    """Return a run's result; with ``output`` also write NAME.json and the table and rows, if any, to it.
 
-    Where it ran and by which command is added to ``settings``.
+    The machine and the command are added to ``settings``.
     """
     made = {**settings, **machine(), "command": "dets " + " ".join(sys.argv[1:])}
     result = {"settings": made, "figures": figures, "targets": [one.row() for one in targets]}
@@ -92,29 +93,29 @@ def finished(
 
 
 def markdown(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], object]]) -> str:
-    """Return rows as a Markdown table; a column is its heading, and what makes a cell of a row."""
+    """Return rows as a Markdown table; ``columns`` are the functions that make a row's cells, by heading."""
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     lines += ["| " + " | ".join(str(cell(row)) for cell in columns.values()) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def spread(values: Any) -> dict[str, float]:
-    """Return median, 99th percentile and most of an array."""
+    """Return median, 99th percentile and maximum of an array."""
     p50, p99 = np.percentile(values, (50, 99))
     return {"p50": float(p50), "p99": float(p99), "max": float(np.max(values))}
 
 
 def missed_intervals(before: Row, after: Row) -> int:
-    """Return in how many intervals no round began, between two answers of ``/v1/loop``.
+    """Return in how many intervals no round began, between two responses of ``/v1/loop``.
 
-    There should have been so many rounds between the beginnings of the last round before and the last one after, on
-    the controller's clock, less those there were.
+    The expected rounds are those between the beginnings of the last round before and of the last round after, on the
+    controller's clock; the actual rounds are subtracted.
     """
     intervals: float = (after["last"]["started_s"] - before["last"]["started_s"]) * 1e3 / after["interval_ms"]
     return max(round(intervals) - int(after["rounds"] - before["rounds"]), 0)
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory that a process has."""
+    """Return the resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in status if line.startswith("VmRSS:")).split()[1]) * 1024

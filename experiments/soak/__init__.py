@@ -1,4 +1,4 @@
-"""The long haul: churn on Open vSwitch, and a judgement of everything that must hold meanwhile (docs/experiments.md).
+"""Soak test: churn on Open vSwitch, and a verdict on what must hold during it (docs/experiments.md).
 
-Start with run.py; schedule.py says what happens when, verdict.py what must hold.
+Start with run.py; schedule.py has the actions and their times, verdict.py the conditions.
 """

@@ -1,4 +1,4 @@
-"""Does a soak's actions on a running fabric, and notes what they were and how long their transients last."""
+"""Actions of a soak on a running fabric, and the ledger's entries on them and their transients."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from experiments.soak.schedule import Action, ActionKind
 
 CONGESTION_CONTROL = "cubic"
 CHURN_PORT = FIRST_PORT + 100
-MAX_FLOWS = 6  # at once: two cores carry no more in addition to the judged ones
+MAX_FLOWS = 6  # at once: two cores carry no more besides the judged flows
 FLOW_GRACE_S = 8.0
-# How long a guarantee may be missed after a change is done; the reasons stand in docs/experiments.md.
+# Allowed time of a violated guarantee after a change; docs/experiments.md has the reasons.
 LIMIT_TRANSIENT_S = 3.0
 ALGORITHM_TRANSIENT_S = 2.0
 LINK_TRANSIENT_S = 5.0
@@ -28,7 +28,7 @@ CONTROLLER_TRANSIENT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """A flow that comes and goes."""
+    """A temporary flow."""
 
     flow: Flow
     traffic: Traffic
@@ -36,14 +36,14 @@ class Passing:
 
 
 class Churn:
-    """``apply`` does one action; ``tick`` ends what has lasted long enough; ``close`` ends all of it."""
+    """``apply`` performs one action; ``tick`` ends expired flows and link failures; ``close`` ends all."""
 
     def __init__(self, ledger: Ledger, ovs: OvsFabric, controller: ControllerProcess, folder: Path) -> None:
         self._ledger, self._ovs, self._controller, self._folder = ledger, ovs, controller, folder
         self._flows: list[Passing] = []
         self._link: tuple[str, float, float] | None = None  # interface, down since, until
         self._number = 0
-        # Each returns whether it was done: what would be too much at once is left out.
+        # Each returns whether it was done: excessive actions are skipped.
         self._do: dict[ActionKind, Callable[[Action], bool]] = {
             ActionKind.FLOW: self._start_flow,
             ActionKind.LIMIT: self._set_limit,
@@ -53,12 +53,12 @@ class Churn:
         }
 
     def apply(self, action: Action) -> None:
-        """Do an action, now."""
+        """Perform an action now."""
         if self._do[action.kind](action):
             self._ledger.done.append((time.monotonic(), action))
 
     def tick(self) -> None:
-        """Bring the link up and clear flows away whose time is over."""
+        """Bring the link up and end flows if their time is over."""
         now_s = time.monotonic()
         if self._link is not None and now_s >= self._link[2]:
             self._raise_link()
@@ -74,7 +74,7 @@ class Churn:
         self._raise_link()
 
     def note_start(self) -> None:
-        """Note that the controller has started, and the receive limits that are in force."""
+        """Record the controller's start and the effective receive limits."""
         self._ledger.starts_s.append(time.monotonic())
         self._note_limits()
 

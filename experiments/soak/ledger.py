@@ -1,4 +1,4 @@
-"""What a soak writes down while it runs: what was done, what processes and switches hold, events, lines of logs."""
+"""Record of a running soak: actions, resources of processes and switches, events, log lines."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ FAULT_KINDS = {
     EventKind.STORE_WRITE_FAILED,
     EventKind.RELOAD_FAILED,
 }
-# A controller that has just started finds what ran out while it was away, and its first audits remove that.
+# A controller that has just started finds state that expired while it was down, and its first audits remove it.
 MENDS_AFTER_START_S = 25.0
 
-# Levels from warning on, as Open vSwitch, Python's logging and structlog write them, and what a crash looks like.
+# Levels from warning on, as Open vSwitch, Python's logging and structlog write them, and signs of a crash.
 LOUD = re.compile(
     r"\|(WARN|ERR|EMER)\||\b(WARNING|ERROR|CRITICAL)\b|\[(warning|error|critical) *\]|"
     r'"level": *"(warning|error|critical)"|Traceback|Exception'
 )
-# Lines that are expected, by the reason.
+# Expected lines, by the reason.
 EXPLANATIONS = {
-    "the controller was away: the run stops and kills it": re.compile(
+    "the controller was down: the run stops and kills it": re.compile(
         r"rconn\|WARN\|\w+<->tcp:\S+: connection (failed|dropped) \((Connection refused|Connection reset by peer|"
         r"Broken pipe)\)"
     ),
@@ -46,10 +46,10 @@ EXPLANATIONS = {
         r"netdev_linux\|WARN\|error (receiving|sending) Ethernet packet on \S+: Network is down|"
         r"dpif_netdev\|ERR\|error receiving data from \S+: Network is down"
     ),
-    "a controller that is stopped or killed while it writes queues does not hear the database's answer": re.compile(
+    "a controller that ends while it writes queues does not receive the database's reply": re.compile(
         r"\|(jsonrpc|reconnect)\|WARN\|unix#\d+: (send error: Broken pipe|connection dropped \(Broken pipe\))"
     ),
-    "Open vSwitch repeats what is explained above more often than it writes down": re.compile(
+    "Open vSwitch counts repetitions of the lines above": re.compile(
         r"(netdev_linux\|WARN|dpif_netdev\|ERR)\|Dropped \d+ log messages in last \d+ seconds"
     ),
 }
@@ -57,7 +57,7 @@ EXPLANATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Transient:
-    """A stated time in which a guarantee may be missed: of one VN by name, or of all."""
+    """A time in which a guarantee may be violated: of one VN by name, or of all."""
 
     start_s: float
     end_s: float
@@ -76,7 +76,7 @@ class ProcessUse:
 
 @dataclass(frozen=True, slots=True)
 class ResourceHoldings:
-    """What stands: meters and flow entries of all switches, rows of OVSDB's tables."""
+    """Numbers of meters and flow entries of all switches, and of rows of OVSDB's tables."""
 
     meters: int
     flows: int
@@ -85,7 +85,7 @@ class ResourceHoldings:
 
 @dataclass
 class Sample:
-    """What was looked at once a second; what is asked for less often, and what a process that is gone used, is None."""
+    """A sample, taken once a second; values that are sampled less often, and those of an ended process, are None."""
 
     at_s: float
     idle_share: float
@@ -96,7 +96,7 @@ class Sample:
 
 @dataclass
 class Ledger:
-    """All that a run has written down, for the verdict; ``limits`` are (from, receive limit) by VN."""
+    """The record of a run, for the verdict; ``limits`` are (from, receive limit) by VN."""
 
     fabric: Fabric
     judged: VirtualNode
@@ -117,7 +117,7 @@ class Ledger:
     log_lines: list[str] = field(default_factory=list)
 
     def note_limit(self, vn: str, at_s: float, limit_bps: float) -> None:
-        """Note a VN's receive limit if it has changed."""
+        """Record a VN's receive limit if it has changed."""
         changes = self.limits.setdefault(vn, [])
         if not changes or changes[-1][1] != limit_bps:
             changes.append((at_s, limit_bps))
@@ -127,7 +127,7 @@ class Ledger:
         return any(one.start_s <= at_s <= one.end_s for one in self.transients)
 
     def note_events(self, events: Iterable[dict[str, Any]]) -> None:
-        """Note the controller's events since it was started last, and those that need an explanation and have none."""
+        """Record the controller's events since its last start, and those that need an explanation and have none."""
         for event in events:
             self.events[event["kind"]] += 1
             late = event["at_s"] - self.starts_s[-1] > MENDS_AFTER_START_S
@@ -136,7 +136,7 @@ class Ledger:
 
 
 def process_use(pid: int) -> ProcessUse | None:
-    """Return what a process uses; None if it is gone."""
+    """Return the resources of a process; None if it has ended."""
     folder = Path(f"/proc/{pid}")
     try:
         pages = int((folder / "statm").read_text().split()[1])
@@ -146,32 +146,32 @@ def process_use(pid: int) -> ProcessUse | None:
 
 
 def holdings(fabric: Fabric) -> ResourceHoldings:
-    """Ask the switches and the database."""
+    """Read the resources of the switches and the database."""
     names = [switch.name for switch in fabric.switches]
     meters = sum(ofctl("dump-meters", name).count("meter=") for name in names)
     return ResourceHoldings(meters, sum(ofctl("dump-flows", name).count("cookie=") for name in names), count_rows())
 
 
 def count_rows() -> Counter[str]:
-    """Return how many rows the tables of OVSDB have."""
+    """Return the number of rows by table of OVSDB."""
     return Counter({table: len(find_rows(table, "_uuid")) for table in ROW_TABLES})
 
 
 def unexplained(lines: Iterable[str]) -> list[str]:
-    """Return the lines that are warnings or worse, and have no explanation."""
+    """Return the warnings and errors among the lines that have no explanation."""
     loud = (line for line in lines if LOUD.search(line))
     return [line for line in loud if not any(pattern.search(line) for pattern in EXPLANATIONS.values())]
 
 
 class LogTail:
-    """What is written to a file from now on."""
+    """Lines written to a file from now on."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._offset = path.stat().st_size if path.exists() else 0
 
     def lines(self) -> list[str]:
-        """Return the lines since then."""
+        """Return the lines since the last call."""
         if not self.path.exists():
             return []
         with self.path.open("rb") as file:

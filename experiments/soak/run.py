@@ -1,4 +1,4 @@
-"""``dets bench soak``: minutes of churn on Open vSwitch, and what did not hold meanwhile."""
+"""``dets bench soak``: minutes of churn on Open vSwitch, and the conditions that did not hold during it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OVS_LOGS = tuple(Path("/var/log/openvswitch") / name for name in ("ovs-vswitchd.
 INTERVAL_S = 0.055
 LINK_RATE_BPS = 50_000_000
 LIMITS_BPS = (20_000_000, 25_000_000)
-MAC_AGEING_S = 5  # so that hosts and their pairs are forgotten many times within a run
+MAC_AGEING_S = 5  # so that hosts and their pairs expire many times within a run
 SAMPLE_INTERVAL_S, COUNT_S = 1.0, 10.0
-QUIET_TIMEOUT_S = 60.0  # how long what was learned may take to be forgotten once nobody talks
+QUIET_TIMEOUT_S = 60.0  # time for learned hosts and pairs to expire without traffic
 LINKED_TIMEOUT_S = 20.0
 MARGIN_S = 180.0
 
 Tell = Callable[[str, float], None]
-"""Called with what is being done and how many seconds of the run have passed."""
+"""Called with the present action and the seconds of the run that have passed."""
 
 
 def soak_fabric() -> Fabric:
@@ -44,11 +44,11 @@ def soak_fabric() -> Fabric:
 
 
 def run(
-    minutes: Annotated[float, "How long, from 1."] = 30.0,
-    seed: Annotated[int, "What happens when."] = 1,
+    minutes: Annotated[float, "Duration, at least 1."] = 30.0,
+    seed: Annotated[int, "Seed of the actions and their times."] = 1,
     output: Annotated[Path, "Folder of results."] = Path("results/soak"),
 ) -> dict[str, Any]:
-    """Minutes of churn on Open vSwitch (root); exit status 1 if anything was missed, leaked or unexplained.
+    """Minutes of churn on Open vSwitch (root); exit status 1 if anything was violated, leaked or unexplained.
 
     Writes soak.json; progress goes to stderr. Raises InvalidValueError for minutes or a seed that are out of bounds.
     """
@@ -64,7 +64,7 @@ def run(
 
 @contextlib.contextmanager
 def _progress(duration_s: float) -> Iterator[Tell]:
-    """Show what is being done and the time left, on stderr."""
+    """Show the present action and the time left, on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -75,7 +75,7 @@ def _progress(duration_s: float) -> Iterator[Tell]:
 
 
 def soak(duration_s: float, seed: int, output: Path, report_progress: Tell) -> Ledger:
-    """Run the churn and return what was written down."""
+    """Run the churn and return its record."""
     fabric = soak_fabric()
     ledger = Ledger(fabric, fabric.vn(fabric.vlans[VICTIM_VLAN_INDEX], fabric.pns[-1].number))
     config = configuration(fabric, dict(zip(fabric.vlans, LIMITS_BPS, strict=True)), "fp", {"d": 2}, *free_ports(2))
@@ -99,7 +99,7 @@ def soak(duration_s: float, seed: int, output: Path, report_progress: Tell) -> L
 
 
 class Soak:
-    """The run itself, in one thread: actions when they are due, looks once a second, and nothing else."""
+    """The run, in one thread: actions when they are due, and samples once a second."""
 
     def __init__(
         self, ledger: Ledger, ovs: OvsFabric, controller: ControllerProcess, output: Path, report_progress: Tell
@@ -117,7 +117,7 @@ class Soak:
         self._pid = self._last_event = 0
 
     def run(self, schedule: list[Action], duration_s: float) -> None:
-        """Do it all."""
+        """Run the schedule."""
         ledger, fabric = self._ledger, self._ovs.fabric
         longest_s = duration_s + MARGIN_S
         self._churn.note_start()
@@ -140,11 +140,11 @@ class Soak:
                         traffic.start([flow], longest_s)
                 self._tell(phase, time.monotonic() - ledger.begin_s)
             ledger.end_s = time.monotonic()
-        self._tell("waiting until all is forgotten", duration_s)
+        self._tell("waiting until all hosts and pairs have expired", duration_s)
         self._wait_quiet(start)
 
     def _pass_time(self, schedule: list[Action], duration_s: float) -> Iterator[str]:
-        """Do the actions when they are due; give back once a second what is being done."""
+        """Perform the actions when they are due; yield the present action once a second."""
         waiting = list(schedule)
         phase = "TCP alone"
         while (passed_s := time.monotonic() - self._ledger.begin_s) < duration_s:
@@ -172,7 +172,7 @@ class Soak:
         return look
 
     def _ask_health(self) -> None:
-        """Note what the controller says is wrong: with its health, outside of transients, and in its events."""
+        """Record the controller's faults: those of its health, outside of transients, and those in its events."""
         self._controller.check_alive()
         health = self._controller.health()
         now_s = time.monotonic()
@@ -185,9 +185,9 @@ class Soak:
         self._ledger.note_events(answer["events"])
 
     def _wait_linked(self) -> None:
-        """Wait until all core links are found, and what follows from them has been put on the switches.
+        """Wait until all core links are found, and the switches have the resulting flow entries.
 
-        A switch that is ready may hear its first hello later than that. Raises TimeoutError.
+        A switch that is ready may receive its first discovery probe later. Raises TimeoutError.
         """
         deadline_s = time.monotonic() + LINKED_TIMEOUT_S
         while True:

@@ -1,4 +1,4 @@
-"""What happens in a soak, and when: a pure function of the fabric, the duration and the seed."""
+"""The actions of a soak and their times: a pure function of the fabric, the duration and the seed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from topologies.fabric import Fabric
 
-VICTIM_VLAN_INDEX = 0  # the VLAN of the TCP tenant that is judged; the other one blasts
+VICTIM_VLAN_INDEX = 0  # the VLAN of the judged TCP tenant; the other VLAN sends UDP blasts
 ALGORITHMS = ("fs", "sp", "fp", "fe")
 MIN_S, MAX_S = 30.0, 86_400.0
 CALM_START_S = 8.0  # the tenant's TCP alone, before the first action
 CALM_END_S = 6.0  # after the last one
-# In a long run the last third has no restarts, so that one life of the controller is long enough to see memory grow.
+# In a long run the last third has no restarts, so that one run of the controller is long enough to show memory growth.
 LONG_S, RESTARTS_SHARE = 900.0, 2 / 3
 RECEIVE_LIMITS_BPS = (8_000_000, 12_000_000, 16_000_000, 20_000_000)
 SEND_LIMITS_BPS = (12_000_000, 16_000_000, 20_000_000)
@@ -44,12 +44,12 @@ PACES = {
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that is done at ``at_s`` after the begin. Which of the other fields mean something, the kind tells.
+    """One action at ``at_s`` after the beginning; its kind determines which other fields it uses.
 
     FLOW: ``vlan_vid``, PNs ``sender`` and ``receiver``, ``rate_bps`` (None: TCP), for ``lasts_s``. LIMIT: of the VN of
     ``vlan_vid`` at PN ``receiver``; ``what`` is the REST field, ``rate_bps`` its value. ALGORITHM: ``what`` in
-    ``vlan_vid``. LINK: the interface ``what`` goes down for ``lasts_s``. CONTROLLER: the signal ``what``; it is away
-    for ``lasts_s``.
+    ``vlan_vid``. LINK: the interface ``what`` goes down for ``lasts_s``. CONTROLLER: the signal ``what``; the
+    controller is down for ``lasts_s``.
     """
 
     at_s: float
@@ -65,7 +65,7 @@ class Action:
 def make_schedule(fabric: Fabric, duration_s: float, seed: int) -> list[Action]:
     """Return the actions in order of time. Every kind has its own pace and random stream, so that none starves another.
 
-    The last PN of the fabric is the receiver that is judged: its own link stays up.
+    The last PN of the fabric is the judged receiver: its own link stays up.
     """
     actions = []
     for kind, (least_s, most_s) in PACES.items():
@@ -81,7 +81,7 @@ def make_schedule(fabric: Fabric, duration_s: float, seed: int) -> list[Action]:
 
 
 def _drawn(kind: ActionKind, fabric: Fabric, chance: random.Random, number: int) -> dict[str, Any]:
-    """Return what the action of a kind with this number is, but for its time."""
+    """Return the fields of the action of a kind with this number, without its time."""
     *others, judged = (pn.number for pn in fabric.pns)
     victim_vid, other_vid = fabric.vlans[VICTIM_VLAN_INDEX], fabric.vlans[1 - VICTIM_VLAN_INDEX]
     match kind:
@@ -96,7 +96,7 @@ def _drawn(kind: ActionKind, fabric: Fabric, chance: random.Random, number: int)
             ends = {"vlan_vid": vid, "sender": sender, "receiver": receiver}
             return {**ends, "rate_bps": rate_bps, "lasts_s": lasts_s}
         case ActionKind.LIMIT:
-            if number % 3 == 0:  # of the judged VN
+            if number % 3 == 0:  # at the judged VN
                 vid, receiver, what = victim_vid, judged, "receive_limit_bps"
             else:
                 vid, receiver, what = chance.choice(fabric.vlans), chance.choice(others), chance.choice([*RATES_BPS])

@@ -1,13 +1,12 @@
-"""From what a soak has written down to its figures and targets: which guarantee was missed, and when. Pure.
+"""From a soak's record to its figures and targets: which guarantee was violated, and when. Pure functions.
 
 Two guarantees are judged, in windows of WINDOW_S:
 
 - *ceiling*: no VN receives more than its receive limit, controller or not;
-- *floor*: the judged VN, which has more demand than its limit all the time, gets its limit, WINDOW_FLOOR of it in each
-  window and FLOOR of it over all of them.
+- *floor*: the judged VN, whose demand exceeds its limit all the time, gets its limit: WINDOW_FLOOR of it in each window
+  and FLOOR of it over all of them.
 
-A window that touches a stated transient (docs/experiments.md) is not judged, nor is one in which the machine had no
-time left.
+A window that touches a stated transient (docs/experiments.md) is not judged, nor is one in which the machine was busy.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ BoolArray = NDArray[np.bool_]
 
 WINDOW_S = 2.0
 START_S = 3.0
-FLOOR = 0.95  # of the goodput that the limits allow, over all windows that are judged
-# ... and in each: TCP flows that wait out one retransmission time-out at once (250 ms) leave 0.87 of a window's.
+FLOOR = 0.95  # of the goodput that the limits allow, over all judged windows
+# ... and in each window: TCP flows that all wait for one retransmission time-out (250 ms) leave 0.87 of a window's.
 WINDOW_FLOOR = 0.80
 CEILING = 1.05  # of the limit
-MAX_BUSY_SHARE = 0.25  # of the windows: with more of them not judged a run proves nothing
+MAX_BUSY_SHARE = 0.25  # of the windows: with more of them busy a run proves nothing
 MIB = 1 << 20
-# Memory may grow while caches fill; a leak goes on. The slope is judged over the second half of the longest life, where
-# that half is long enough to tell them apart.
+# Memory may grow while caches fill; a leak continues. The slope is judged over the second half of the longest run of
+# the controller, if that half is long enough to distinguish the two.
 SETTLED_S = 180.0
 MAX_MIB_PER_MINUTE = 0.5
 MAX_MIB_MORE = 48.0
@@ -52,7 +51,7 @@ PROCESSES = {"controller": "controller", "vswitchd": "ovs-vswitchd"}
 
 @dataclass(frozen=True, slots=True)
 class GuaranteeVerdict:
-    """One guarantee of one VN, (n,) each: the start of each window, what was allowed and received, the verdicts."""
+    """One guarantee of one VN, (n,) each: the start of each window, the allowed and the received rate, the verdicts."""
 
     vn: str
     guarantee: str
@@ -64,7 +63,7 @@ class GuaranteeVerdict:
 
     @property
     def judged(self) -> int:
-        """How many windows were judged."""
+        """The number of judged windows."""
         return int((~self.excused).sum())
 
 
@@ -74,7 +73,7 @@ def windows_of(start_s: float, end_s: float) -> FloatArray:
 
 
 def means_by_window(rates: Rates, values: FloatArray, starts: FloatArray) -> FloatArray:
-    """Return the time-weighted mean of a column in each window, by the rows whose middle is in it; nan without any."""
+    """Return the time-weighted mean of a column in each window, by the rows whose middle is in it; NaN without any."""
     edges = np.append(starts, starts[-1:] + WINDOW_S)
     row = np.searchsorted(edges, (rates.start_s + rates.end_s) / 2, side="right") - 1
     inside = (row >= 0) & (row < len(starts))
@@ -87,7 +86,7 @@ def means_by_window(rates: Rates, values: FloatArray, starts: FloatArray) -> Flo
 
 
 def limits_by_window(changes: Sequence[tuple[float, float]], starts: FloatArray) -> FloatArray:
-    """Return the largest limit that was in force at any time of each window; ``changes`` are (from, limit)."""
+    """Return the largest effective limit at any time of each window; ``changes`` are (from, limit)."""
     at_s, limit_bps = np.array(changes, dtype=np.float64).T
     first = np.maximum(np.searchsorted(at_s, starts, side="right") - 1, 0)
     last = np.searchsorted(at_s, starts + WINDOW_S, side="left") - 1
@@ -104,7 +103,7 @@ def touched(transients: Sequence[Transient], starts: FloatArray) -> BoolArray:
 
 
 def busy_windows(looks: Sequence[Sample], starts: FloatArray) -> BoolArray:
-    """Return the windows in which the machine was busy; a look's idle share is that since the look before."""
+    """Return the windows in which the machine was busy; a sample's idle share is that since the previous sample."""
     before = [looks[0], *looks]
     spans = [Transient(a.at_s, b.at_s) for a, b in zip(before, looks, strict=False) if b.idle_share < BUSY_IDLE_SHARE]
     return touched(spans, starts)
@@ -127,7 +126,7 @@ def judge_floor(
 
 
 def floor_share(floor: GuaranteeVerdict) -> float:
-    """Return what was received in all windows judged, of what the limits allow."""
+    """Return the received bits in all judged windows, relative to what the limits allow."""
     judged = ~floor.excused
     allowed_bps = float(floor.wanted_bps[judged].sum()) / WINDOW_FLOOR
     return float(floor.received_bps[judged].sum()) / allowed_bps
@@ -157,7 +156,7 @@ def growth_per_minute(time_s: Sequence[float], values: Sequence[float]) -> float
 
 
 def verdict(ledger: Ledger) -> dict[str, Any]:
-    """Return figures, targets and what was found wrong; the first look and the last one are those without traffic."""
+    """Return figures, targets and violations; the first sample and the last one are those without traffic."""
     starts = windows_of(ledger.begin_s, ledger.end_s)
     busy = busy_windows(ledger.looks, starts)
     name = ledger.judged.name
@@ -183,14 +182,14 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
             "kinds of churn that took place", len({a.kind for _, a in ledger.done}), "", len(ActionKind), least=True
         ),
         *([Target(FLOOR_SHARE, round(floor_share(floor), 4), "share", FLOOR, least=True)] if floor.judged else []),
-        Target("floor missed", int(floor.missed.sum()), "windows of 2 s", 0),
-        Target("ceilings missed", int(sum(one.missed.sum() for one in ceilings)), "windows of 2 s", 0),
+        Target("floor violated", int(floor.missed.sum()), "windows of 2 s", 0),
+        Target("ceilings violated", int(sum(one.missed.sum() for one in ceilings)), "windows of 2 s", 0),
         Target("judged flows broken off", ledger.broken_flows, "", 0),
-        Target("faults in the health outside transients", len(ledger.health_faults), "looks", 0),
-        Target("events of trouble without explanation", len(ledger.faults), "events", 0),
+        Target("faults in the health outside transients", len(ledger.health_faults), "samples", 0),
+        Target("fault events without explanation", len(ledger.faults), "events", 0),
         *_left_over(ledger),
         *_grown(ledger),
-        Target("lines of log without explanation", len(ledger.log_lines), "lines", 0),
+        Target("log lines without explanation", len(ledger.log_lines), "lines", 0),
     ]
     return {
         "figures": figures,

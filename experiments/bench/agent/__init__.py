@@ -1,4 +1,4 @@
-"""``dets bench agent``: what an agent on a host costs, and how true the rates are that it sets.
+"""``dets bench agent``: what an agent on a host costs, and how exact the rates are that it sets.
 
-Start reading at ``bench``.
+Start with bench.py.
 """

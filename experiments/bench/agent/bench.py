@@ -1,7 +1,7 @@
-"""``dets bench agent``: an agent's processor time, the codec's, and HTB classes whose rates change all the time.
+"""``dets bench agent``: processor time of an agent and of the codec, and HTB classes whose rates change constantly.
 
-HTB stands on a veth pair in a network namespace of its own; a process offers each class more than its rate. A meter's
-bucket is filled at every modify, so that a rate set again and again passes more: a class's must not be.
+HTB is on a veth pair in its own network namespace; a process offers each class more than its rate. A meter's bucket is
+filled at every modify, so a meter that is modified repeatedly passes more than its rate. A class must not.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run(
     pairs: Annotated[int, "Pairs of one agent."] = PAIRS,
     seconds: Annotated[float, "How long each rate is measured."] = SECONDS,
 ) -> dict[str, Any]:
-    """What an agent costs its host, and how true its rates are (root).
+    """Cost of an agent for its host, and error of its rates (root).
 
     Raises PermissionError without root.
     """
@@ -72,7 +72,7 @@ def run(
     targets = [
         Target("rates that change, off their mean", round(100 * off, 2), "%", 1.0),
         Target("100 changes of rates", round(batch_ms, 2), "ms", 5.0),
-        Target("encode and decode, an entry", codec["codec_us_per_entry"], "us", 0.2),
+        Target("encode and decode, a pair", codec["codec_us_per_entry"], "us", 0.2),
     ]
     return finished("agent", figures, targets, {"pairs": pairs, "seconds": seconds})
 
@@ -92,7 +92,7 @@ def _entries(count: int) -> Any:
 
 
 def codec_figures() -> dict[str, float]:
-    """Return what a Traffic Report costs to encode and decode, by entry, in long frames and in strict ones."""
+    """Return what encoding and decoding of a Traffic Report costs per pair, in long frames and in strict ones."""
     speaker, found = FrameAddress(CONTROLLER_MAC, SENDER, VLAN, 1), {}
     for name, octets in (
         ("codec_us_per_entry", LONG_PARAMETER_BYTES),
@@ -110,7 +110,7 @@ def codec_figures() -> dict[str, float]:
 
 
 def schedules() -> dict[str, Callable[[HtbShaper, ShapedPair, int], None]]:
-    """Return what is done to a class every interval: nothing, the same rate again, two rates by turns."""
+    """Return what is done to a class in every interval: nothing, the same rate again, two rates in turn."""
 
     def again(shaper: HtbShaper, pair: ShapedPair, _number: int) -> None:
         shaper.set_rates([(pair, RATE_BPS)])
@@ -122,7 +122,7 @@ def schedules() -> dict[str, Callable[[HtbShaper, ShapedPair, int], None]]:
 
 
 def passed_bps(change: Callable[[HtbShaper, ShapedPair, int], None], seconds: float) -> float:
-    """Return what a class passes of more than its rate while it is changed every interval."""
+    """Return what a class passes above its rate, as a part of it, while ``change`` is called in every interval."""
     shaper, pair = HtbShaper(UPLINK, [VLAN], LINK_BPS), ShapedPair(VLAN, (SENDER + 1).to_bytes(6))
     try:
         shaper.set_rates([(pair, RATE_BPS)])
@@ -141,7 +141,7 @@ def passed_bps(change: Callable[[HtbShaper, ShapedPair, int], None], seconds: fl
 
 
 def batch_of_changes_ms() -> float:
-    """Return how long a hundred changes take, the best of several."""
+    """Return the duration of a hundred changes, the best of several, ms."""
     shaper = HtbShaper(UPLINK, [VLAN], LINK_BPS)
     pairs = [ShapedPair(VLAN, (SENDER + 1 + number).to_bytes(6)) for number in range(100)]
     try:
@@ -157,7 +157,7 @@ def batch_of_changes_ms() -> float:
 
 
 class _LoopbackController:
-    """A controller in the process: says Keep Alive, or another rate for a tenth of the pairs, in every interval."""
+    """A controller in the process: in every interval it sends Keep Alive, or another rate for a tenth of the pairs."""
 
     address = SENDER
 
@@ -177,7 +177,7 @@ class _LoopbackController:
         return [frame for frame in map(decode, taken) if not isinstance(frame, FrameRejection)]
 
     def queue_frames(self, opcode: Opcode, receivers: np.ndarray[Any, Any], **columns: Any) -> None:
-        """Let frames of an opcode wait."""
+        """Queue frames of an opcode."""
         speaker = FrameAddress(SENDER, CONTROLLER_MAC, VLAN, 1)
         entries = records(opcode, sender=np.full(len(receivers), SENDER), receiver=receivers, **columns)
         frames = encode(speaker, opcode, entries, self._sequence + 1, 0, LONG_PARAMETER_BYTES)
@@ -185,7 +185,7 @@ class _LoopbackController:
         self._waiting += frames
 
     def interval(self) -> None:
-        """Say what an interval says."""
+        """Queue the frames of an interval."""
         self._number += 1
         receivers = SENDER + 1 + np.arange(self._pairs)
         changed = (np.arange(self._pairs) + self._number) % 10 == 0
@@ -196,7 +196,7 @@ class _LoopbackController:
 
 
 def agent_cost(pairs: int) -> float:
-    """Return the processor time that an agent with so many pairs takes, in percent of one processor.
+    """Return the processor time of an agent with ``pairs`` pairs, in percent of one processor.
 
     In every interval a tenth of the rates changes, all counters are read and all pairs are reported.
     """
@@ -241,7 +241,7 @@ while True:
 
 @contextlib.contextmanager
 def offering(pair: ShapedPair) -> Iterator[None]:
-    """Let a process offer a pair several times its rate."""
+    """Run a process that offers a pair several times its rate."""
     head = pair.destination + SENDER.to_bytes(6) + b"\x81\x00" + pair.vlan_vid.to_bytes(2) + b"\x08\x00"
     command = [sys.executable, "-c", _OFFER, head.hex() + bytes(FRAME_BYTES - len(head)).hex(), UPLINK]
     process = subprocess.Popen(command)

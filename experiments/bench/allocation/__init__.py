@@ -1,4 +1,4 @@
-"""``dets bench allocation``: how fast the allocation algorithms are, against plain code and other solvers.
+"""``dets bench allocation``: speed of the allocation algorithms, against numpy alone and other solvers.
 
 Start with bench.py.
 """

@@ -1,8 +1,8 @@
-"""``dets bench allocation``: how fast the allocation algorithms are, compiled and by numpy alone.
+"""``dets bench allocation``: speed of the allocation algorithms, in native code and with numpy alone.
 
-Everything is measured in one run, on one core. A time is the best of several calls (others measure what else the
-machine does); the median is given next to it. Rows are all different, 70 % of the senders fully use their limit and
-nothing is settled: the case with most work.
+Everything is measured in one run, on one core. A time is the best of several calls, since longer times measure what
+else the machine does; the median is next to it. All rows differ, 70 % of the senders fully use their limit and no rate
+is settled: this is the case with most work.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FAT_TREES = ((8, 10_000), (16, 100_000), (24, 1_000_000))
 
 
 def requests(entries: int, senders: int, seed: int = 1) -> AllocationInput:
-    """Return a random table: ``senders`` entries for each receiver, rates around 10 Mb/s."""
+    """Return a random table: ``senders`` pairs for each receiver, rates around 10 Mb/s."""
     rng = np.random.default_rng(seed)
     receivers = max(entries // senders, 1)
     entries = receivers * senders
@@ -57,7 +57,7 @@ def requests(entries: int, senders: int, seed: int = 1) -> AllocationInput:
 
 
 def timed(call: Callable[[], object], budget_s: float, max_calls: int = 200) -> tuple[float, float, int]:
-    """Return the best and the median seconds of a call, and how many calls were made within the budget (3 at least)."""
+    """Return the best and the median seconds of a call, and the number of calls within the budget (3 at least)."""
     took: list[float] = []
     while len(took) < 3 or (sum(took) < budget_s and len(took) < max_calls):
         start = time.perf_counter()
@@ -73,7 +73,7 @@ def allocation_call(algorithm: PerReceiverPolicy, table: AllocationInput) -> Cal
 
 
 def call_us(budget_s: float) -> dict[str, float]:
-    """Return, per algorithm, what a call costs whatever the table: that of one entry."""
+    """Return, per algorithm, the fixed cost of a call: that of a table of one pair, us."""
     table, many = requests(1, 1), 100
 
     def calls(algorithm: PerReceiverPolicy) -> Callable[[], object]:
@@ -84,10 +84,10 @@ def call_us(budget_s: float) -> dict[str, float]:
 
 
 def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: float) -> list[dict[str, Any]]:
-    """Return a row per algorithm, number of entries and number of senders a receiver.
+    """Return a row per algorithm, number of pairs and number of senders per receiver.
 
-    What is timed is a run over so many tables that all sizes have as many entries as the largest, all different. A
-    small table allocated again and again would be in the caches, and its branches would be known by heart.
+    A call runs over so many tables that all sizes have as many pairs as the largest, all different. A small table that
+    is allocated repeatedly would stay in the caches, and its branches would be predicted.
     """
     rows = []
     for entries in sizes:
@@ -121,7 +121,7 @@ def _run_over(tables: Sequence[AllocationInput], algorithm: PerReceiverPolicy) -
 
 
 def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
-    """Return, per algorithm, ns per entry of each form: as used, and by numpy alone."""
+    """Return, per algorithm, ns per pair of each form: as used, and with numpy alone."""
     table = requests(entries, NOMINAL_SENDERS)
     rows = {}
     for name in algorithms:
@@ -139,7 +139,7 @@ def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
 
 
 def bytes_per_entry(entries: int) -> float | None:
-    """Return the peak of memory that a table and all of ``algorithms`` on it take, by the kernel's own account."""
+    """Return the peak of memory per pair of a table and ``algorithms`` on it, as Linux counts it; None if unknown."""
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
     def resident(field: str) -> int:
@@ -149,7 +149,7 @@ def bytes_per_entry(entries: int) -> float | None:
         reset.write_text("5")  # sets the peak to what is resident now (proc(5))
         before = resident("VmRSS:")
         table = requests(entries, NOMINAL_SENDERS)
-        reset.write_text("5")  # what it took to make the random table does not count
+        reset.write_text("5")  # memory used to make the random table does not count
     except (OSError, StopIteration):
         return None
     for name in algorithms:
@@ -191,21 +191,21 @@ def _bench_fabric(name: str, paths: FlowPaths, capacity_bps: Any, budget_s: floa
 def targets(
     receivers: list[dict[str, Any]], calls: dict[str, float], fabrics: list[dict[str, Any]], memory: float | None
 ) -> list[Target]:
-    """Return what was aimed at, and whether it was reached."""
+    """Return the targets with the measured values."""
     rows = []
     for name in algorithms:
         its = [row for row in receivers if row["algorithm"] == name]
         usual = [row for row in its if row["senders_per_receiver"] == NOMINAL_SENDERS]
         slowest_usual = min(row["entries_per_s"] for row in usual)
         slowest = min(its, key=lambda row: row["entries_per_s"])
-        case = f"{slowest['entries']} entries, {slowest['senders_per_receiver']} a receiver"
+        case = f"{slowest['entries']} pairs, {slowest['senders_per_receiver']} per receiver"
         costs = [row["ns_per_entry"] - calls[name] * 1e3 / row["entries"] for row in usual]
         speed, flat = TARGET_ENTRIES_PER_S, max(costs) / min(costs)
         rows += [
-            Target(f"{name}, {NOMINAL_SENDERS} senders a receiver", slowest_usual, "entries/s", speed, least=True),
-            Target(f"{name}, slowest of all ({case})", slowest["entries_per_s"], "entries/s", speed, least=True),
-            Target(f"{name}, a call", calls[name], "us", TARGET_CALL_US),
-            Target(f"{name}, an entry more, dearest to cheapest size", flat, "ratio", TARGET_FLATNESS),
+            Target(f"{name}, {NOMINAL_SENDERS} senders per receiver", slowest_usual, "pairs/s", speed, least=True),
+            Target(f"{name}, slowest size ({case})", slowest["entries_per_s"], "pairs/s", speed, least=True),
+            Target(f"{name}, one call", calls[name], "us", TARGET_CALL_US),
+            Target(f"{name}, one more pair, most expensive to cheapest size", flat, "ratio", TARGET_FLATNESS),
         ]
     if memory is not None:
         rows.append(Target("memory", memory, "bytes/entry", TARGET_BYTES_PER_ENTRY))
@@ -216,7 +216,7 @@ def targets(
 
 
 def run(quick: Annotated[bool, "Fewer and smaller cases."] = False) -> dict[str, Any]:
-    """Rate allocation algorithms, entries per second, against numpy alone."""
+    """Speed of the rate allocation algorithms, pairs per second, against numpy alone."""
     sizes, senders = (SIZES[:2], (10, NOMINAL_SENDERS)) if quick else (SIZES, SENDERS)
     budget_s = 0.02 if quick else 0.15
     memory = bytes_per_entry(sizes[-1])

@@ -1,4 +1,4 @@
-"""Random flows on fabrics of any size, as arrays: what the max-min solvers are timed on. All links 1 Gb/s."""
+"""Random flows on fabrics of any size, as arrays, for timing the max-min solvers. All links have 1 Gb/s."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def pairs(hosts: int, flows: int, rng: np.random.Generator) -> tuple[IntArray, I
 
 
 def star(hosts: int, flows: int, rng: np.random.Generator) -> tuple[FlowPaths, FloatArray]:
-    """Return flows between hosts at one switch, and the links' capacities: the up links, then the down links."""
+    """Return flows between hosts at one switch, and the links' capacities: first the uplinks, then the downlinks."""
     sender, receiver = pairs(hosts, flows, rng)
     uses = np.column_stack([sender, hosts + receiver]).ravel()
     return FlowPaths(np.arange(0, 2 * flows + 1, 2), uses, 2 * hosts), np.full(2 * hosts, LINK_BPS)
@@ -31,7 +31,7 @@ def fat_tree(k: int, flows: int, rng: np.random.Generator) -> tuple[FlowPaths, F
     aggregation, core = rng.integers(0, half, (2, flows))
     edge_from, edge_to = sender // half, receiver // half
     pod_from, pod_to = edge_from // half, edge_to // half
-    # Six kinds of link, as many of each as hosts, in the order in which a path takes them.
+    # Six kinds of link, each with as many links as hosts, in the order in which a path uses them.
     hops = np.column_stack(
         [
             sender,

@@ -1,4 +1,4 @@
 """``dets bench attack``: what hostile peers cost the control loop and the tenants of other switches.
 
-Start with attacks.py: the table of attacks, to which one adds a row. hostile_peer.py is what they are made of.
+Start with attacks.py, the table of attacks; to add an attack, add a row. hostile_peer.py has the parts of attacks.
 """

@@ -1,8 +1,8 @@
-"""The attacks, by name. ``python -m experiments.bench.attack.attacks NAME HOST PORT SECONDS`` does one of them.
+"""The attacks, by name. ``python -m experiments.bench.attack.attacks NAME HOST PORT SECONDS`` runs one.
 
-An attack is a function of the controller's OpenFlow or REST address and the time at which it ends. To add one, write it
-and give it a row in ATTACKS. The controller knows the switch HOSTILE_DPID, which is the attacker's, and those of
-GOOD_DPIDS, which are not.
+An attack is a function of the controller's OpenFlow or REST address and the time at which the attack ends. To add an
+attack, write the function and add a row to ATTACKS. The controller's configuration has the attacker's switch,
+HOSTILE_DPID, and the well-behaved switches GOOD_DPIDS.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PAUSE_S = 0.02
 
 @dataclass(frozen=True)
 class Attack:
-    """What is done, in words, and what does it; ``on_rest`` is of the REST interface, others of the OpenFlow port."""
+    """An attack: its description, its function, and whether it targets REST (``on_rest``) or the OpenFlow port."""
 
     about: str
     run: Callable[[Address, float], None]
@@ -53,18 +53,18 @@ class Attack:
 
 
 def idle(address: Address, until_s: float) -> None:
-    """Do nothing: what the others are compared with."""
+    """Do nothing: the baseline of the attacks."""
     time.sleep(max(until_s - time.monotonic(), 0.0))
 
 
 def _pour(peer: HostilePeer, data: bytes, until_s: float) -> None:
-    """Send the same for as long as it is taken."""
+    """Send the same data for as long as the controller reads it."""
     while time.monotonic() < until_s and peer.send(data):
         pass
 
 
 def stop_reading(address: Address, until_s: float) -> None:
-    """A switch under control asks for long echoes and reads none of them."""
+    """A controlled switch sends long echo requests and reads no reply."""
 
     def work(peer: HostilePeer) -> None:
         if peer.become_ready(HOSTILE_DPID) is not None:
@@ -74,7 +74,7 @@ def stop_reading(address: Address, until_s: float) -> None:
 
 
 def many_ports(address: Address, until_s: float) -> None:
-    """A switch under control reports 20,000 ports, each of which is sent hellos, and reads none of them."""
+    """A controlled switch reports 20,000 ports and reads none of the discovery probes sent to them."""
     ports = b"".join(message(MessageType.PORT_STATUS, bytes(8) + port(number)) for number in range(1, 20_001))
 
     def work(peer: HostilePeer) -> None:
@@ -92,7 +92,7 @@ def port(number: int, *, up: bool = True) -> bytes:
 
 
 def hostile_names(address: Address, until_s: float) -> None:
-    """A switch under control names its ports again and again, so that a log or a terminal would do as it says."""
+    """A controlled switch renames its ports constantly, with names that would change a log or control a terminal."""
 
     def renamed(number: int, name: bytes) -> bytes:
         whole = port(number)
@@ -115,7 +115,7 @@ def hostile_names(address: Address, until_s: float) -> None:
 
 
 def claim_dpid(address: Address, until_s: float) -> None:
-    """Somebody says that it is a switch that is under control already, and leaves again."""
+    """A connection presents the dpid of a controlled switch, then disconnects."""
 
     def work(peer: HostilePeer) -> None:
         peer.shake_hands(GOOD_DPIDS[0])
@@ -125,7 +125,7 @@ def claim_dpid(address: Address, until_s: float) -> None:
 
 
 def claim_dpid_and_stay(address: Address, until_s: float) -> None:
-    """The same, and it behaves like a switch for as long as it may."""
+    """A connection presents the dpid of a controlled switch and behaves like a switch for as long as possible."""
 
     def work(peer: HostilePeer) -> None:
         switch = peer.become_ready(GOOD_DPIDS[0])
@@ -136,7 +136,7 @@ def claim_dpid_and_stay(address: Address, until_s: float) -> None:
 
 
 def errors_in_handshake(address: Address, until_s: float) -> None:
-    """Somebody greets, and pours errors that say nothing instead of telling who he is."""
+    """A connection sends HELLO, then meaningless errors in place of a features reply."""
 
     def work(peer: HostilePeer) -> None:
         peer.send(message(MessageType.HELLO))
@@ -147,7 +147,7 @@ def errors_in_handshake(address: Address, until_s: float) -> None:
 
 
 def _flood(data: bytes, dpid: int | None = None, *, ready: bool = False) -> Callable[[Address, float], None]:
-    """Return an attack that pours ``data``: before any handshake, after one, or as a switch under control."""
+    """Return an attack that sends ``data`` repeatedly: before any handshake, after one, or as a controlled switch."""
 
     def attack(address: Address, until_s: float) -> None:
         def work(peer: HostilePeer) -> None:
@@ -163,7 +163,7 @@ def _flood(data: bytes, dpid: int | None = None, *, ready: bool = False) -> Call
 
 
 def endless_reply(address: Address, until_s: float) -> None:
-    """A switch answers the question for its flow entries with parts that never end."""
+    """A switch answers the request for its flow entries with a reply of endless parts."""
 
     def work(peer: HostilePeer) -> None:
         if not peer.shake_hands(HOSTILE_DPID):
@@ -181,7 +181,7 @@ def endless_reply(address: Address, until_s: float) -> None:
 
 
 def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float], None]:
-    """Return an attack: a switch under control answers a kind of question with 7 MB of records."""
+    """Return an attack: a controlled switch answers one kind of request with 7 MB of records."""
     bodies = [record * (60_000 // len(record))] * 120
 
     def attack(address: Address, until_s: float) -> None:
@@ -204,7 +204,7 @@ def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float]
 
 
 def relay_hellos(address: Address, until_s: float) -> None:
-    """A switch under control says that its 1,000 ports hear each other, and that they go down."""
+    """A controlled switch relays probes so that its 1,000 ports seem linked, and then reports the ports down."""
 
     def work(peer: HostilePeer) -> None:
         switch = peer.become_ready(HOSTILE_DPID, ports=_MANY_PORTS)
@@ -237,7 +237,7 @@ def relay_hellos(address: Address, until_s: float) -> None:
 
 
 def silent_when_polled(address: Address, until_s: float) -> None:
-    """A switch under control confirms everything, and never tells its counters."""
+    """A controlled switch confirms everything and never sends counters."""
 
     def work(peer: HostilePeer) -> None:
         switch = peer.become_ready(HOSTILE_DPID)
@@ -249,14 +249,14 @@ def silent_when_polled(address: Address, until_s: float) -> None:
 
 
 def idle_connections(address: Address, until_s: float) -> None:
-    """Connections that say nothing, as many as are taken."""
+    """Connections that send nothing, as many as the controller accepts."""
     while time.monotonic() < until_s:
         with open_connections(address, 500):
             time.sleep(min(1.0, max(until_s - time.monotonic(), 0.0)))
 
 
 def dribble(address: Address, until_s: float) -> None:
-    """Connections that begin a message and go on by a byte now and then."""
+    """Connections that begin a message and send one more byte every 0.02 s."""
     with open_connections(address, 200) as peers:
         for peer in peers:
             peer.send(HEADER.pack(4, MessageType.HELLO, 60_000, 0))
@@ -267,9 +267,10 @@ def dribble(address: Address, until_s: float) -> None:
 
 
 def _crowd(data: bytes, step: int, dpid: int | None = None) -> Callable[[Address, float], None]:
-    """Return an attack by _CROWD connections that pour ``data`` again and again, ``step`` bytes at a time.
+    """Return an attack by _CROWD connections that send ``data`` repeatedly, ``step`` bytes at a time.
 
-    Before any handshake; with a ``dpid`` after one, each with another dpid from that one on.
+    Without a ``dpid`` before any handshake; with a ``dpid`` after one, each connection with another dpid, counted from
+    ``dpid``.
     """
 
     def attack(address: Address, until_s: float) -> None:
@@ -288,7 +289,7 @@ def _crowd(data: bytes, step: int, dpid: int | None = None) -> Callable[[Address
 
 
 def strangers(address: Address, until_s: float) -> None:
-    """Switches that nobody has configured, each with another dpid; they stay."""
+    """Unmanaged switches, each with another dpid, that stay connected."""
     draw = random.Random(1)
     while time.monotonic() < until_s:
         with open_connections(address, 100) as peers:
@@ -301,7 +302,7 @@ def strangers(address: Address, until_s: float) -> None:
 
 
 def unknown_versions(address: Address, until_s: float) -> None:
-    """Connections that speak a version that there is not."""
+    """Connections with a version of OpenFlow that does not exist."""
 
     def work(peer: HostilePeer) -> None:
         peer.send(message(MessageType.HELLO, version=_UNKNOWN_VERSION))
@@ -316,7 +317,7 @@ def unknown_versions(address: Address, until_s: float) -> None:
 
 
 def come_and_go(address: Address, until_s: float) -> None:
-    """A switch is brought up and leaves, again and again."""
+    """A switch connects, is brought up and disconnects, repeatedly."""
 
     def work(peer: HostilePeer) -> None:
         peer.become_ready(HOSTILE_DPID)
@@ -336,14 +337,14 @@ def _packet_in() -> bytes:
 
 _NAME_AT, _NAME_BYTES = 16, 16  # of an ofp_port
 _HOSTILE_NAMES = (
-    b"\x1b[2J\x1b]0;x\x07",  # escapes of C0
-    b"\r\n2026 [error] x",  # ends of lines
-    b"\xc2\x9b31m\xc2\x85",  # escapes of C1
+    b"\x1b[2J\x1b]0;x\x07",  # C0 escapes
+    b"\r\n2026 [error] x",  # line ends
+    b"\xc2\x9b31m\xc2\x85",  # C1 escapes
     "\u202ebil\u2066\u2028".encode(),  # bidi
     b"\xff\xfe\xed\xa0\x80",  # no UTF-8, half a surrogate pair
     b'"},{"a":"\\"%s{}',
     b"'; DROP TABLE x",
-    b"x" * _NAME_BYTES,  # without an end
+    b"x" * _NAME_BYTES,  # no terminator
 )
 _METER = struct.pack("!IH50x", 1, 56)
 _ECHO = message(MessageType.ECHO_REQUEST)
@@ -354,57 +355,60 @@ _PORT_DESC = multipart_reply(MultipartType.PORT_DESC, b"".join(map(port, range(1
 
 ATTACKS: dict[str, Attack] = {
     "none": Attack("nothing", idle),
-    "stops reading": Attack("asks for echoes of 60 kB, reads none", stop_reading),
-    "20,000 ports": Attack("reports 20,000 ports, reads no hellos", many_ports),
-    "hostile names": Attack("names ports by escapes, ends of lines and bidi overrides", hostile_names),
-    "claims a dpid": Attack("says that it is another switch, and leaves", claim_dpid),
-    "claims a dpid, stays": Attack("says that it is another switch, and acts like it", claim_dpid_and_stay),
-    "unknown types": Attack("types of message that there are not", _flood(message(_UNKNOWN_TYPE) * _PART_BATCH)),
-    "unasked replies": Attack("descriptions of 1,000 ports that nobody asked for", _flood(_PORT_DESC)),
+    "stops reading": Attack("requests echoes of 60 kB, reads no reply", stop_reading),
+    "20,000 ports": Attack("reports 20,000 ports, reads no discovery probe", many_ports),
+    "hostile names": Attack("port names with escapes, line ends and bidi overrides", hostile_names),
+    "claims a dpid": Attack("presents another switch's dpid, disconnects", claim_dpid),
+    "claims a dpid, stays": Attack("presents another switch's dpid, behaves like it", claim_dpid_and_stay),
+    "unknown types": Attack("messages of unknown types", _flood(message(_UNKNOWN_TYPE) * _PART_BATCH)),
+    "unasked replies": Attack("unrequested descriptions of 1,000 ports", _flood(_PORT_DESC)),
     "errors": Attack("errors before any handshake", _flood(_ERROR * _PART_BATCH)),
-    "handshake's errors": Attack("short errors within the handshake", errors_in_handshake),
-    "stranger's errors": Attack("errors of a switch not configured", _flood(_ERROR * _PART_BATCH, UNMANAGED_DPID)),
-    "switch's errors": Attack("errors of a switch under control", _flood(_ERROR * _PART_BATCH, ready=True)),
-    "switch's replies": Attack("replies that nobody asked it for", _flood(_PORT_DESC, ready=True)),
+    "handshake's errors": Attack("short errors during the handshake", errors_in_handshake),
+    "stranger's errors": Attack("errors from an unmanaged switch", _flood(_ERROR * _PART_BATCH, UNMANAGED_DPID)),
+    "switch's errors": Attack("errors from a controlled switch", _flood(_ERROR * _PART_BATCH, ready=True)),
+    "switch's replies": Attack("unrequested replies of a controlled switch", _flood(_PORT_DESC, ready=True)),
     "switch's frames": Attack("packet-ins from 200 hosts", _flood(_packet_in(), ready=True)),
     "unknown hosts": Attack(
-        "a tenant sends to addresses that nobody has", hostile_hosts.tenant(hostile_hosts.unknown_destinations)
+        "a tenant sends to unknown addresses", hostile_hosts.tenant(hostile_hosts.unknown_destinations)
     ),
-    "group sources": Attack("the same, from addresses of groups", hostile_hosts.tenant(hostile_hosts.from_groups)),
+    "group sources": Attack(
+        "a tenant sends to unknown addresses from group addresses", hostile_hosts.tenant(hostile_hosts.from_groups)
+    ),
     "broadcast sources": Attack(
-        "the same, from everybody's address", hostile_hosts.tenant(hostile_hosts.broadcast_source)
+        "a tenant sends to unknown addresses from the broadcast address",
+        hostile_hosts.tenant(hostile_hosts.broadcast_source),
     ),
     "ARP storm": Attack(
-        "a tenant asks everybody, from 65,536 addresses", hostile_hosts.tenant(hostile_hosts.arp_storm)
+        "a tenant sends ARP requests from 65,536 addresses", hostile_hosts.tenant(hostile_hosts.arp_storm)
     ),
-    "neighbour storm": Attack("the same by Neighbor Solicitations", hostile_hosts.tenant(hostile_hosts.solicit_all)),
+    "neighbour storm": Attack(
+        "Neighbor Solicitations from 65,536 addresses", hostile_hosts.tenant(hostile_hosts.solicit_all)
+    ),
     "MAC flapping": Attack("eight addresses move between two ports", hostile_hosts.tenant(hostile_hosts.move)),
     "claimed hosts": Attack(
-        "one port has ever new addresses, another one claims them", hostile_hosts.tenant(hostile_hosts.claim)
+        "one port has constantly new addresses, another port claims them", hostile_hosts.tenant(hostile_hosts.claim)
     ),
     "endless reply": Attack("a reply that never ends", endless_reply),
-    "7 MB of meters": Attack("counters of 120,000 meters in each interval", _bloat(MultipartType.METER, _METER)),
-    "7 MB of ports": Attack("counters of 60,000 ports in each interval", _bloat(MultipartType.PORT_STATS, bytes(112))),
-    "relayed hellos": Attack("says that its 1,000 ports hear each other, and that they go down", relay_hellos),
-    "no counters": Attack("confirms all, and never tells its counters", silent_when_polled),
-    "idle connections": Attack("500 connections that say nothing", idle_connections),
-    "dribble": Attack("200 connections, a byte each now and then", dribble),
-    "crowd of echoes": Attack("64 connections ask for echoes before any handshake", _crowd(_ECHO * 200, 1600)),
+    "7 MB of meters": Attack("counters of 120,000 meters in every interval", _bloat(MultipartType.METER, _METER)),
+    "7 MB of ports": Attack("counters of 60,000 ports in every interval", _bloat(MultipartType.PORT_STATS, bytes(112))),
+    "relayed hellos": Attack("relays probes between 1,000 ports, reports them down", relay_hellos),
+    "no counters": Attack("confirms everything, never sends counters", silent_when_polled),
+    "idle connections": Attack("500 connections that send nothing", idle_connections),
+    "dribble": Attack("200 connections, one byte each every 0.02 s", dribble),
+    "crowd of echoes": Attack("64 connections request echoes before any handshake", _crowd(_ECHO * 200, 1600)),
     "crowd of bytes": Attack("64 connections send single bytes as fast as they can", _crowd(_LONG_ECHO, 1)),
-    "crowd of strangers": Attack(
-        "64 switches not configured ask for echoes", _crowd(_ECHO * 200, 1600, UNMANAGED_DPID)
-    ),
-    "strangers": Attack("switches not configured, each with another dpid", strangers),
-    "unknown versions": Attack("a version that there is not", unknown_versions),
-    "comes and goes": Attack("is brought up and leaves, again and again", come_and_go),
+    "crowd of strangers": Attack("64 unmanaged switches request echoes", _crowd(_ECHO * 200, 1600, UNMANAGED_DPID)),
+    "strangers": Attack("unmanaged switches, each with another dpid", strangers),
+    "unknown versions": Attack("an unknown version of OpenFlow", unknown_versions),
+    "comes and goes": Attack("connects, is brought up, disconnects, repeatedly", come_and_go),
     "bodies held open": Attack(
-        "120 bodies of 4 MB of REST, but for their ends", clients.bodies_held_open, on_rest=True
+        "120 REST bodies of 4 MB whose last bytes never come", clients.bodies_held_open, on_rest=True
     ),
 }
 
 
 def main(name: str, host: str, port: str, seconds: str) -> None:
-    """Do an attack, with the processor time that nobody else wants: an attacker has a machine of its own."""
+    """Run an attack at the lowest priority: a real attacker has its own machine."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(19)
     ATTACKS[name].run((host, int(port)), time.monotonic() + float(seconds))

@@ -1,10 +1,10 @@
-"""``dets bench attack``: a controller with three well-behaved switches, and next to them one attack after the other.
+"""``dets bench attack``: a controller with three well-behaved switches, and one attack after the other.
 
-Traffic runs on the switches all the time, more than a receiver's limit in one VLAN and less than it in the other; the
-attacker is a process of its own. One of the senders pauses now and then, so that grants have to change. For each
-attack: the intervals that the control loop missed, how often a receiver of the well-behaved switches got less than its
-guarantee over more than a second, the memory that the controller grew by, and how long after the attack all was well
-again. These switches have no queues, so that what a receiver gets in a single interval varies around its limit.
+The switches carry traffic all the time: in one VLAN more than a receiver's limit, in the other less. The attacker is a
+process of its own. One of the senders pauses regularly, so that grants must change. For each attack this is measured:
+missed control intervals; how often a receiver of the well-behaved switches got less than its guarantee over more than a
+second; growth of the controller's memory; and time from the end of the attack until everything works again. These
+switches have no queues, so what a receiver gets in a single interval varies around its limit.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _EVERYBODY = 2**48 - 1
 _SETTLE_S = 2.0
 GUARANTEED = 0.95
 _PERIOD_S = 2.4
-_CHANGE_S = 0.9  # after a change of what is offered: a receiver's congestion has an end then, and the others all grants
+_CHANGE_S = 0.9  # after a change of the load, until one receiver is uncongested and the others have their grants
 
 
 @dataclass
 class Outcome:
-    """What an attack did; ``switches_lost`` is how often a well-behaved switch had to connect again.
+    """Results of an attack; ``switches_lost`` is how often a well-behaved switch had to reconnect.
 
-    ``withheld_intervals`` are those for which this machine has let the controller wait for a processor.
+    ``withheld_intervals`` are those in which the machine left the controller waiting for a processor.
     """
 
     about: str
@@ -73,12 +73,12 @@ def run(
     seconds: Annotated[float, "How long each attack lasts."] = SECONDS,
     attack: Annotated[list[str] | None, "Only this attack; repeatable."] = None,
 ) -> dict[str, Any]:
-    """What hostile peers of OpenFlow and REST cost the control loop and the tenants of other switches."""
+    """Cost of hostile OpenFlow and REST peers for the control loop and the tenants of other switches."""
     check_bounds(seconds=(seconds, 1, 600))
     names = attack or list(ATTACKS)
     check_known("attack", names, list(ATTACKS))
     outcomes: dict[str, Outcome] = {}
-    for name in names:  # each has a controller of its own, for none to pay for the one before
+    for name in names:  # each with its own controller, so that no attack affects the next
         with TemporaryDirectory(prefix="dets-attack-") as folder, AttackedFabric(Path(folder)) as fabric:
             outcomes[name] = fabric.attacked(name, seconds)
             print(f"{name:20} {outcomes[name]}", flush=True)
@@ -139,7 +139,7 @@ class AttackedFabric:
             self._fabric.rates.set_rates([self._flows[10][-1]], [_OFFERED[10] if on else 0.0])
 
     def _kept(self, on: bool) -> list[float]:
-        """Return what each receiver gets just now, as a part of what it is sent within its limit."""
+        """Return the rate of each receiver now, as a part of what is sent to it within its limit."""
         with self._fabric.locked():
             delivered_bps = self._fabric.rates.delivered_bps
             return [
@@ -149,7 +149,7 @@ class AttackedFabric:
             ]
 
     def _introduce(self) -> None:
-        """Let hosts say hello and senders send: the first ports of all switches to the second one of the last."""
+        """Announce the hosts and start the senders: from all switches' first ports to the last one's second."""
         mac = {(dpid, port): 0x02_00_00_00_00_00 | dpid << 8 | port for dpid in GOOD_DPIDS for port in (1, 2)}
         receiver = mac[GOOD_DPIDS[-1], 2]
         with self._fabric.locked():
@@ -163,7 +163,7 @@ class AttackedFabric:
                 rates.offer(GOOD_DPIDS[-1], 2, 1e6, eth_src=receiver, eth_dst=_EVERYBODY, vlan_vid=vid)
 
     def attacked(self, name: str, seconds: float) -> Outcome:
-        """Do one attack and tell what it did."""
+        """Run one attack and return its results."""
         before, memory_mb = self._loop(), self._memory_mb()
         withheld = withheld_s(self.controller.pid)
         missed = 0
@@ -222,7 +222,7 @@ class AttackedFabric:
         return resident_bytes(self.controller.pid) / 1e6
 
     def _recovery_s(self) -> float:
-        """Wait until the well-behaved switches are ready and the loop keeps its interval; return how long that took."""
+        """Wait until the well-behaved switches are ready and the loop keeps its interval; return the seconds."""
         began_s = time.monotonic()
         last = None
         while (now_s := time.monotonic()) - began_s < _RECOVERY_TIMEOUT_S:

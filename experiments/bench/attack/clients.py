@@ -1,4 +1,4 @@
-"""What hostile clients of the REST interface do."""
+"""Hostile clients of the REST interface."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import Counter
 from experiments.bench.attack.hostile_peer import Address
 
 MAX_BODY_BYTES = 4 * 2**20
-_BODIES = 120  # of one address there may be 128 connections
+_BODIES = 120  # one address may have 128 connections
 _TIMEOUT_S = 3.0
 _STATUS_BYTES = len("HTTP/1.1 503")
 _HEAD = f"""\
@@ -24,23 +24,23 @@ _ALMOST = b'{"limits": [' + b" " * (MAX_BODY_BYTES - 100)
 
 
 def hold_bodies(held: contextlib.ExitStack, address: Address, until_s: float | None = None) -> Counter[bytes]:
-    """Open connections in ``held``, with bodies of the most bytes but for their ends.
+    """Open connections in ``held``, each with a body of the largest size whose last bytes are never sent.
 
-    Return how many were answered what, b"" for nothing yet.
+    Return how many were answered by status; b"" counts those without an answer so far.
     """
     socks = []
     for _ in range(_BODIES):
         if until_s is not None and time.monotonic() > until_s:
             break
         sock = held.enter_context(socket.create_connection(address, _TIMEOUT_S))
-        with contextlib.suppress(OSError):  # refused meanwhile
+        with contextlib.suppress(OSError):  # refused by now
             sock.sendall(_HEAD + _ALMOST)
         socks.append(sock)
     return Counter(map(_status, socks))
 
 
 def bodies_held_open(address: Address, until_s: float) -> None:
-    """Do so until the time is over, and again where the connections have ended."""
+    """Hold bodies open until the time is over; reopen connections that have ended."""
     while time.monotonic() < until_s:
         with contextlib.suppress(OSError), contextlib.ExitStack() as held:
             hold_bodies(held, address, until_s)

@@ -1,4 +1,4 @@
-"""Hosts behind an honest switch that send what they should not: a port and the header of each frame, by its number."""
+"""Hosts behind an honest switch that send harmful frames: a port and the header of each frame, by its number."""
 
 from __future__ import annotations
 
@@ -44,35 +44,35 @@ def tenant(frame_of: Callable[[int], tuple[int, FrameHeader]]) -> Callable[[Addr
 
 
 def unknown_destinations(number: int) -> tuple[int, FrameHeader]:
-    """To addresses that nobody has."""
+    """Frames to unknown addresses."""
     return 1, FrameHeader(_HOST + number % 2**32, _HOST, VLAN, ETH_TYPE_IPV4)
 
 
 def from_groups(number: int) -> tuple[int, FrameHeader]:
-    """The same, from addresses of groups."""
+    """Frames to unknown addresses, from group addresses."""
     return 1, FrameHeader(_HOST + number % 2**32, GROUP_BIT | number % 2**16, VLAN, ETH_TYPE_IPV4)
 
 
 def broadcast_source(number: int) -> tuple[int, FrameHeader]:
-    """The same, from everybody's address."""
+    """Frames to unknown addresses, from the broadcast address."""
     return 1, FrameHeader(_HOST + number % 2**32, BROADCAST, VLAN, ETH_TYPE_IPV4)
 
 
 def arp_storm(number: int) -> tuple[int, FrameHeader]:
-    """ARP to everybody, from 65,536 addresses."""
+    """Broadcast ARP requests from 65,536 addresses."""
     return 1, FrameHeader(BROADCAST, _HOST + number % 2**16, VLAN, ETH_TYPE_ARP)
 
 
 def move(number: int) -> tuple[int, FrameHeader]:
-    """Eight addresses move between two ports."""
+    """Frames of eight addresses that move between two ports."""
     return 1 + number % 2, FrameHeader(BROADCAST, _HOST + number // 2 % 8, VLAN, ETH_TYPE_IPV4)
 
 
 def claim(number: int) -> tuple[int, FrameHeader]:
-    """One port has ever new addresses, and another one claims them."""
+    """Frames with constantly new addresses at one port, which another port then claims."""
     return 1 + number % 2, FrameHeader(BROADCAST, _HOST + number // 2 % 2**16, VLAN, ETH_TYPE_IPV4)
 
 
 def solicit_all(number: int) -> tuple[int, FrameHeader]:
-    """Neighbor Solicitations by multicast, from as many."""
+    """Multicast Neighbor Solicitations from 65,536 addresses."""
     return 1, FrameHeader(_SOLICITED | number % 2**24, _HOST + number % 2**16, VLAN, ETH_TYPE_IPV6)

@@ -1,4 +1,4 @@
-"""An OpenFlow peer that says what it likes over a plain socket, and reads only when it wants to."""
+"""An OpenFlow peer that sends arbitrary bytes over a plain socket, and reads only on request."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from controller.openflow.constants import MessageType, MultipartType
 from experiments.switch.datapath import Datapath
 
 TIMEOUT_S = 2.0
-HOSTILE_DPID = 4  # of the switch that is configured, and is the attacker's
+HOSTILE_DPID = 4  # the attacker's switch, which is configured
 Address = tuple[str, int]
 _PAUSE_S = 0.02
 _FEATURES = Struct("!QIBB2xII")
 _MULTIPART = Struct("!HH4x")
 _CHUNK_BYTES = 1 << 20
-# So many questions a controller asks before a switch is under its control and its counters are read, of which one for
+# A controller sends this many requests before a switch is under control and its counters are read: among them one for
 # each setting that is tried on a meter.
 _QUESTIONS_UNTIL_READY = 24
 
@@ -45,9 +45,9 @@ def features_reply(dpid: int, xid: int, auxiliary_id: int = 0) -> bytes:
 
 
 class HostilePeer:
-    """One connection to a controller's OpenFlow port; a context manager. ``gone`` once the controller has closed it.
+    """A connection to a controller's OpenFlow port; a context manager. ``gone`` once the controller has closed it.
 
-    ``receive_bytes`` makes the socket's receive buffer small, so that the controller soon finds it full. ``tls``
+    ``receive_bytes`` makes the socket's receive buffer small, so that the controller's sends soon block. ``tls``
     encrypts the connection.
     """
 
@@ -64,7 +64,7 @@ class HostilePeer:
             self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
         self.gone = False
         self._rest = self._unsent = b""
-        self._unread: deque[bytes] = deque()  # messages that came with one that was awaited
+        self._unread: deque[bytes] = deque()  # messages received before an awaited one
 
     def __enter__(self) -> Self:
         return self
@@ -78,19 +78,19 @@ class HostilePeer:
         self.gone = True
 
     def send(self, data: bytes) -> bool:
-        """Send all, and return whether the connection stood; nothing is read. A full socket is waited for TIMEOUT_S."""
+        """Send all; return whether the connection is open. Reads nothing. Waits TIMEOUT_S for a full socket."""
         if self.gone:
             return False
         try:
             self._socket.sendall(data)
         except TimeoutError:
-            return True  # the controller makes us wait; what was cut off in the middle is garbage from here on
+            return True  # the socket is full; bytes after a partial message are garbage
         except OSError:
             self.gone = True
         return not self.gone
 
     def send_some(self, data: bytes) -> None:
-        """Send as much as is taken at once; the rest goes first the next time, and ``data`` is left out meanwhile."""
+        """Send as much as the socket takes now. The rest is sent first by the next call, which ignores its ``data``."""
         if self.gone:
             return
         self._unsent = self._unsent or data
@@ -102,7 +102,7 @@ class HostilePeer:
             self.gone = True
 
     def read(self, timeout_s: float = TIMEOUT_S) -> list[bytes]:
-        """Return the messages that have come whole, waiting for something to come; [] if nothing does."""
+        """Return the complete messages received, waiting for data at most ``timeout_s``; [] if none comes."""
         if self._unread:
             unread = list(self._unread)
             self._unread.clear()
@@ -125,14 +125,14 @@ class HostilePeer:
         return found
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """Read until the controller closes the connection; return whether it does in time."""
+        """Read until the controller closes the connection; return whether it did in time."""
         deadline_s = time.monotonic() + timeout_s
         while not self.gone and time.monotonic() < deadline_s:
             self.read(0.1)
         return self.gone
 
     def await_message(self, message_type: int, timeout_s: float = TIMEOUT_S) -> bytes | None:
-        """Return the next message of a type, None if none comes in time."""
+        """Return the next message of a type; None if none comes in time."""
         deadline_s = time.monotonic() + timeout_s
         while not self.gone and time.monotonic() < deadline_s:
             found = self.read(0.1)
@@ -143,7 +143,7 @@ class HostilePeer:
         return None
 
     def shake_hands(self, dpid: int, auxiliary_id: int = 0) -> bool:
-        """Say who one is, and return whether the controller listened to the end."""
+        """Do the OpenFlow handshake; return whether the controller completed it."""
         self.send(message(MessageType.HELLO))
         asked = self.await_message(MessageType.FEATURES_REQUEST)
         if asked is None:
@@ -155,7 +155,7 @@ class HostilePeer:
         return self.send(multipart_reply(MultipartType.PORT_DESC, b"", HEADER.unpack_from(asked)[3]))
 
     def behave(self, switch: Datapath, until: Callable[[], bool], timeout_s: float = 10.0) -> bool:
-        """Be an honest switch until something holds; return whether it did in time."""
+        """Behave as an honest switch until a condition holds; return whether it held in time."""
         deadline_s = time.monotonic() + timeout_s
         while not self.gone and time.monotonic() < deadline_s:
             self.send(switch.drain_messages())
@@ -167,7 +167,7 @@ class HostilePeer:
         return False
 
     def become_ready(self, dpid: int, ports: int = 2) -> Datapath | None:
-        """Be brought up as an honest switch with some ports; return it, None if the controller would not."""
+        """Be brought up as an honest switch with ``ports`` ports; return it, or None if the controller rejects it."""
         switch = Datapath(dpid)
         for port_no in range(1, ports + 1):
             switch.add_port(port_no, 1e9, time.monotonic())
@@ -182,7 +182,7 @@ class HostilePeer:
 
 @contextmanager
 def open_connections(address: tuple[str, int], count: int) -> Iterator[list[HostilePeer]]:
-    """Hold as many connections open as the controller takes, ``count`` at most."""
+    """Hold open as many connections as the controller accepts, ``count`` at most."""
     peers: list[HostilePeer] = []
     try:
         for _ in range(count):
@@ -199,7 +199,7 @@ def open_connections(address: tuple[str, int], count: int) -> Iterator[list[Host
 def reconnect_loop(
     address: Address, until_s: float, work: Callable[[HostilePeer], None], receive_bytes: int | None = None
 ) -> None:
-    """Connect and do ``work``, again and again; ``receive_bytes`` as ``HostilePeer`` has it."""
+    """Connect and do ``work``, repeatedly; ``receive_bytes`` as for ``HostilePeer``."""
     while time.monotonic() < until_s:
         try:
             with HostilePeer(address, receive_bytes) as peer:

@@ -1,4 +1,4 @@
-"""The faults of a pair: the victim is the active node. Whether it stays active, and when the other one takes over."""
+"""Faults of an active-standby deployment: the victim is the active node. Checks when the standby takes over."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ActiveStandbyFaults(FaultScenarios):
         }
 
     def ready(self) -> int:
-        """Wait until one is active and the other can take over; return the active one."""
+        """Wait until one node is active and the other can take over; return the active node."""
         self.nodes.wait_ready()
         active = self.nodes.wait_controls()
         self._ends_before, self._generation_before = self._ends(active), self._generation(active)
@@ -33,7 +33,7 @@ class ActiveStandbyFaults(FaultScenarios):
         return self.nodes.controls(1 - victim)
 
     def is_unchanged(self, victim: int) -> bool:
-        """Whether this node has been active under the same generation throughout, and the other one is not."""
+        """Whether the victim has been active under the same generation throughout, and the other node is not active."""
         same = self._generation(victim) == self._generation_before and self._ends(victim) == self._ends_before
         return same and self.nodes.role(1 - victim) != "active"
 
@@ -41,7 +41,7 @@ class ActiveStandbyFaults(FaultScenarios):
         active = self.ready()
         port = self.nodes.openflow[active][1]
         with self.cut(active, f"tcp dport {port}" if incoming else "", f"tcp sport {port}" if outgoing else ""):
-            self.nodes.wait(lambda: self._switches(active) == {"disconnected"}, "the switches have gone")
+            self.nodes.wait(lambda: self._switches(active) == {"disconnected"}, "the switches are disconnected")
             self.assert_stable(active)
 
     def _standby_without_link(self) -> None:
@@ -50,7 +50,7 @@ class ActiveStandbyFaults(FaultScenarios):
             self.assert_stable(active)
 
     def _ends(self, number: int) -> int:
-        """Return how often a node has written that it is active no more."""
+        """Return how often a node has logged that it is no longer active."""
         return self.nodes.nodes[number].log_path.read_text().count("is no longer active")
 
     def _generation(self, number: int) -> int:

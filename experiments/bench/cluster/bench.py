@@ -1,12 +1,12 @@
 """``dets bench cluster``: two controllers and an etcd of three members, all real, on software switches.
 
-The active node is killed, alone or as if its machine had died, paused and stopped, by turns. The take-over lasts
-until the other node sets the first meter by a decision; the switches say when (``bench.loop.switch_process``). A
-tenth of the receivers varies, so that there is something to decide in every interval; the others show whether
-somebody misses a guarantee. With ``cross_shard_pairs``, the cost of that many pairs between two shards follows
-(cross_shard_cost.py), with ``kills``, so many random kills and pauses in a row (random_failures.py), and with
-``faults``, partitions, full disks and clocks that step (fault_runner.py). With ``sharded`` three nodes own the switches
-instead, and owners change (ownership_changes.py); kills and faults are those of sharded nodes then.
+The active node is killed, alone or as if its machine had died, paused and stopped, in turn. A takeover lasts until the
+other node sets the first meter by a decision; the switches log the time (``bench.loop.switch_process``). A tenth of the
+receivers varies, so that every interval has decisions; the others show whether a guarantee is violated. With
+``cross_shard_pairs``, the cost of that many pairs between two shards follows (cross_shard_cost.py), with ``kills``,
+that many random kills and pauses in a row (random_failures.py), and with ``faults``, partitions, full disks and clock
+steps (fault_runner.py). With ``sharded`` three nodes own the switches, owners change (ownership_changes.py), and kills
+and faults are those of sharded nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from experiments.bench.harness import Target, check_bounds, finished
 from experiments.machine.cluster_process import ETCD_MEMBERS
 
 SWITCHES, PAIRS, REPEATS, SECONDS = 2, 10_000, 3, 20.0
-MIN_PAIRS = 100  # with fewer senders of a receiver there is nothing to decide
+MIN_PAIRS = 100  # with fewer, a receiver has too few senders to be congested
 MIN_CROSS_SHARD = 1000  # below that, the cost of the interval itself counts
 TARGET_CROSS_SHARD_NS = 300.0
 TARGET_MOVES = {"moved": 2, "drained": 2, "killed": 20, "stopped": 20, "machine dead": 65, "paused": 65}
@@ -37,17 +37,17 @@ TARGET_INTERVALS = {"killed": 20, "machine dead": 65, "paused": 65}
 def run(
     switches: Annotated[int, "How many switches."] = SWITCHES,
     pairs: Annotated[int, "Metered pairs of each switch."] = PAIRS,
-    repeats: Annotated[int, "How often the active node ends by each cause."] = REPEATS,
+    repeats: Annotated[int, "How often the active node fails by each cause."] = REPEATS,
     seconds: Annotated[float, "Duration of the measurement of costs."] = SECONDS,
     cross_shard_pairs: Annotated[int, "Also measure this many pairs between two shards, in one process."] = 0,
     kills: Annotated[int, "Also kill or pause processes this many times, at random."] = 0,
-    faults: Annotated[bool, "Also cause partitions, full disks and clocks that step (root)."] = False,
-    sharded: Annotated[bool, "Three sharded nodes, and changes of owners, instead of active and standby."] = False,
+    faults: Annotated[bool, "Also cause partitions, full disks and clock steps (root)."] = False,
+    sharded: Annotated[bool, "Three sharded nodes and ownership changes, not active-standby."] = False,
     node_failures: Annotated[int, "With --sharded: also let this many nodes fail, one a minute."] = 0,
     seed: Annotated[int, "Seed of the random choices."] = 1,
     output: Annotated[Path, "Folder of the results."] = Path("results/bench-cluster"),
 ) -> dict[str, Any]:
-    """How soon a standby takes over, what a pair costs, and kills in a row (etcd-server)."""
+    """Time of a takeover, cost of a standby, and kills in a row (etcd-server)."""
     check_bounds(
         switches=(switches, 1, 20),
         pairs=(pairs, MIN_PAIRS, 60_000),
@@ -72,9 +72,9 @@ def run(
         if cross_shard_pairs:
             cost = figures["cross_shard"] = measure_cross_shard(cross_shard_pairs)
             _report_progress(
-                f"an entry: {cost['one_step_ns']:.0f} ns in one step, {cost['cross_shard_ns']:.0f} ns if it crosses"
+                f"a pair: {cost['one_step_ns']:.0f} ns in one step, {cost['cross_shard_ns']:.0f} ns across shards"
             )
-            title = "an entry that crosses between shards, both sides, without the network"
+            title = "a cross-shard pair, both sides, without the network"
             targets.append(Target(title, cost["more_ns"], "ns more", TARGET_CROSS_SHARD_NS))
         if kills and not sharded:
             killed = run_kills(kills, seed, Path(name) / "kills", _report_progress)
@@ -83,7 +83,7 @@ def run(
         if faults:
             faulted = run_faults(Path(name) / "faults", _report_progress, sharded=sharded)
             figures["faults"] = asdict(faulted)
-            targets.append(_no_problems(faulted.judgement, "partitions, full disks and clocks that step"))
+            targets.append(_no_problems(faulted.judgement, "partitions, full disks and clock steps"))
     asked = {"switches": switches, "pairs": pairs, "repeats": repeats, "sharded": sharded}
     asked |= {"cross_shard_pairs": cross_shard_pairs, "seed": seed}
     asked |= {"kills": kills, "faults": faults, "node_failures": node_failures}
@@ -98,7 +98,7 @@ def _report_progress(line: str) -> None:
 def _sharded(
     repeats: int, kills: int, node_failures: int, seed: int, folder: Path
 ) -> tuple[dict[str, Any], list[Target]]:
-    """Return the figures of nodes that share switches, and their targets."""
+    """Return the figures of sharded nodes, and their targets."""
     report = run_ownership_changes(repeats, kills, seed, folder, _report_progress, node_failures)
     targets = [
         Target(f"{way}: a switch without a decision", max(made), "intervals", TARGET_MOVES[way])
@@ -117,7 +117,7 @@ def _intervals(seconds: list[float]) -> dict[str, float]:
 
 
 def takeover_targets(figures: dict[str, Any]) -> list[Target]:
-    """Return the targets of the take-overs. Every switch counts, and the slowest of all repeats."""
+    """Return the targets of the takeovers. Every switch counts, and the slowest of all repeats."""
     targets = [
         Target(f"{what}: to the first meter set", took["max"], "intervals", TARGET_INTERVALS[what])
         for what, took in figures["takeover_intervals"].items()
@@ -125,12 +125,12 @@ def takeover_targets(figures: dict[str, Any]) -> list[Target]:
     ]
     made = [one for takeovers in figures["takeovers"].values() for one in takeovers]
     missed = max(max(0, one["missed"] - one["missed_before"]) for one in made)
-    targets.append(Target("senders that miss their guarantee in a take-over, above those before", missed, "", 0))
-    targets.append(Target("meters that a take-over fills again", max(one["filled_again"] for one in made), "", 0))
+    targets.append(Target("senders below their guarantee in a takeover, above those before", missed, "", 0))
+    targets.append(Target("meters that a takeover fills again", max(one["filled_again"] for one in made), "", 0))
     return targets
 
 
 def _no_problems(judgement: ClusterVerdict, what: str) -> Target:
     for problem in judgement.problems:
         _report_progress(problem)
-    return Target(f"writers at once, revisions lost, senders freed: {what}", len(judgement.problems), "", 0)
+    return Target(f"concurrent writers, lost revisions, unlimited senders: {what}", len(judgement.problems), "", 0)

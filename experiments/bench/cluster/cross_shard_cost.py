@@ -1,9 +1,9 @@
-"""What it costs that an entry crosses between two shards: both sides' processor time, frames made and read, no network.
+"""The cost of a cross-shard pair: processor time of both sides, messages encoded and decoded, no network.
 
-Two shards of ``controller.shards`` in one process, and pairs that are all between VNs of different shards. The same
-pairs are decided by one control step as well: what the shards take more is the cost of crossing. Every receiver is
-congested, so that all pairs are reported and granted in every interval. Both ways are measured in turn, and the median
-of the differences counts.
+Two shards of ``controller.shards`` run in one process, and all pairs are between VNs of different shards. One control
+step decides the same pairs as well: the additional time of the shards is the cost of crossing. Every receiver is
+congested, so all pairs are reported and granted in every interval. Both setups are measured in turn, and the median of
+the differences counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALGORITHM = "fp"
 
 
 def measure_cross_shard(entries: int) -> dict[str, Any]:
-    """Return what an entry costs in one control step and when it crosses, ns, of about so many entries."""
+    """Return what a pair costs in one control step and as a cross-shard pair, ns, on about ``entries`` pairs."""
     vns, groups = fabric_of(2 * math.ceil(math.sqrt(entries / 2)))
     turns = []
     for _ in range(TURNS):
@@ -49,7 +49,7 @@ def measure_cross_shard(entries: int) -> dict[str, Any]:
 
 
 def fabric_of(ports: int) -> tuple[VnTable, tuple[PolicyGroup, ...]]:
-    """Return the VNs, and the policy, of a switch with so many ports."""
+    """Return the VNs, and the policy, of a switch with ``ports`` ports."""
     vlan = {"send_limit": LIMIT_BPS, "receive_limit": LIMIT_BPS, "algorithm": ALGORITHM}
     edge = {number: {"capacity": "1G", "access": 10} for number in range(1, ports + 1)}
     switch = {"dpid": 1, "ovsdb": "tcp:127.0.0.1:6640", "ports": edge}
@@ -59,7 +59,7 @@ def fabric_of(ports: int) -> tuple[VnTable, tuple[PolicyGroup, ...]]:
 
 
 class _Setup:
-    """The meters of all pairs that cross, and one way to decide, which keeps so many ``parts`` of them."""
+    """The meters of all cross-shard pairs, and one way to decide, with ``parts`` shards."""
 
     def __init__(self, vns: VnTable, groups: tuple[PolicyGroup, ...], parts: int) -> None:
         self.vns, self.groups, self.now_s = vns, groups, 1000.0
@@ -80,7 +80,7 @@ class _Setup:
             self._limit_bps.append(np.full(len(rows), np.inf))
 
     def begin(self, state: control_step.ControlState) -> None:
-        """Take the next part's entries."""
+        """Set the pairs of the next part."""
         raise NotImplementedError
 
     def decide(self, readings: list[MeterReadings]) -> list[control_step.StepResult]:
@@ -88,13 +88,13 @@ class _Setup:
         raise NotImplementedError
 
     def entry_ns(self) -> float:
-        """Return what an entry costs in an interval."""
+        """Return what a pair costs in an interval."""
         for _ in range(SETTLE):
             self._interval()
         return sum(self._interval() for _ in range(MEASURED)) / MEASURED / self.entries * 1e9
 
     def _interval(self) -> float:
-        """Run one; return the processor time that it took, seconds."""
+        """Run one interval; return its processor time, seconds."""
         self.now_s += INTERVAL_S
         readings = self._readings()
         begun_s = time.thread_time()
@@ -131,7 +131,7 @@ class Whole(_Setup):
 
 
 class Crossing(_Setup):
-    """Two shards; ``octets`` is the size of the largest frame."""
+    """Two shards; ``octets`` is the size of the largest message."""
 
     def __init__(self, vns: VnTable, groups: tuple[PolicyGroup, ...]) -> None:
         self.octets = 0

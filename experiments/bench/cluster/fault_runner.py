@@ -1,7 +1,7 @@
-"""Partitions, full disks and clocks that step, one after the other, on nodes whose switches limit traffic (root).
+"""Partitions, full disks and clock steps, one after the other, on nodes whose switches limit traffic (root).
 
-A pair, or three nodes that share the switches. After each fault it heals by itself, or by what docs/cluster.md says
-that operators do; testbed judges what the switches and the history hold.
+The nodes are active-standby, or three sharded nodes. Each fault is repaired automatically, or by the operator's steps
+in docs/cluster.md; testbed checks the switches' state and the history.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from experiments.machine.etcd_process import EtcdProcesses
 
 @dataclass
 class FaultsReport:
-    """What came of it, and how long each fault took with what heals it."""
+    """The verdict, and how long each fault took, its repair included."""
 
     judgement: ClusterVerdict
     took_s: dict[str, float] = field(default_factory=dict)
@@ -41,9 +41,9 @@ def run_faults(
     *,
     sharded: bool = False,
 ) -> FaultsReport:
-    """Have every fault once, or those with these names, on a pair or on nodes that share switches.
+    """Cause every fault once, or those with these names, on active-standby or sharded nodes.
 
-    Raises InvalidValueError without root or a program that is needed, ControllerError if the nodes do not come back.
+    Raises InvalidValueError without root or a program that is needed, ControllerError if the nodes do not recover.
     """
     with ground(folder, 3 if sharded else 2) as made:
         kind, of = (ShardedNodes, shared_document) if sharded else (Cluster, document)

@@ -1,4 +1,4 @@
-"""Faults that a pair and nodes that share switches have in common, and what is looked at after each."""
+"""Faults that active-standby and sharded nodes have in common, and the checks after each."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from experiments.bench.cluster.testbed.fault_environment import FaultEnvironment
 from experiments.bench.cluster.testbed.loaded_cluster import CHANGED_VN, LoadedCluster
 from experiments.machine.cluster_process import name_of
 
-LEASE_S = 3  # by default
-HOLD_S, POLL_INTERVAL_S = LEASE_S + 1.0, 0.2  # whatever is to happen has begun by then
+LEASE_S = 3  # the default
+HOLD_S, POLL_INTERVAL_S = LEASE_S + 1.0, 0.2  # every reaction has begun by then
 STEP_S = 5 * 3600
-PAGE_BYTES = 4096  # that tmpfs gives a file at once
+PAGE_BYTES = 4096  # tmpfs allocates whole pages
 _VALUE_BYTES = 200_000
 
 
 class FaultScenarios(ABC):
-    """Faults by name (``faults``), each of which heals before it returns. What is not as it should be is a problem.
+    """Faults by name (``faults``), each of which is repaired before it returns. A failed check is a problem.
 
-    ``ready`` names a node, the victim: the one whose loss would be noticed.
+    ``ready`` names a node, the victim: the node whose loss has an effect.
     """
 
     def __init__(self, loaded: LoadedCluster, ground: FaultEnvironment) -> None:
@@ -33,11 +33,11 @@ class FaultScenarios(ABC):
 
     @abstractmethod
     def faults(self) -> dict[str, Callable[[], None]]:
-        """Return what there is, by name, in the order in which to have it."""
+        """Return the faults by name, in the order in which to cause them."""
 
     @abstractmethod
     def ready(self) -> int:
-        """Wait until all nodes are as at the beginning, and note how that is; return the victim."""
+        """Wait until all nodes are as at the beginning, and record their state; return the victim."""
 
     @abstractmethod
     def others_control(self, victim: int) -> bool:
@@ -45,20 +45,20 @@ class FaultScenarios(ABC):
 
     @abstractmethod
     def is_unchanged(self, victim: int) -> bool:
-        """Whether everybody is what they were when all was ``ready``."""
+        """Whether every node has the role that it had when ``ready`` returned."""
 
     def without_etcd(self) -> dict[str, Callable[[], None]]:
-        """Return the ways to be cut off from etcd."""
+        """Return the ways to cut a node off from etcd."""
         ports = ", ".join(str(member.port) for member in self.nodes.etcd.members)
         to_etcd, from_etcd = f"tcp dport {{ {ports} }}", f"tcp sport {{ {ports} }}"
         return {
             "cut off from etcd": partial(self._without_etcd, from_etcd, to_etcd),
-            "no questions to etcd": partial(self._without_etcd, "", to_etcd),
-            "no answers of etcd": partial(self._without_etcd, from_etcd, ""),
+            "no requests to etcd": partial(self._without_etcd, "", to_etcd),
+            "no replies from etcd": partial(self._without_etcd, from_etcd, ""),
         }
 
     def disks_and_clocks(self) -> dict[str, Callable[[], None]]:
-        """Return the disks that are full, and the clocks that step."""
+        """Return the faults of full disks and clock steps."""
         return {
             "disk of a member full": self._member_full,
             "disks of etcd full": self._etcd_full,
@@ -70,7 +70,7 @@ class FaultScenarios(ABC):
 
     @contextmanager
     def cut(self, number: int, incoming: str = "", outgoing: str = "") -> Iterator[None]:
-        """Drop packets that match at a node, as ``Namespaces.cut`` has it."""
+        """Drop packets that match at a node, as ``Namespaces.cut`` does."""
         self.ground.network.cut(number, incoming, outgoing)
         try:
             yield
@@ -87,7 +87,7 @@ class FaultScenarios(ABC):
             self.ground.network.link(number, up=True)
 
     def without_link(self) -> None:
-        """Pull the victim's cable: the others take its switches."""
+        """Pull the victim's cable: the other nodes take over its switches."""
         victim = self.ready()
         with self.unplugged(victim):
             self.taken_over(victim)
@@ -96,7 +96,7 @@ class FaultScenarios(ABC):
         victim = self.ready()
         with self.cut(victim, incoming, outgoing):
             self.taken_over(victim)
-            self.expect(self._is_cut_off(victim), f"{name_of(victim)} knows that it is cut off")
+            self.expect(self._is_cut_off(victim), f"{name_of(victim)} reports that it is cut off")
 
     # -- etcd
 
@@ -135,15 +135,15 @@ class FaultScenarios(ABC):
         self.etcd_is_back()
 
     def nobody_changes(self) -> None:
-        """All nodes have to say that they are cut off from etcd; no change is kept, and what there is can be read."""
+        """Check that all nodes report that they are cut off from etcd, store no change, and can still be read."""
         numbers = range(len(self.nodes.nodes))
         self.nodes.wait(lambda: all(map(self._is_cut_off, numbers)), "all nodes are cut off from etcd")
-        self.expect(not self.loaded.change_once(), "no change is kept without etcd")
+        self.expect(not self.loaded.change_once(), "no change is stored without etcd")
         for node in self.nodes.nodes:
             node.get(CHANGED_VN)
 
     def etcd_is_back(self) -> None:
-        """All members have to answer, and the nodes to go on by themselves."""
+        """Check that all members answer, and that the nodes continue automatically."""
         for member in self.nodes.etcd.members:
             member.wait_answers()
         self.nodes.wait_controls()
@@ -152,7 +152,7 @@ class FaultScenarios(ABC):
     # -- nodes' disks and clocks
 
     def _nodes_full(self) -> None:
-        """The logs are there; not a byte of them can be written, nor anything else."""
+        """Fill the nodes' disks: their logs exist, and not a byte can be written."""
         victim = self.ready()
         logs = [node.log_path for node in self.nodes.nodes]
         for log in logs:
@@ -167,7 +167,7 @@ class FaultScenarios(ABC):
             self.expect([log.stat().st_size for log in logs] == sizes, "no log could be written")
 
     def _clocks_step(self) -> None:
-        """Both ways at the victim, then each way at it and at the others; a node also starts on a wrong clock."""
+        """Step clocks both ways at the victim, then at all nodes; also start a node on a wrong clock."""
         victim = self.ready()
         for here_s, there_s in ((STEP_S, 0), (-STEP_S, 0), (-STEP_S, STEP_S)):
             for number, clock in enumerate(self.ground.clocks):
@@ -187,35 +187,35 @@ class FaultScenarios(ABC):
         self.nodes.nodes[victim].start()
         self.nodes.wait_ready()
 
-    # -- what is looked at
+    # -- checks
 
     def taken_over(self, victim: int) -> None:
-        """The other nodes have to take over, and the victim to change nothing any more."""
+        """Check that the other nodes take over, and that the victim changes nothing afterwards."""
         self.nodes.wait(lambda: self.others_control(victim), "the other nodes control the switches")
-        self.expect(self.nodes.role(victim) not in ("active", "sharing"), f"{name_of(victim)} does not decide as well")
+        self.expect(self.nodes.role(victim) not in ("active", "sharing"), f"{name_of(victim)} no longer decides")
         self.assert_change_stored()
 
     def assert_stable(self, victim: int, hold_s: float = HOLD_S) -> None:
-        """Nothing has to change hands for ``hold_s``, and a change to be kept."""
+        """Check that no role changes for ``hold_s``, and that a change is stored."""
         self.assert_change_stored()
         until_s = time.monotonic() + hold_s
         while time.monotonic() < until_s and self.is_unchanged(victim):
             time.sleep(POLL_INTERVAL_S)
-        self.expect(self.is_unchanged(victim), "everybody is what they were, without an interruption")
+        self.expect(self.is_unchanged(victim), "every node keeps its role, without an interruption")
 
     def assert_change_stored(self) -> None:
-        """A change has to be kept, now or soon."""
-        self.nodes.wait(self.loaded.change_once, "a change is kept")
+        """Check that a change is stored, now or soon."""
+        self.nodes.wait(self.loaded.change_once, "a change is stored")
 
     def expect(self, true: bool, what: str) -> None:
-        """Note a problem unless something is so."""
+        """Record a problem unless a condition is true."""
         if not true:
-            self.loaded.judgement.problems.append(f"not so: {what}")
+            self.loaded.judgement.problems.append(f"check failed: {what}")
 
     def _is_cut_off(self, number: int) -> bool:
         return self.nodes.role(number) == "cut off from etcd"
 
     def _write(self, client: EtcdClient) -> None:
-        """Let etcd's database grow, unless it is down."""
+        """Write to etcd's database so that it grows; nothing while etcd is down."""
         with suppress(EtcdError):
             client.transact([], [put("/others/growing", os.urandom(_VALUE_BYTES))], [])

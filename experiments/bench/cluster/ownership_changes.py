@@ -1,8 +1,8 @@
-"""Three nodes that share switches out: how soon others decide, what a move costs, and kills in a row.
+"""Three sharded nodes: how soon new owners decide, what a move costs, and kills in a row.
 
-Three software switches whose hosts send more than one of them may receive. The master of a switch reads its meters in
-every interval that it decides (``ReadingLog``): so the longest time between two readings says how long nobody decided.
-testbed judges what became of meters, grants, writers and revisions.
+Three software switches have hosts that together send more than one receiver's limit. The master of a switch reads its
+meters in every interval that it decides (``ReadingLog``): so the longest time between two readings is the longest time
+without a decision. testbed checks meters, grants, writers and revisions.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ CAUSES = ("moved", "drained", "killed", "machine dead", "paused", "stopped")
 
 @dataclass
 class SharedReport:
-    """What came of it: the longest time without a decision for a switch that changed hands, intervals, by way.
+    """The verdict, and by cause the longest time without a decision for a switch whose owner changed, intervals.
 
-    ``frozen_s`` is for how long grants were frozen at a node, at most, by way; ``disturbances`` counts those in a row.
-    ``refused_writes`` is how many changes switches refused while nodes died, one after the other.
+    ``frozen_s`` is the longest time for which a node's grants were frozen, by cause; ``disturbances`` counts those in a
+    row by name. ``refused_writes`` is how many changes switches refused during the node failures.
     """
 
     judgement: ClusterVerdict = field(default_factory=ClusterVerdict)
@@ -62,9 +62,9 @@ def run_ownership_changes(
     report_progress: Callable[[str], None] = lambda _line: None,
     node_failures: int = 0,
 ) -> SharedReport:
-    """Change owners ``repeats`` times in each way, then disturb so many times by ``seed``; return what came of it.
+    """Change owners ``repeats`` times by each cause, then disturb ``kills`` times at random; return the report.
 
-    Then so many nodes die, one each DEATH_EVERY_S. Raises ControllerError if the nodes do not come back.
+    Then ``node_failures`` nodes fail, one every DEATH_EVERY_S. Raises ControllerError if the nodes do not recover.
     """
     with ShardedNodes(shared_document, folder) as nodes, row_of_switches(nodes) as fabric:
         run = _Run(LoadedCluster(nodes, fabric), nodes, random.Random(seed))
@@ -89,7 +89,7 @@ def run_ownership_changes(
 
 
 class _Frozen:
-    """For how long each node has said that its grants are frozen, while it is entered."""
+    """For how long each node has reported frozen grants, while entered."""
 
     def __init__(self, nodes: ShardedNodes) -> None:
         self._nodes, self._ended = nodes, threading.Event()
@@ -124,10 +124,10 @@ class _Run:
         self._done = FailureInjector(nodes)
         self._names = {f"s{dpid}": dpid for dpid in SWITCHES}
 
-    # -- how long nobody decides
+    # -- time without a decision
 
     def measure(self, way: str) -> None:
-        """Let a switch have another owner in one way, and note how long nobody decided about it."""
+        """Change the owner of a switch by one cause, and record the longest time without a decision for it."""
         self._nodes.wait_ready()
         self._wishes(lambda wishes: wishes.balance())
         self._nodes.wait_ready()
@@ -175,7 +175,7 @@ class _Run:
     # -- in a row
 
     def turn(self) -> str:
-        """Disturb, change a limit meanwhile and afterwards, and wait until all switches are under control again."""
+        """Disturb, change a limit during it and after it, and wait until all switches are under control."""
         self._nodes.wait_ready()
         names = [self._disturb() for _ in range(self._random.choice((1, 1, 2)))]
         self.loaded.change_once()
@@ -184,11 +184,11 @@ class _Run:
         self._done.undo()
         begun_s = time.monotonic()
         self._nodes.wait_controls()
-        self._nodes.wait(self.loaded.change_once, "a change is kept", SETTLE_S)
+        self._nodes.wait(self.loaded.change_once, "a change is stored", SETTLE_S)
         return f"{', '.join(names)}; all under control {time.monotonic() - begun_s:.1f} s after all were back"
 
     def death(self) -> str:
-        """Let a node die, with its machine or alone, and wait until the others have its switches and it is back."""
+        """Let a node fail, with its machine or alone, until the others own its switches; wait until it is back."""
         self._nodes.wait_ready()
         self._wishes(lambda wishes: wishes.balance())
         self._nodes.wait_ready()
@@ -199,7 +199,7 @@ class _Run:
             self._done.kill_machine(number)
         else:
             self._done.kill(number, signal.SIGKILL)
-        self._nodes.wait(lambda: self._nodes.shared_by(others), "others have its switches", SETTLE_S)
+        self._nodes.wait(lambda: self._nodes.shared_by(others), "other nodes own its switches", SETTLE_S)
         took_s = time.monotonic() - begun_s
         self.loaded.change_once()
         time.sleep(self._random.uniform(0.0, LONGEST_DEATH_S))
@@ -207,10 +207,10 @@ class _Run:
         self._done.undo()
         name = "machine dead" if machine else "killed"
         self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
-        return f"{name_of(number)} {name}; others have its {len(lost)} switches after {took_s:.1f} s"
+        return f"{name_of(number)} {name}; other nodes own its {len(lost)} switches after {took_s:.1f} s"
 
     def refused_writes(self) -> int:
-        """Return how many messages but requests for roles switches have refused so far."""
+        """Return how many messages, role requests excepted, switches have refused so far."""
         with self.loaded.fabric.locked():
             refused = [kind for switch in self.loaded.fabric.switches.values() for kind, _ in switch.refused]
         return sum(kind != MessageType.ROLE_REQUEST for kind in refused)
@@ -229,7 +229,7 @@ class _Run:
             "member of etcd killed": lambda: self._done.kill_member(member),
         }
         name = self._random.choice(list(kinds))
-        if self._done.dead or self._nodes.paused:  # two nodes at once are what three can stand
+        if self._done.dead or self._nodes.paused:  # three nodes tolerate two failures
             name = "member of etcd killed"
         kinds[name]()
         self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1

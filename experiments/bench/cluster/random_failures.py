@@ -1,7 +1,7 @@
-"""Kills and stops in a row, at random: of both nodes and of etcd's members, while traffic is limited and limits change.
+"""Random kills and stops in a row, of both nodes and of etcd's members, while traffic is limited and limits change.
 
-Two controllers, three members of etcd, three software switches. In each turn something is killed or paused, sometimes a
-second thing with it, and comes back after a while. testbed judges.
+Two controllers, three members of etcd, three software switches. In each turn a process is killed or paused, sometimes a
+second one too, and restored after a while. testbed checks the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SETTLE_S = 60.0
 
 @dataclass
 class KillsReport:
-    """What came of it, and how often each was disturbed."""
+    """The verdict, and how often each disturbance happened."""
 
     judgement: ClusterVerdict
     disturbances: dict[str, int] = field(default_factory=dict)
@@ -34,7 +34,10 @@ class KillsReport:
 def run_kills(
     count: int, seed: int, folder: Path, report_progress: Callable[[str], None] = lambda _line: None
 ) -> KillsReport:
-    """Disturb a pair so many times, and return what came of it. Raises ControllerError if it does not come back."""
+    """Disturb an active-standby pair of nodes ``count`` times; return the report.
+
+    Raises ControllerError if the nodes do not recover.
+    """
     with Cluster(document, folder) as pair, row_of_switches(pair) as fabric:
         run = _Run(LoadedCluster(pair, fabric), random.Random(seed))
         run.loaded.begin()
@@ -51,7 +54,7 @@ class _Run:
         self._done = FailureInjector(loaded.cluster)
 
     def turn(self) -> str:
-        """Disturb, change a limit meanwhile and afterwards, and wait until a node controls the switches again."""
+        """Disturb, change a limit during the disturbance and after it, and wait until a node controls the switches."""
         if self._random.random() < BOTH_READY_SHARE:
             self._pair.wait_ready()
         names = [self._disturb()]
@@ -63,7 +66,7 @@ class _Run:
         self._done.undo()
         begun_s = time.monotonic()
         active = self._pair.wait_controls()
-        self._pair.wait(self.loaded.change_once, "a change is kept", SETTLE_S)
+        self._pair.wait(self.loaded.change_once, "a change is stored", SETTLE_S)
         return (
             f"{', '.join(names)}; {name_of(active)} in control {time.monotonic() - begun_s:.1f} s after all were back"
         )

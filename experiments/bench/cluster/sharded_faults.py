@@ -1,6 +1,6 @@
-"""The faults of three nodes that share switches: the victim owns the switch that is sent to.
+"""Faults of three sharded nodes: the victim owns the receiver's switch.
 
-Which switches change hands is told by every node, and by the switches, which note who changes them.
+Every node reports the owners, and the switches log who changes them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ShardedFaults(FaultScenarios):
         }
 
     def ready(self) -> int:
-        """Wait until every node has its switch again; return the owner of the one that is sent to."""
+        """Wait until every node has its switch again; return the owner of the receiver's switch."""
         self.nodes.wait_ready()
         with closing(EtcdClient(self.nodes.etcd.urls)) as etcd:
             PlacementRequests(etcd, PREFIX, self._dpids).balance()
@@ -76,13 +76,11 @@ class ShardedFaults(FaultScenarios):
         with self.cut(victim, f"ip saddr {source}" if incoming else "", f"ip daddr {source}" if outgoing else ""):
             controlled = partial(self._shared.shared_by, self._numbers)
             self.nodes.wait(
-                lambda: self._agree_on_owners(wanted) and controlled(), f"another node than {name} has {SWITCH}"
+                lambda: self._agree_on_owners(wanted) and controlled(), f"a node other than {name} owns {SWITCH}"
             )
             self.assert_change_stored()
         time.sleep(HOLD_S)
-        self.expect(
-            self._agree_on_owners(wanted), f"{SWITCH} stays where it is once {name} could have it again, others too"
-        )
+        self.expect(self._agree_on_owners(wanted), f"{SWITCH} keeps its new owner after {name} has recovered")
 
     def _without_peers(self, incoming: bool, outgoing: bool) -> None:
         victim = self.ready()
@@ -92,12 +90,12 @@ class ShardedFaults(FaultScenarios):
             self.assert_stable(victim, PEERS_HOLD_S + HOLD_S)
             heard = self._heard(victim)
             time.sleep(AFTER_S)
-            self.expect(self._heard(victim) == heard, f"no frame passes between {name_of(victim)} and the others")
-        self.nodes.wait(lambda: self._heard(victim) > heard, "frames pass again")
+            self.expect(self._heard(victim) == heard, f"no message passes between {name_of(victim)} and the others")
+        self.nodes.wait(lambda: self._heard(victim) > heard, "messages pass again")
         self.assert_stable(victim)
 
     def _a_member_killed(self) -> None:
-        """Kill each member of etcd, one after the other: nothing happens."""
+        """Kill each member of etcd, one after the other: no owner changes."""
         victim = self.ready()
         for member in self.nodes.etcd.members:
             member.end(signal.SIGKILL)
@@ -106,7 +104,7 @@ class ShardedFaults(FaultScenarios):
             member.wait_answers()
 
     def _most_members_killed(self) -> None:
-        """Leave etcd without a quorum: nothing is changed, and all goes on when it is back."""
+        """Leave etcd without a quorum: nothing changes, and the nodes continue after its return."""
         self.ready()
         gone = self.nodes.etcd.members[1:]
         for member in gone:
@@ -117,7 +115,7 @@ class ShardedFaults(FaultScenarios):
         self.etcd_is_back()
 
     def _heard(self, victim: int) -> int:
-        """Return how many frames a node has got from others, and others from it."""
+        """Return how many messages a node has received from the others, and the others from it."""
         total = 0
         for number, node in enumerate(self.nodes.nodes):
             for peer, frames in _RECEIVED.findall(node.read("/metrics")):
@@ -130,6 +128,6 @@ class ShardedFaults(FaultScenarios):
         return all(one == told[0] for one in told) and told[0] in wanted
 
     def _writers(self) -> list[int]:
-        """Return how many writers each switch has had, one after the other."""
+        """Return how many successive writers each switch has had."""
         with self.loaded.fabric.locked():
             return [len(switch.writers) for switch in self.loaded.fabric.switches.values()]

@@ -1,4 +1,4 @@
-"""From the end of the active node to the first meter that the other one sets by a decision, and what that costs."""
+"""The time from the end of the active node to the first meter that the other node sets by a decision, and its cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.machine.cpu_usage import process_cpu_s
 from experiments.machine.process_runner import wait_until
 
 INTERVAL_MS = 55
-VARIED = 0.1  # of the receivers: the grants of the others stand, if nobody disturbs them
+VARIED = 0.1  # of the receivers; the grants of the others do not change undisturbed
 SETTLE_S, AFTER_S = 5.0, 2.0
 TAKEOVER_S = 60.0
 POLL_INTERVAL_S = 0.2
@@ -25,17 +25,17 @@ Tell = Callable[[str], None]
 
 
 def killed(pair: Cluster, number: int) -> None:
-    """SIGKILL: the process next to the node gives its lease up."""
+    """SIGKILL: the node's lease watchdog revokes the lease."""
     pair.send_signal(number, signal.SIGKILL)
 
 
 def machine_dead(pair: Cluster, number: int) -> None:
-    """Nobody gives the lease up."""
+    """Kill a node and its lease watchdog: the lease must expire."""
     kill_machine_of(pair.nodes[number].pid)
 
 
 def paused(pair: Cluster, number: int) -> None:
-    """SIGSTOP: the connections stand, and nothing comes."""
+    """SIGSTOP: the connections stay open, without data."""
     pair.send_signal(number, signal.SIGSTOP)
 
 
@@ -50,9 +50,9 @@ ENDS = {"killed": killed, "machine dead": machine_dead, "paused": paused, "stopp
 def measure(
     switches: int, entries: int, repeats: int, seconds: float, folder: Path, report_progress: Tell
 ) -> dict[str, Any]:
-    """Return the costs of a node alone and of a pair, and what every take-over was like.
+    """Return the costs of a node alone and of active and standby nodes, and the figures of every takeover.
 
-    ``seconds`` is how long each cost is measured. Raises ControllerError if a pair does not come back.
+    ``seconds`` is how long each cost is measured. Raises ControllerError if the nodes do not recover.
     """
     openflow_port, rest_port = free_ports(2)
     plan = LoopPlan(switches, entries, INTERVAL_MS, VARIED, openflow_port, rest_port)
@@ -129,7 +129,7 @@ def _take_over(
 
 
 def _settled(pair: Cluster, plan: LoopPlan) -> int:
-    """Wait until the pair is ready and all entries are measured; return the active node."""
+    """Wait until the nodes are ready and all pairs are measured; return the active node."""
     pair.wait_ready()
     active = pair.wait_controls()
     wait_entries(pair.nodes[active], plan)
@@ -138,10 +138,10 @@ def _settled(pair: Cluster, plan: LoopPlan) -> int:
 
 
 def wait_entries(node: ControllerProcess, plan: LoopPlan) -> None:
-    """Wait until a node controls every entry of the plan; ControllerError if it does not."""
+    """Wait until a node controls every pair of the plan; ControllerError if it does not."""
     wait_until(
         lambda: (node.get("/v1/loop")["last"] or {}).get("pair_count") == plan.switches * plan.entries,
-        "all entries under control",
+        "all pairs under control",
         TAKEOVER_S,
         node.check_alive,
         POLL_INTERVAL_S,
@@ -149,7 +149,7 @@ def wait_entries(node: ControllerProcess, plan: LoopPlan) -> None:
 
 
 def costs(pids: dict[str, int], node: ControllerProcess, seconds: float) -> dict[str, float]:
-    """Return what processes take, percent of a processor, and a node's processor time for one interval, ms."""
+    """Return the use of processes, percent of a processor, and a node's processor time per interval, ms."""
     rounds, begun_s, node_s = _rounds(node), time.monotonic(), process_cpu_s(node.pid)
     before_s = {name: process_cpu_s(pid) for name, pid in pids.items()}
     time.sleep(seconds)

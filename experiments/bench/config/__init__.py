@@ -1,1 +1,1 @@
-"""What a large configuration file costs: checked, started with, reloaded. Read ``bench.py``."""
+"""``dets bench config``: cost of a large configuration file: check, start, reload. Start with bench.py."""

@@ -1,11 +1,11 @@
-"""``dets bench config``: a large configuration file is checked, started with and reloaded, while the loop goes on.
+"""``dets bench config``: check, start and reload with a large configuration file, while the control loop runs.
 
-Every VLAN is at every port, with limits of its own there: as many virtual nodes (VNs), and as much text, as there can
-be of so many ports. No switch is connected. Reloads come one at a time, each with five changed limits; then from
-several clients at once; then as signals, faster than any can be done. Of each: the intervals that the loop missed.
+Every VLAN is at every port, with its own limits there: the most virtual nodes (VNs), and the most text, for that number
+of ports. No switch is connected. Reloads come one at a time, each with five changed limits; then from several clients
+at once; then as signals, faster than reloads can be done. Each phase counts the intervals that the loop missed.
 
-Seconds depend on the machine and on what else it does. So the processor time of plain PyYAML with libyaml is printed
-too: ``safe_load`` of the same file in the same run, and how many times that a check and a reload take.
+Seconds depend on the machine and its load. So the processor time of PyYAML's ``safe_load`` of the same file with
+libyaml, in the same run, is printed too, and the ratio of check and reload to it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _MAX_VLANS = _CAPACITY_BPS // (2 * _LIMIT_BPS)
 
 @dataclass
 class Figures:
-    """What was seen. ``idle_missed`` are intervals missed while nothing was done.
+    """Results. ``idle_missed`` are intervals missed without any request.
 
-    ``reload_s`` and ``reload_cpu_s`` are those of the median reload. ``reloaded`` is how often the file was put in
-    force for all the signals.
+    ``reload_s`` and ``reload_cpu_s`` are those of the median reload. ``reloaded`` is how often the file became
+    effective during all signals.
     """
 
     baseline_cpu_s: float = 0.0
@@ -66,10 +66,10 @@ class Figures:
 def run(
     vlans: Annotated[int, "VLANs, each at every port."] = VLANS,
     ports: Annotated[int, "Edge ports."] = PORTS,
-    seconds: Annotated[float, "How long nothing is done, and signals are sent."] = SECONDS,
+    seconds: Annotated[float, "Duration of the phases without requests and with signals."] = SECONDS,
     reloads: Annotated[int, "How often the file is changed and reloaded."] = 3,
 ) -> dict[str, Any]:
-    """What checking, starting with and reloading a large configuration takes, and the loop misses."""
+    """Duration of check, start and reload with a large configuration, and intervals that the loop misses."""
     check_bounds(
         vlans=(vlans, 1, _MAX_VLANS), ports=(ports, 1, 10_000), seconds=(seconds, 1, 600), reloads=(reloads, 1, 1_000)
     )
@@ -93,7 +93,7 @@ def run(
 
 
 class _File:
-    """The configuration file; ``change`` gives five VNs other limits each time."""
+    """The configuration file; ``change`` sets other limits of five VNs each time."""
 
     def __init__(self, folder: Path, vlans: int, ports: int) -> None:
         openflow, rest = free_ports(2)
@@ -104,7 +104,7 @@ class _File:
             "control": {"interval_ms": INTERVAL_MS},
             "openflow": {"listen": f"127.0.0.1:{openflow}", "first_meter_id": 1, "last_meter_id": 1_000_000},
             "rest": {"listen": f"127.0.0.1:{rest}", "requests_per_s": 10_000},
-            "metrics": {"vns": False},  # those of 48,000 VNs are more than a client reads
+            "metrics": {"vns": False},  # a client does not read those of 48,000 VNs
         }
         self.path = self.controller.config_path
         self.change()
@@ -127,11 +127,11 @@ class _File:
         self.path.write_text("\n".join(lines) + "\n")
 
     def reload(self) -> Any:
-        """Ask for a reload, and return the answer."""
+        """Request a reload, and return the response."""
         return self.controller.call("/v1/reload", "POST")
 
     def reload_at_once(self) -> None:
-        """Ask for a reload from several clients at once."""
+        """Request reloads from several clients at once."""
         with ThreadPoolExecutor(CLIENTS) as clients:
             list(clients.map(lambda _: self.reload(), range(CLIENTS)))
 
@@ -146,7 +146,7 @@ def _measured(file: _File, seconds: float, reloads: int) -> Figures:
     with controller:
         figures.start_s = _seconds(lambda: _wait_for_answer(controller))
         figures.start_cpu_s = _cpu_s(controller)
-        _missed_while(controller, lambda: None)  # what the start left to do
+        _missed_while(controller, lambda: None)  # deferred work of the start
         figures.idle_missed = _missed_while(controller, lambda: time.sleep(seconds))
         took_s, cpu_s = [], []
         for _ in range(reloads):
@@ -173,7 +173,7 @@ def _send_signals(controller: ControllerProcess, seconds: float) -> None:
 
 
 def _missed_while(controller: ControllerProcess, function: Callable[[], object]) -> int:
-    """Return how many intervals the loop missed while something was done, and until it was over."""
+    """Return how many intervals the loop missed while ``function`` ran, up to the next answer."""
     before = controller.get("/v1/loop")
     function()
     time.sleep(_AFTERWARDS_S)
@@ -198,7 +198,7 @@ def _children_cpu_s() -> float:
 
 
 def _cpu_s(controller: ControllerProcess) -> float:
-    """Return the processor time of the controller, and of what it has started and seen end."""
+    """Return the processor time of the controller, and of its child processes that have ended."""
     fields = Path(f"/proc/{controller.pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / 100
 
@@ -214,7 +214,7 @@ def _wait_for_answer(controller: ControllerProcess) -> None:
 
 
 def _reloads(controller: ControllerProcess) -> int:
-    """Return how often the file was put in force, or found to be, since the start."""
+    """Return how often the file has become effective, or was unchanged, since the start."""
     name = 'dets_config_reloads_total{result="done"}'
     lines = controller.read("/metrics").splitlines()
     return next(int(float(line.removeprefix(name))) for line in lines if line.startswith(name))

@@ -1,4 +1,4 @@
-"""``dets bench enforcement``: what is delivered against what is granted, on Open vSwitch.
+"""``dets bench enforcement``: delivered against granted rates, on Open vSwitch.
 
 Start with bench.py, then cases.py.
 """

@@ -1,10 +1,10 @@
-"""``dets bench enforcement``: what is delivered against what is granted, on real Open vSwitch.
+"""``dets bench enforcement``: delivered against granted rates, on real Open vSwitch.
 
 The real controller sets the meters of one edge switch over OpenFlow, with grants that follow a schedule
-(``granting``). Each case has a sender and a receiver of its own; as many cases as the machine carries run
-side by side. Every batch runs three times: with the product's enforcement, and with every meter modified in every
-interval, to a burst of 200 ms and of 20 ms. Rates are wire rates, tagged. No queues but a plain one at each receiver's
-port, at PORT_FACTOR times the grant, which the case shares with the pings of another tenant.
+(grant_injection.py). Each case has its own sender and receiver; as many cases as the machine carries run side by side.
+Every batch runs three times: with the product's enforcement, and with every meter modified in every interval, to a
+burst of 200 ms and of 20 ms. Rates are wire rates, tagged. Each receiver's port has a single queue, at PORT_FACTOR
+times the grant, which the case shares with the pings of another tenant.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SENDERS_VLAN, PING_VLAN = 1, 2
 SAMPLE_S = 0.011
 WARM_UP_S = 2.5
 MEASURE_S = 8.0
-SETUP_S = 5.0  # of a batch, for the time left: a controller starts and stops
+SETUP_S = 5.0  # start and stop of a batch's controller, for the estimate of the time left
 GRACE_S = 4.0
 PINGS_PER_S = 20
 NOTHING = 0.01
@@ -60,19 +60,19 @@ NOTHING = 0.01
 
 def run(
     datapath: Annotated[str, "userspace or kernel."] = "userspace",
-    full: Annotated[bool, "All cases; else a subset."] = False,
+    full: Annotated[bool, "All cases; by default a subset."] = False,
     grant: Annotated[list[str] | None, "Only this grant, a rate; repeatable."] = None,
     traffic: Annotated[list[str] | None, "Only this traffic; repeatable."] = None,
     pattern: Annotated[list[str] | None, "Only this schedule; repeatable."] = None,
     seconds: Annotated[float, "How long each batch is measured."] = MEASURE_S,
-    seed: Annotated[int, "Of schedules that are drawn."] = 1,
-    interval_ms: Annotated[int, "The control interval; schedules change with it."] = INTERVAL_MS,
-    bursts: Annotated[bool, "What bursting senders gain, and what others lose, instead."] = False,
+    seed: Annotated[int, "Seed of random schedules."] = 1,
+    interval_ms: Annotated[int, "The control interval, also that of the schedules."] = INTERVAL_MS,
+    bursts: Annotated[bool, "Measure what bursting senders gain and others lose, instead."] = False,
     output: Annotated[Path, "Folder of the results."] = Path("results/bench-enforcement"),
 ) -> dict[str, Any]:
-    """What is delivered against what is granted, on real Open vSwitch (root).
+    """Delivered against granted rates, on real Open vSwitch (root).
 
-    A telling subset takes under five minutes. Raises InvalidValueError for options that are out of bounds or mean
+    The default subset takes under five minutes. Raises InvalidValueError for options that are out of bounds or mean
     nothing on this machine.
     """
     check_bounds(seconds=(seconds, 1, 600), seed=(seed, 0, 2**32 - 1))
@@ -97,7 +97,7 @@ def run(
             warnings += ovs.warnings
     silent = [f"{row['case']} ({row['way']})" for row in rows if row["ratio"] < NOTHING]
     if silent:
-        warnings.append(f"nothing came, as when a source could not begin, in: {', '.join(silent)}")
+        warnings.append(f"no traffic, for example because a source could not start, in: {', '.join(silent)}")
     busy = sorted({row["case"] for row in rows if row["cpu_idle_share"] < BUSY_IDLE_SHARE})
     if busy:
         warnings.append(f"the processors were idle for less than {BUSY_IDLE_SHARE:.0%} in: {', '.join(busy)}")
@@ -131,7 +131,7 @@ def _check(datapath: str, interval_ms: int) -> None:
 
 
 def has_kernel_datapath() -> bool:
-    """Return whether this kernel has Open vSwitch's datapath, built in, loaded or to be loaded."""
+    """Return whether this kernel has Open vSwitch's datapath, built in, loaded or loadable."""
     if Path("/sys/module/openvswitch").exists():
         return True
     with contextlib.suppress(OSError):
@@ -143,7 +143,7 @@ def has_kernel_datapath() -> bool:
 
 
 def describe_fabric(grant_bps: int, slots: int) -> Fabric:
-    """Return a star: a sender and a receiver PN for every slot, and a PN that pings the receivers in another VLAN."""
+    """Return a star: a sender and a receiver PN per slot, and a PN that pings the receivers in another VLAN."""
     sending_bps = min(12 * grant_bps, MAX_MININET_RATE_BPS)
     nodes = []
     for slot in range(slots):
@@ -155,7 +155,7 @@ def describe_fabric(grant_bps: int, slots: int) -> Fabric:
 
 
 def describe_control(fabric: Fabric, grant_bps: int, openflow_port: int, rest_port: int) -> dict[str, Any]:
-    """Return the controller's configuration: limits that let the schedule alone decide, and no queues."""
+    """Return the controller's configuration: limits so high that the schedule alone decides, and no queues."""
     limits_bps = {SENDERS_VLAN: grant_bps, PING_VLAN: grant_bps}
     config = configuration(fabric, limits_bps, "fs", {}, openflow_port, rest_port, queues=False)
     switch = config["switches"]["s1"]
@@ -184,7 +184,7 @@ def _measure(
     seed: int,
     interval_ms: int,
 ) -> list[dict[str, Any]]:
-    """Run a batch of cases one way, side by side; return a row of figures for each."""
+    """Run a batch of cases in one enforcement mode, side by side; return a row of figures for each case."""
     fabric = ovs.fabric
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dets-enforcement-")))

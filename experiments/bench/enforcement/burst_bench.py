@@ -1,9 +1,9 @@
-"""``dets bench enforcement --bursts``: what bursting senders gain and their neighbours lose, with queues and without.
+"""``dets bench enforcement --bursts``: what bursting senders gain and others lose, with queues and without.
 
 Three UDP senders with a receive limit of 11 Mb/s burst behind a port of 40 Mb/s, next to three TCP senders of another
-VLAN with a limit of 25 Mb/s. All have been heard before; then the UDP senders slept. On the model, and as root on Open
-vSwitch. Targets: over no second more than 10 % above the limit, and the TCP VLAN below 95 % of its limit for no more
-than two intervals on end.
+VLAN with a limit of 25 Mb/s. All have sent before; then the UDP senders paused. On the model, and as root on Open
+vSwitch. Targets: in no second more than 10 % above the limit, and the TCP VLAN below 95 % of its limit for at most two
+intervals in a row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEFAULT_SUBSET = PATTERNS[:2]
 SENDERS = 3
 VICTIM_VLAN, BURST_VLAN = 1, 2
 LINK_BPS, VICTIM_BPS, BURST_BPS, OFFERED_BPS = 40_000_000, 25_000_000, 11_000_000, 20_000_000
-MEASURED_S = 0.060  # for so long each UDP sender is heard, one after the other
+MEASURED_S = 0.060  # each UDP sender sends first, one after the other
 BEFORE_S, BEGIN_S, LASTS_S = (1.5, 3.3), 3.5, 4.0
 MAX_GAIN = 0.10
 MAX_BELOW = 2
@@ -67,7 +67,7 @@ def scenario(pattern: BurstPattern, *, queues: bool) -> Scenario:
 
 
 def figures(ran: ScenarioRun) -> dict[str, float | int]:
-    """Return the gain, and in how many intervals the TCP VLAN got less than it was promised, in all and on end."""
+    """Return the gain, and in how many intervals the TCP VLAN got less than its guarantee, in total and in a row."""
     column = {vid: index for index, (vid, _) in enumerate(ran.receivers)}
     burst, victim = (ran.received_bits[:, column[vid]] for vid in (BURST_VLAN, VICTIM_VLAN))
     woken = ran.time_s >= BEFORE_S[0]
@@ -90,7 +90,7 @@ def figures(ran: ScenarioRun) -> dict[str, float | int]:
 
 
 def run_bursts(full: bool, seed: int, output: Path) -> dict[str, Any]:
-    """Measure two telling patterns, or all; write JSON, CSV and table."""
+    """Measure the default subset of patterns, or all; write JSON, CSV and table."""
     fabrics = ("model", "ovs") if os.geteuid() == 0 else ("model",)
     rows = list(_measure(fabrics, PATTERNS if full else DEFAULT_SUBSET, seed))
     print(table(rows))
@@ -123,7 +123,7 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
         mine = [row for row in rows if (row["fabric"], row["queues"]) == (fabric, queues)]
         for key, what, unit, most in (
             ("gain", "gain over any second", "of the limit", MAX_GAIN),
-            ("below_on_end", "TCP next to it below 95 %", "intervals", MAX_BELOW),
+            ("below_on_end", "TCP below 95 %", "intervals", MAX_BELOW),
         ):
             worst = max(mine, key=itemgetter(key))
             name = f"{fabric}, queues {queues}: {what}, worst ({worst['algorithm']}, {worst['pattern']})"
@@ -134,7 +134,7 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a Markdown table: a row per fabric, queues and pattern, the algorithms side by side.
 
-    A cell is the gain, then the longest time of the TCP VLAN below 95 % (in brackets: before the bursts).
+    A cell is the gain, then the longest time of the TCP VLAN below 95 % (in brackets: before the bursts), intervals.
     """
     cells: dict[tuple[str, str, str], dict[str, str]] = {}
     for row in rows:

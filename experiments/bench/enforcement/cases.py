@@ -1,4 +1,4 @@
-"""What ``dets bench enforcement`` measures: cases, the ways of enforcing, and which cases can run side by side."""
+"""The cases of ``dets bench enforcement``, the modes of enforcement, and which cases can run side by side."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from controller.units import format_rate
 from experiments.bench.enforcement.grant_schedules import PATTERNS
 from experiments.bench.harness import check_known
 
-# The ways of enforcing, and the burst of those that modify every meter in every interval.
+# The modes of enforcement; the burst of those that modify every meter in every interval.
 ENFORCEMENT_MODES: dict[str, float | None] = {"dets": None, "naive-200ms": 0.200, "naive-20ms": 0.020}
 GRANTS_BPS = (1_000_000, 5_000_000, 20_000_000, 50_000_000)
 INTERVAL_MS = 55
 WIRE_BITS = 8 * 1518
-# A receiver's port carries this many times the grant: as much as the largest burst lets through, and not much more.
+# Capacity of a receiver's port as a multiple of the grant: just above what the largest burst passes.
 PORT_FACTOR = 5
-# What userspace Open vSwitch forwards without loss on two cores, with the sources on the same machine.
+# Packets per second that Open vSwitch forwards without loss on two cores, with the sources on the same machine.
 MAX_PPS = {"user": 40_000, "kernel": 60_000}
 MAX_SLOTS = 8
 UDP_DELIVERED_WITHIN, TCP_DELIVERED_WITHIN = 0.02, 0.05
@@ -37,12 +37,12 @@ class Traffic:
 
     @property
     def name(self) -> str:
-        """Its name in tables and options."""
+        """The name in tables and options."""
         return f"udp-{self.factor}x" if self.udp else f"tcp-{self.streams}-{self.congestion_control}"
 
     @property
     def within(self) -> float:
-        """How far from the grant the delivered rate may be."""
+        """The largest difference between delivered rate and grant, as a part of the grant."""
         return UDP_DELIVERED_WITHIN if self.udp else TCP_DELIVERED_WITHIN
 
 
@@ -66,12 +66,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Its name in tables."""
+        """The name in tables."""
         return f"{format_rate(self.grant_bps)} {self.traffic.name} {self.pattern}"
 
     @property
     def most_pps(self) -> float:
-        """What the switches forward for it at most, under any way of enforcing: sender's vswitch, edge, receiver's."""
+        """The most packets per second of this case that switches forward in any mode: two vswitches and the edge."""
         passed_bps = PORT_FACTOR * self.grant_bps
         if not self.traffic.udp:
             return 3 * passed_bps / WIRE_BITS
@@ -80,7 +80,7 @@ class Case:
 
 
 def default_cases() -> list[Case]:
-    """Return the telling subset: UDP and TCP under grants that stand, change and step down, in under five minutes."""
+    """Return the default subset: UDP and TCP under grants that stay, change and step down, in under five minutes."""
     traffic = ("udp-2x", "udp-10x", "tcp-1-cubic", "tcp-10-cubic", "tcp-1-bbr")
     cases = chosen_cases((5_000_000,), traffic, ("constant", "walk-30"))
     return cases + chosen_cases((20_000_000,), ("udp-2x", "tcp-1-cubic"), ("step",))
@@ -92,7 +92,7 @@ def full_cases() -> list[Case]:
 
 
 def chosen_cases(grants_bps: Iterable[int], traffic: Sequence[str], patterns: Sequence[str]) -> list[Case]:
-    """Return the cases with these; raise InvalidValueError for a name that is not there."""
+    """Return the cases with these grants, traffic and patterns; raise InvalidValueError for an unknown name."""
     check_known("traffic", traffic, list(TRAFFIC))
     check_known("pattern", patterns, list(PATTERNS))
     return [
@@ -101,9 +101,9 @@ def chosen_cases(grants_bps: Iterable[int], traffic: Sequence[str], patterns: Se
 
 
 def packed(cases: Iterable[Case], most_pps: float) -> list[list[Case]]:
-    """Return the cases in batches of one grant each that run side by side, as few as their load allows.
+    """Return the cases in as few batches as their load allows; each batch has one grant and runs side by side.
 
-    The heaviest come first. One that is too heavy for any company, or for the machine, has a batch of its own.
+    The heaviest come first. A case that is too heavy to run next to others, or for the machine, has its own batch.
     """
     batches: list[list[Case]] = []
     for case in sorted(cases, key=lambda one: (one.grant_bps, -one.most_pps)):

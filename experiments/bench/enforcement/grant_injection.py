@@ -1,12 +1,11 @@
-"""Grants that follow a schedule, put in force by the real controller, for ``dets bench enforcement``.
+"""Grants that follow a schedule, enforced by the real controller, for ``dets bench enforcement``.
 
-``grant_injection_app.py`` is the DETS application with one thing added: before every interval, the receive limits of
-some VNs are set to what a schedule says. Each of those VNs has one sender, so that its limit is what the allocator
-grants that sender. All else is the product's: congestion, allocation, enforcement, the meter-mods and the connection
-they take.
+``grant_injection_app.py`` is the DETS application with one addition: before every interval, the receive limits of some
+VNs are set to the schedule's values. Each of those VNs has one sender, so its limit is what the allocator grants that
+sender. Everything else is the product's: congestion, allocation, enforcement, the meter-mods and their connection.
 
-With a naive burst, every meter is modified in every interval instead, to the granted rate and a burst of so many
-seconds of it: what a plain application does.
+With a naive burst, every meter is modified in every interval instead, to the granted rate and a burst of that many
+seconds of it, as a simple application does.
 
 The plan is a JSON file (``GrantPlan``) that the environment variable DETS_GRANTS names.
 """
@@ -34,7 +33,7 @@ NAIVE_MIN_BITS = 13_000  # a bucket that holds less than a frame passes nothing
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A sender and its receiver, VNs of ``vlan_vid`` at two ports of a switch, and how the grant goes."""
+    """A sender and its receiver, VNs of ``vlan_vid`` at two ports of a switch, and the schedule of the grant."""
 
     vlan_vid: int
     dpid: int
@@ -60,7 +59,7 @@ class GrantPlan:
 
     @classmethod
     def read(cls, path: str) -> GrantPlan:
-        """Return a plan that was written."""
+        """Return a plan that ``write`` wrote."""
         content = json.loads(Path(path).read_text())
         return cls(**{**content, "slots": tuple(Slot(**slot) for slot in content["slots"])})
 
@@ -92,7 +91,7 @@ def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterC
 
 
 class GrantInjector:
-    """Sets the limits of a plan before each interval of a shell, and notes what came of them after it."""
+    """Sets the limits of a plan before each interval of a southbound driver, and logs the results after it."""
 
     def __init__(self, plan: GrantPlan, shell: Any) -> None:
         self._plan = plan
@@ -111,7 +110,7 @@ class GrantInjector:
         self._log.write(",".join(COLUMNS) + "\n")
 
     def run_interval(self) -> None:
-        """Run one interval of the shell with the limits that are due."""
+        """Run one interval of the driver with the limits that are due."""
         central = self._shell.central
         now_s = self._shell.now_s()
         at = min(self._interval, self._plan.intervals - 1)

@@ -1,4 +1,4 @@
-"""How a grant goes over time, interval by interval: the schedules of ``dets bench enforcement``."""
+"""Grants over time, interval by interval: the schedules of ``dets bench enforcement``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEP = 10
 def grants_bps(pattern: str, nominal_bps: int, intervals: int, seed: int) -> NDArray[np.int64]:
     """Return the grant of each interval, shape (intervals,), whole kb/s; ``nominal_bps`` is the largest.
 
-    A walk goes up or down by its step in every interval, and turns round at its bounds. Raises InvalidValueError for an
+    A walk goes up or down by one step in every interval, and turns back at its bounds. Raises InvalidValueError for an
     unknown pattern.
     """
     if pattern not in PATTERNS:
@@ -39,7 +39,7 @@ def grants_bps(pattern: str, nominal_bps: int, intervals: int, seed: int) -> NDA
 
 
 def _walk(levels: int, intervals: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return a walk over 0 to ``levels`` that takes a step in every interval, from its middle on."""
+    """Return a walk over 0 to ``levels`` that takes one step in every interval, from the middle on."""
     at, path = levels // 2, np.empty(intervals, dtype=np.int64)
     for number, up in enumerate(generator.random(intervals) < 0.5):
         at += 1 if (up and at < levels) or at == 0 else -1

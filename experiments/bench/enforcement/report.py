@@ -1,4 +1,4 @@
-"""What ``dets bench enforcement`` shows: a table, with the ways of enforcing side by side, and a panel a schedule."""
+"""The report of ``dets bench enforcement``: a table with the modes side by side, and a panel per schedule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIDE_BY_SIDE = {
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return a Markdown table: a row per case, the ways side by side."""
+    """Return a Markdown table: a row per case, the modes side by side."""
     by_case: dict[str, dict[str, Row]] = {}
     for row in rows:
         by_case.setdefault(row["case"], {})[row["way"]] = row

@@ -1,4 +1,4 @@
-"""From what a run of ``dets bench enforcement`` left to its figures. Pure functions on arrays."""
+"""Figures from the files of a run of ``dets bench enforcement``. Pure functions on arrays."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from experiments.measure.rate_series import MeasurementError, Samples, Window
 
 FloatArray = NDArray[np.float64]
 
-AFTER_STEP_S = 1.0  # over which a step down is judged, from one interval after it
+AFTER_STEP_S = 1.0  # time of a step down that is measured, from one interval after the step
 
 
 @dataclass(frozen=True, slots=True)
 class GrantLog:
-    """What the controller granted one slot and did about it, a row per interval from ``time_s`` on."""
+    """Grants of one slot, and the controller's meter-mods for it, a row per interval from ``time_s`` on."""
 
     time_s: FloatArray
     grant_bps: FloatArray
@@ -32,7 +32,7 @@ class GrantLog:
     modifies: FloatArray
 
     def granted_bits(self, start_s: float, end_s: float) -> float:
-        """Return what was granted in a span: each grant holds from its row to the next."""
+        """Return the bits granted in a span: each grant applies from its row to the next."""
         edges_s = np.clip(np.append(self.time_s, np.inf), start_s, end_s)
         return float((self.grant_bps * np.diff(edges_s)).sum())
 
@@ -50,7 +50,7 @@ def read_grants(path: Path, slots: int) -> list[GrantLog]:
 
 
 def wire_bits(samples: Samples, start_s: float, end_s: float) -> float:
-    """Return what an interface sent in a span, tagged as on the wire of an edge port; between samples it is a line."""
+    """Return what an interface sent in a span, tagged as on the wire of an edge port; linear between samples."""
     bits = 8.0 * (samples.sent_bytes + VLAN_TAG_BYTES * samples.packets)
     start, end = np.interp([start_s, end_s], samples.time_s, bits)
     return float(end - start)
@@ -81,9 +81,9 @@ def case_figures(case: Case, log: GrantLog, samples: Samples, window: Window) ->
 
 
 def step_figures(log: GrantLog, samples: Samples, window: Window) -> dict[str, float]:
-    """Return how steps down were kept: delivered over granted from one interval after each on, for AFTER_STEP_S.
+    """Return how exact steps down were: delivered over granted, from one interval after each, for AFTER_STEP_S.
 
-    ``step_first_interval_bits`` is what was let through above the new grant in the first interval, the worst of all.
+    ``step_first_interval_bits`` is what passed above the new grant in the first interval, the worst of all steps.
     """
     interval_s = float(np.median(np.diff(log.time_s)))
     falls = np.flatnonzero(log.grant_bps[1:] < log.grant_bps[:-1] / (STEP / 2)) + 1
@@ -97,12 +97,12 @@ def step_figures(log: GrantLog, samples: Samples, window: Window) -> dict[str, f
         first_bits = wire_bits(samples, step_s, start_s) - log.granted_bits(step_s, start_s)
         worst_bits = max(worst_bits, first_bits)
     if not granted:
-        raise MeasurementError(f"no step down with {AFTER_STEP_S:g} s behind it while it was measured")
+        raise MeasurementError(f"no step down with {AFTER_STEP_S:g} s of measurement after it")
     return {"step_ratio": delivered / granted, "step_first_interval_bits": worst_bits}
 
 
 def tcp_figures(report: Mapping[str, int]) -> dict[str, float | None]:
-    """Return TCP's figures from the sender's report: retransmissions per MB that was delivered."""
+    """Return TCP's figures from the sender's report: retransmissions per MB delivered."""
     delivered = report.get("sent", 0) - report.get("lost", 0)
     if delivered <= 0:
         return {"retransmits_per_mb": None}
@@ -110,7 +110,7 @@ def tcp_figures(report: Mapping[str, int]) -> dict[str, float | None]:
 
 
 def ping_figures(output: str) -> dict[str, float | None]:
-    """Return what ``ping`` printed: round trips in ms, and the share that was lost."""
+    """Return the figures of ``ping``'s output: round trips in ms, and the share of lost packets."""
     times_ms = [float(text) for text in re.findall(r"time=([\d.]+) ms", output)]
     found = re.search(r"(\d+) packets transmitted, (\d+) received", output)
     if not times_ms or found is None:
@@ -132,7 +132,7 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
             of_key = [row for row in ours if row.get(key) is not None]
             if not of_key:
                 continue
-            # More than was granted is what a step down is about; less is the sender's own recovery.
+            # A step down is about excess over the grant; less is the sender's own recovery.
             off = {row["case"]: max(row[key] - 1, 0) if key == "step_ratio" else abs(row[key] - 1) for row in of_key}
             worst = max(off, key=lambda case: off[case])
             wanted = of_key[0]["within"]
@@ -143,5 +143,5 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
     dets = [row["meter_mods_per_s"] for row in steady if row["way"] == "dets"]
     if naive and dets:
         share = float(np.mean(dets) / max(np.mean(naive), 1e-9))
-        found.append(Target("MeterMods in steady state, of the naive way's", share, "ratio", 0.1))
+        found.append(Target("meter-mods in steady state, of naive mode's", share, "ratio", 0.1))
     return found

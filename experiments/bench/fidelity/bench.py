@@ -1,7 +1,7 @@
-"""The same scenarios on the model fabric and on Open vSwitch, side by side: how far the model can be believed.
+"""The same scenarios on the model fabric and on Open vSwitch, side by side: how exact the model is.
 
-Steady rates should be within 5 %, convergence within one interval. Where Open vSwitch is not to be had only the model's
-column is filled. docs/experiments.md says where they differ, and why.
+Steady rates should be within 5 %, convergence within one interval. Where Open vSwitch is not available only the model's
+column is filled. docs/experiments.md explains the differences.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from experiments.scenarios.dets_fig5 import joined_by_udp
 from topologies.builders import fig1
 from topologies.fabric import Fabric, VirtualNode
 
-WITHIN = 0.05  # of the larger of the two rates
+WITHIN = 0.05  # relative to the larger rate
 WITHIN_INTERVALS = 1
-# Below this share of the link a rate is what a starving flow happens to get: the difference says nothing.
+# Below this rate a starving flow's rate is random: the difference means nothing.
 STARVED_BPS = 5_000_000
 # dets-fig2 and dets-fig5 at a twentieth of the paper's rates.
 ISOLATION = joined_by_udp("isolation", "TCP joined by UDP", warmup_s=8, blast_s=8, cooldown_s=2).scaled(SCALE["ovs"])
@@ -56,16 +56,16 @@ MODIFIED_BURST_S = 0.020
 UDP_RATE_BPS = 95_000_000
 METER_ID = 1
 WARM_UP_S, MEASURE_S = 2.0, 8.0
-FINE_SLOT_S = 0.0001  # one flow on an empty fabric: its round trip is that short ...
-# ... and up to so much longer when a host or the switch waits for a processor, as nine of ten pings on a quiet machine
-# were. It decides what the flow gets: with two segments in 0.5 ms, the least that a window can be, it is at the rate of
-# the meter and loses nothing.
+FINE_SLOT_S = 0.0001  # the round trip of one flow on an empty fabric ...
+# ... and the most that it grows by while a host or the switch waits for a processor: nine of ten pings on a quiet
+# machine stayed below. It decides the flow's rate: with the smallest window, two segments in 0.5 ms, the flow sends at
+# the rate of the meter and loses nothing.
 JITTER_S = 0.0002
 
 
 @dataclass(frozen=True, slots=True)
 class Metered:
-    """One flow through one meter of RATE_KBPS: TCP (cubic), or UDP with the meter modified every interval."""
+    """One flow through one meter of RATE_KBPS: TCP (cubic), or UDP with the meter modified in every interval."""
 
     burst_s: float
     udp: bool = False
@@ -92,7 +92,7 @@ def isolation_rows(fabric: str) -> dict[str, float]:
 
 
 def metered_rows(measure: Callable[[Metered], float]) -> dict[str, float]:
-    """Return what a flow gets through a meter, by scenario; ``measure`` does it on one fabric."""
+    """Return the rate of a flow through a meter, by scenario; ``measure`` measures it on one fabric."""
     rows = {f"TCP, meter of 50 Mb/s, burst {b * 1000:.0f} ms, bit/s": measure(Metered(b)) for b in BURSTS_S}
     label = f"UDP, meter of 50 Mb/s, burst {MODIFIED_BURST_S * 1000:.0f} ms, modified every 55 ms, bit/s"
     return {**rows, label: measure(Metered(MODIFIED_BURST_S, udp=True))}
@@ -132,7 +132,7 @@ def measure_on_model(case: Metered) -> float:
 
 
 def measure_on_ovs(case: Metered) -> float:
-    """Return the same on userspace Open vSwitch."""
+    """Return the goodput of TCP, or the wire rate of UDP, on userspace Open vSwitch."""
     fabric = fig1(pns=2)
     sender, receiver = (fabric.vn(1, number) for number in (1, 2))
     with OvsFabric(fabric, OvsOptions(edge_queues=True, static_arp=True)) as ovs:
@@ -163,7 +163,7 @@ def _meter(case: Metered) -> str:
 
 
 def _wait(duration_s: float, case: Metered) -> None:
-    """Let time pass; modify the meter every interval if the case is about that."""
+    """Let time pass; if the case requires it, modify the meter in every interval."""
     end_s = time.monotonic() + duration_s
     due_s = time.monotonic()
     while (now_s := time.monotonic()) < end_s:
@@ -177,7 +177,7 @@ def _wait(duration_s: float, case: Metered) -> None:
 
 
 def _sent(receiver: VirtualNode) -> tuple[int, int]:
-    """Return (bytes, packets) that the receiver's interface has got, untagged."""
+    """Return (bytes, packets) that the receiver's interface has received, untagged."""
     folder = Path("/sys/class/net") / receiver.switch_interface / "statistics"
     return int((folder / "tx_bytes").read_text()), int((folder / "tx_packets").read_text())
 
@@ -211,9 +211,9 @@ def compare(model: dict[str, float], ovs: dict[str, float]) -> list[Target]:
 
 
 def run() -> dict[str, Any]:
-    """The model fabric against Open vSwitch (root; else the model alone).
+    """The model fabric against Open vSwitch (root; without root the model alone).
 
-    It takes three minutes, of which the model's part is seconds.
+    It takes three minutes, of which the model takes seconds.
     """
     model = {**isolation_rows("model"), **metered_rows(measure_on_model)}
     reason = why_not_ovs()

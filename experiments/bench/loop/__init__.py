@@ -1,4 +1,4 @@
-"""``dets bench loop``: what a control interval costs by the number of entries, against stock Ryu.
+"""``dets bench loop``: cost of a control interval by the number of pairs, against stock Ryu.
 
 Start with bench.py.
 """

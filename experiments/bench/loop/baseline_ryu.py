@@ -1,11 +1,10 @@
 """The baseline of ``dets bench loop``: the same job with Ryu's own handlers and parsers, and plain Python.
 
-A ryu-manager application, run as ``DETS_BASELINE=entries.json ryu-manager baseline_ryu.py``. Every interval it asks
-each switch for its meter statistics, tells rates from them, gives every sender of a receiver RAA-FE's fair rate and
-modifies the meters whose rate has changed by more than 3 %. It learns which meters there are from a file, and has no
-forwarding, no congestion, no bursts to choose, no audits and no faults to live with: less than the job of DETS.
-
-Each round is written to stdout as a line of JSON.
+A ryu-manager application, run as ``DETS_BASELINE=entries.json ryu-manager baseline_ryu.py``. In every interval it
+requests the meter statistics of each switch, computes rates, gives every sender of a receiver RAA-FE's fair rate and
+modifies the meters whose rate has changed by more than 3 %. It reads the meters from a file, and has no forwarding, no
+congestion, no choice of bursts, no audits and no handling of faults: less than the job of DETS. Each round is written
+to stdout as a line of JSON.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
 
     @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])  # type: ignore[untyped-decorator]
     def state_changed(self, event: Any) -> None:
-        """A switch has come or gone."""
+        """Add a connected switch, or remove a disconnected one."""
         if event.state == MAIN_DISPATCHER:
             self.datapaths[event.datapath.id] = event.datapath
         else:
@@ -89,7 +88,7 @@ class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
 
     @set_ev_cls(ofp_event.EventOFPMeterStatsReply, MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
     def meter_stats(self, event: Any) -> None:
-        """One part of the counters of a switch: add up what each receiver gets."""
+        """Add one part of a switch's counters to the receivers' sums."""
         dpid = event.msg.datapath.id
         last, receiver_of = self.last[dpid], self.receiver_of[dpid]
         self.heard_s[dpid] = time.monotonic()
@@ -109,14 +108,14 @@ class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
                 self.answered.set()
 
     def allocate(self) -> None:
-        """RAA-FE for every receiver."""
+        """Compute the grants of every receiver by RAA-FE."""
         for receiver, received_bps in self.received_bps.items():
             factor = max(1.0 - GAIN * (received_bps - self.limit_bps) / self.limit_bps, 0.5)
             floor_bps = 0.01 * self.limit_bps / self.senders_of[receiver]
             self.fair_bps[receiver] = min(max(self.fair_bps[receiver] * factor, floor_bps), self.limit_bps)
 
     def modify(self) -> int:
-        """Modify the meters whose rate has changed; return how many that were."""
+        """Modify the meters whose rate has changed; return their number."""
         changed = 0
         for dpid, datapath in list(self.datapaths.items()):
             parser, ofproto = datapath.ofproto_parser, datapath.ofproto

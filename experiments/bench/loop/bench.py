@@ -1,10 +1,10 @@
-"""``dets bench loop``: what one interval of the real controller costs, by the number of metered entries.
+"""``dets bench loop``: cost of one interval of the real controller, by the number of metered pairs.
 
-For every size there are two processes: the controller (``dets run``, under Ryu) and the switches it controls
-(``switch_process``), connected by OpenFlow over loopback. The switches hold flows and meters when the
-controller connects, as after a restart, so that it adopts them. Then every entry is measured, allocated and set to
-another rate in every interval, and in a second run every tenth. The baseline (``baseline_ryu``) does the
-same job for the same switches: stock Ryu handlers and parsers, plain Python.
+For every size there are two processes: the controller (``dets run``, under Ryu) and its switches (``switch_process``),
+connected by OpenFlow over loopback. The switches hold flows and meters when the controller connects, as after a
+restart, so it adopts them. Then every pair is measured, allocated and set to another rate in every interval, and in a
+second run every tenth pair. The baseline (``baseline_ryu``) does the same job for the same switches with stock Ryu
+handlers and parsers, in plain Python.
 """
 
 from __future__ import annotations
@@ -36,27 +36,28 @@ from experiments.machine.cpu_usage import process_cpu_s
 from experiments.machine.process_runner import STOP_TIMEOUT_S, ControllerError, end, wait_until
 
 INTERVAL_MS = 55
-# Switches and entries of each, all set: enough of either to tell what one costs. Those of ten have a baseline.
-GRID = ((10, 100), (10, 1_000), (10, 10_000), (50, 200), (200, 100), (200, 500))
-# As many as 10 switches have no meter ids for, nor stock Ryu time within a minute: more switches, a longer interval, no
+# (switches, pairs of each), all set: enough values of either to fit the cost of each. Those of ten switches have a
 # baseline.
+GRID = ((10, 100), (10, 1_000), (10, 10_000), (50, 200), (200, 100), (200, 500))
+# More pairs than 10 switches have meter ids for, or stock Ryu time for within a minute: so more switches, a longer
+# interval, no baseline.
 LARGEST, LARGEST_SWITCHES, LARGEST_INTERVAL_MS = 1_000_000, 20, 1_000
-BASELINE_OFFERED = 1.4  # it changes no rate of a receiver that stays within its limit
+BASELINE_OFFERED = 1.4  # the baseline changes no rate of a receiver below its limit
 MEASURED_S = 6.0
 SETTLE_S = 3.0
-FIRST_AUDIT_S = 12.0  # the first audit reads every entry; later ones only what has changed
-# Of sizes up to this some intervals are recorded and decided again: a recording holds every reading of every entry.
+FIRST_AUDIT_S = 12.0  # the first audit reads every pair; later audits read only changes
+# Up to this size some intervals are recorded and replayed: a recording holds every reading of every pair.
 MAX_RECORDED, RECORDED_S, REPLAY_TIMEOUT_S = 10_000, 2.0, 300.0
 ADOPT_TIMEOUT_S = 600.0
 MAX_PER_SWITCH = 60_000  # of 65,535 meter ids, the VNs' own included
-# Of sizes up to this it is measured what the controller takes while nobody sends, once all senders count as idle.
+# Up to this size the controller's cost is also measured without traffic, once all senders count as idle.
 MAX_IDLE, IDLE_AFTER_S = 1_000, 5.0
 TARGET_BLAST = 1.6  # intervals
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One size: ``switches`` with ``entries`` each."""
+    """One size: ``switches`` with ``entries`` pairs each."""
 
     switches: int
     entries: int
@@ -65,7 +66,7 @@ class Size:
 
 
 def sizes_of(switches: int, entries: int | None, interval_ms: int) -> list[Size]:
-    """Return what to measure; ``entries`` None is the grid."""
+    """Return the sizes to measure; ``entries`` None: the grid."""
     if entries is not None:
         return [Size(switches, entries, interval_ms)]
     grid = [Size(some, each, interval_ms, baseline=some == SWITCHES) for some, each in GRID]
@@ -74,16 +75,16 @@ def sizes_of(switches: int, entries: int | None, interval_ms: int) -> list[Size]
 
 def run(
     switches: Annotated[int, "How many switches."] = SWITCHES,
-    entries: Annotated[int | None, "Metered entries of each; left out, 1,000 to a million in all."] = None,
+    entries: Annotated[int | None, "Metered pairs of each switch; by default 1,000 to a million in total."] = None,
     interval_ms: Annotated[int, "The control interval."] = INTERVAL_MS,
     seconds: Annotated[float, "How long each case is measured."] = MEASURED_S,
     output: Annotated[Path, "Folder of the results."] = Path("results/bench-loop"),
     profile: Annotated[bool, "Show where processor time goes instead."] = False,
 ) -> dict[str, Any]:
-    """The control loop of the real application, against stock Ryu handlers.
+    """Cost of the real application's control loop, against stock Ryu handlers.
 
-    With ``profile`` the controller is sampled as it runs, with nothing to compare it with, and ``output`` gets a table
-    of where its processor time went for each size. Raises InvalidValueError for numbers that no fabric can have.
+    With ``profile`` the controller is sampled as it runs, without a baseline, and ``output`` gets a table of its
+    processor time by function for each size. Raises InvalidValueError for numbers that no fabric can have.
     """
     check_bounds(switches=(switches, 1, 200), entries=(entries, 16, MAX_PER_SWITCH), seconds=(seconds, 1, 600))
     check_bounds(interval_ms=(interval_ms, MIN_INTERVAL_MS, MAX_INTERVAL_MS))
@@ -97,20 +98,20 @@ def run(
     settings = {"switches": switches, "interval_ms": interval_ms, "seconds": seconds}
     figures: dict[str, Any] = {"rows": rows, "blast": surge_reaction.figures(interval_ms)}
     longest = figures["blast"]["most_ms"] / interval_ms
-    judged = [*targets(rows), Target("a blast until meters meet it, at most", longest, "intervals", TARGET_BLAST)]
+    judged = [*targets(rows), Target("longest time from a surge to the meters", longest, "intervals", TARGET_BLAST)]
     if (cost := fit(all_set(rows))) is not None:
         figures["fit"] = asdict(cost)
         print(
-            f"a round: {cost.switch_us:.0f} us x switches + {cost.entry_ns:.0f} ns x entries + {cost.fixed_ms:.2f} ms "
+            f"a round: {cost.switch_us:.0f} us x switches + {cost.entry_ns:.0f} ns x pairs + {cost.fixed_ms:.2f} ms "
             f"of CPU; {cost.worst:.0%} off at most"
         )
     return finished("loop", figures, judged, settings, output, table(rows))
 
 
 def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict[str, Any]]:
-    """Return a row for the controller and for the baseline, for each share of entries that is set again.
+    """Return a row for the controller and for the baseline, for each share of pairs that is set in every interval.
 
-    ``profiles`` is a folder for the controller's profile, and there is no baseline then.
+    ``profiles`` is a folder for the controller's profile; with it there is no baseline.
     """
     openflow_port, rest_port = free_ports(2)
     plan = LoopPlan(size.switches, size.entries, size.interval_ms, VARIED[0], openflow_port, rest_port, waits=True)
@@ -131,7 +132,7 @@ def _measure_controller(
         report_progress("connect")
         wait_until(
             lambda: (controller.get("/v1/loop")["last"] or {}).get("pair_count") == total,
-            "all entries under control",
+            "all pairs under control",
             ADOPT_TIMEOUT_S,
             controller.check_alive,
         )
@@ -159,7 +160,7 @@ def _measure_controller(
 
 
 def _replay(rest_url: str, recording: Path) -> dict[str, Any]:
-    """Record some intervals of a controller and decide them again, as operators do; return what replay says."""
+    """Record some intervals of a controller and replay them, as operators do; return the report of the replay."""
     dets, environment = [sys.executable, "-m", "apps.cli"], {**os.environ, "DETS_URL": rest_url}
 
     def done(*words: str) -> subprocess.CompletedProcess[str]:
@@ -254,7 +255,7 @@ def _row(
 
 
 class SwitchProcessControl:
-    """Tells a running ``experiments.bench.loop.switch_process`` what it reads; RuntimeError once that has ended."""
+    """Commands to a running ``experiments.bench.loop.switch_process``; RuntimeError once the process has ended."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
@@ -262,7 +263,7 @@ class SwitchProcessControl:
         self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
 
     def __call__(self, line: str) -> None:
-        """Tell it one line."""
+        """Send one line."""
         try:
             self._stdin.write(f"{line}\n")
             self._stdin.flush()
@@ -270,7 +271,7 @@ class SwitchProcessControl:
             raise self._ended(line) from None
 
     def ask(self, line: str) -> Any:
-        """Tell it one line and return the JSON that it answers."""
+        """Send one line and return the JSON of the reply."""
         self(line)
         answer = self._stdout.readline()
         if not answer:
@@ -279,12 +280,12 @@ class SwitchProcessControl:
 
     def _ended(self, line: str) -> RuntimeError:
         status = self._process.wait(STOP_TIMEOUT_S)
-        return RuntimeError(f"the switches' process ended with status {status}: it cannot be told {line!r}")
+        return RuntimeError(f"the switches' process ended with status {status}: cannot send {line!r}")
 
 
 @contextmanager
 def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[SwitchProcessControl]:
-    """Run the switches of a plan; what is yielded tells them what ``experiments.bench.loop.switch_process`` reads."""
+    """Run the switches of a plan; yields their ``SwitchProcessControl``."""
     (folder / "plan.json").write_text(json.dumps(asdict(plan)))
     command = [sys.executable, "-m", "experiments.bench.loop.switch_process", str(folder / "plan.json")]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -295,7 +296,7 @@ def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[SwitchProcessContro
             raise RuntimeError(f"the switches did not start (status {process.wait(STOP_TIMEOUT_S)})")
         yield SwitchProcessControl(process)
     finally:
-        with suppress(BrokenPipeError):  # it has ended, and did not read all that it was told
+        with suppress(BrokenPipeError):  # the process has ended before it read all lines
             process.stdin.close()
         end(process)
         process.stdout.close()
@@ -307,5 +308,5 @@ def _rounds(log: Path) -> list[list[float]]:
 
 
 def _has_rounds(log: Path, count: int, after_s: float = 0.0) -> bool:
-    """Whether the baseline has done so many rounds, and it is later than ``after_s``."""
+    """Whether the baseline has run ``count`` rounds, and the last is later than ``after_s``."""
     return time.monotonic() > after_s and len(_rounds(log)) >= count

@@ -1,4 +1,4 @@
-"""What a round costs by its switches and entries: a plane through the sizes that were measured."""
+"""The cost of a round by its switches and pairs: a plane through the measured sizes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class RoundCost:
-    """CPU of a round: ``switch_us`` x switches + ``entry_ns`` x entries + ``fixed_ms``.
+    """CPU of a round: ``switch_us`` x switches + ``entry_ns`` x pairs + ``fixed_ms``.
 
-    ``worst`` is the largest difference to what was measured, as a part of that.
+    ``worst`` is the largest relative difference to a measured size.
     """
 
     switch_us: float
@@ -23,15 +23,15 @@ class RoundCost:
 
 
 def round_ms(row: dict[str, Any]) -> float:
-    """Return the CPU of a round of one size, in ms: all that the process spent, by the rounds that it ran."""
+    """Return the CPU of a round of one size, in ms: all CPU of the process, divided by its rounds."""
     return float(row["cpu_us_per_entry"]) * float(row["entries"]) / 1e3
 
 
 def fit(rows: Sequence[dict[str, Any]]) -> RoundCost | None:
-    """Return the cost that differs least from the rows', in relative terms; None when they do not tell the three apart.
+    """Return the cost with the least relative squared error; None if the rows do not determine all three numbers.
 
-    Rows are those of ``bench``, of one share of entries that is set. Relative, for a round of 200,000 entries takes a
-    hundred times as long as one of 1,000: squares of milliseconds would let the small ones count for nothing.
+    Rows are those of ``bench``, of one share of pairs that is set. The error is relative, since a round of 200,000
+    pairs takes a hundred times as long as one of 1,000: in squared milliseconds the small sizes would not count.
     """
     measured_ms = np.array([round_ms(row) for row in rows])
     columns = np.array([(row["switches"], row["entries"], 1.0) for row in rows], dtype=np.float64).reshape(-1, 3)

@@ -1,7 +1,7 @@
-"""Switches whose meters always move, and that answer quickly: what is measured is the controller, not they.
+"""Switches whose meters always count, and that reply quickly: the controller is measured, not the switches.
 
-With 200 switches in one process of Python, what one takes for an answer decides whether a round waits for them. So what
-a round asks for has a way of its own here, with few steps; all else is done as software switches do it.
+With 200 switches in one process of Python, the time of a switch for a reply decides whether a round waits. So the
+requests of a round have a short path of their own here; everything else works as in software switches.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from experiments.switch.datapath import Datapath
 from experiments.switch.meter_table import MeterTable
 from experiments.switch.multipart import Multipart
 
-GUARANTEED = 0.95  # of what a sender offers within its fair share: one that gets less misses what it was promised
+GUARANTEED = 0.95  # of the entitled rate, up to the fair share: below it a sender's guarantee is violated
 _ALL_METERS = MultipartType.METER.to_bytes(2) + bytes(6) + ofp.METER_ALL.to_bytes(4) + bytes(4)
-# A meter-mod as words: of those that modify one band and name a burst, three are always the same.
+# A meter-mod as words: in those that modify one band and have a burst, three words are constant.
 _MOD_WORDS, _MOD_BYTES = 8, 32
 _SAME_WORDS = (0, 2, 4)
 _OF_A_MODIFY = np.array(
@@ -38,14 +38,14 @@ _METER_MOD = int(MessageType.METER_MOD)
 
 
 class LoadSwing:
-    """Whether the senders of varied receivers send or pause: in turns, from one reading of all switches to the next."""
+    """Whether the senders of varied receivers send or pause: alternating between two readings of all switches."""
 
     def __init__(self) -> None:
         self._sending = True
         self._read: set[int] = set()
 
     def read(self, meters: MeterTable) -> bool:
-        """Tell it for a table that is read; the second reading of one begins a new turn."""
+        """Register the reading of a table; the second reading of a table begins a new turn."""
         if id(meters) in self._read:
             self._read.clear()
             self._sending = not self._sending
@@ -55,10 +55,10 @@ class LoadSwing:
 
 @dataclass
 class MeterWriteLog:
-    """What was done to prepared meters since it began; columns are indexed by meter id.
+    """Changes of prepared meters since ``begin_watch``; columns are indexed by meter id.
 
-    ``first_set_s`` is when each controller, by its number, first modified one; ``filled_again`` counts those that one
-    set to what they had at that first time. ``passed_bits`` passed in ``counted_s``.
+    ``first_set_s`` is when each controller, by its number, first modified a meter; ``filled_again`` counts the meters
+    that a controller's first change set to their present values. ``passed_bits`` passed in ``counted_s``.
     """
 
     passed_bits: npt.NDArray[np.float64]
@@ -68,7 +68,7 @@ class MeterWriteLog:
     _set_by: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def set(self, writer: int, ids: npt.NDArray[np.int64], same: npt.NDArray[np.bool_], now_s: float) -> None:
-        """A controller sets meters, some to the ``same`` rate and burst that they had."""
+        """Record meters that a controller sets, some to the ``same`` rate and burst that they had."""
         self.first_set_s.setdefault(writer, now_s)
         done = self._set_by.setdefault(writer, np.zeros(len(self.passed_bits), np.bool_))
         self.filled_again += int(np.count_nonzero(same & ~done[ids]))
@@ -78,21 +78,22 @@ class MeterWriteLog:
 class BusyMeters(MeterTable):
     """Meters that are offered traffic whenever all of them are read.
 
-    Bytes count, packets do not: the controller does not look at them. ``writer`` is the controller that speaks.
+    Bytes count, packets do not: the controller does not use them. ``writer`` returns the number of the sending
+    controller.
     """
 
     watch: MeterWriteLog | None = None
     writer: Callable[[], int] = staticmethod(lambda: 0)
-    _prepared_ids: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # nothing is prepared while the tables are filled
+    _prepared_ids: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # none while the tables are filled
     _listed: npt.NDArray[np.int64] | None = None
     _size = 0
 
     def begin_watch(self) -> None:
-        """Watch from now on what is done to the meters."""
+        """Record from now on what is done to the meters."""
         self.watch = MeterWriteLog(np.zeros(self._size), np.zeros(self._size))
 
     def report(self) -> dict[str, Any]:
-        """Return what was seen, and how many senders to receivers that do not vary got less than they offered."""
+        """Return the record, and how many senders to receivers that do not vary got less than they offered."""
         assert self.watch is not None
         steady = (self._offered_bps > 0) & ~self._varied & (self.watch.counted_s > 0)
         rate_bps = self.watch.passed_bits[steady] / self.watch.counted_s[steady]
@@ -103,7 +104,7 @@ class BusyMeters(MeterTable):
     def prepare(
         self, offered_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_], swing: LoadSwing, now_s: float
     ) -> None:
-        """``offered_bps`` and ``varied`` are indexed by meter id; 0 for meters that carry nothing. Counters go on."""
+        """Set the traffic; ``offered_bps`` and ``varied`` are indexed by meter id, 0 without traffic."""
         self._offered_bps, self._varied, self._swing = offered_bps, varied, swing
         self._paused_bps = np.where(varied, 0.0, offered_bps)
         if self._size:
@@ -113,13 +114,13 @@ class BusyMeters(MeterTable):
         self._counted_s = np.full(self._size, now_s)
         self._rate_bps = self._rows["rate_kbps"][: self._size] * 1e3
         self._burst_bits = self._rows["burst_kbits"][: self._size] * 1e3
-        # Of one age, so that one duration does for all.
+        # All have one age, so that one duration applies to all.
         self._rows["created_s"] = self._created_s = self._rows["created_s"].max()
         records = self._records = np.zeros(len(self._prepared_ids), replies.METER_STATS)
         records["meter_id"], records["length"] = self._prepared_ids, records.itemsize
 
     def ids(self) -> npt.NDArray[np.int64]:
-        """Return the ids of the meters there are, ascending: ``_prepared_ids`` themselves while there are no others."""
+        """Return the ids of the meters, ascending: ``_prepared_ids`` itself while there are no others."""
         if self._listed is None:
             self._listed = super().ids()
             if np.array_equal(self._listed, self._prepared_ids):
@@ -127,16 +128,16 @@ class BusyMeters(MeterTable):
         return self._listed
 
     def delete(self, meter_id: int) -> list[int]:
-        """Delete a meter, or all; return the ids of those deleted."""
+        """Delete a meter, or all; return the deleted ids."""
         self._listed = None
         return super().delete(meter_id)
 
     def stats(
         self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
     ) -> npt.NDArray[np.void]:
-        """Return the records of a meter-stats reply; all of those that are prepared after one more piece of traffic.
+        """Return the records of a meter-stats reply; if all prepared meters are read, after one more batch of traffic.
 
-        Others are those that the controller tests when a switch connects: they have none.
+        Other meters, which the controller tests when a switch connects, have no traffic.
         """
         if ids is not self._prepared_ids:
             return super().stats(ids, flow_counts, now_s)
@@ -162,7 +163,7 @@ class BusyMeters(MeterTable):
     def set_prepared(
         self, ids: npt.NDArray[np.int64], rate_kbps: npt.NDArray[Any], burst_kbits: npt.NDArray[Any], now_s: float
     ) -> bool:
-        """Modify meters, if all are prepared, and return whether they are: buckets are full, counters begin again."""
+        """Modify meters if all are prepared, and return whether they are: buckets full, counters at zero."""
         if int(ids.max()) >= self._size or not self._rows["exists"][ids].all():
             return False
         if self.watch is not None:
@@ -182,13 +183,13 @@ class BusyMeters(MeterTable):
 
 
 class PreparedMultipart(Multipart):
-    """Flow statistics are encoded once, and the users of all meters counted once, while the tables stay."""
+    """Multipart replies that encode flow statistics and count the users of all meters once per state of the tables."""
 
     _flow_bytes: tuple[int, bytes, list[bytes]] | None = None
     _users: tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
 
     def reply(self, xid: int, body: memoryview, now_s: float) -> list[bytes]:
-        """Return the parts of the answer."""
+        """Return the parts of the reply."""
         if body == _ALL_METERS:
             return list(replies.multipart_rows(MultipartType.METER, xid, self._all_meters(now_s)))
         if body[:2] != MultipartType.FLOW.to_bytes(2):
@@ -206,7 +207,7 @@ class PreparedMultipart(Multipart):
 
 
 class BusyDatapath(Datapath):
-    """A switch of the bench: its entries never age, its counters always move."""
+    """A switch of the benchmark: its flow entries never age, its counters always grow."""
 
     def clear_tables(self) -> None:
         """Restart, with busy meters."""
@@ -216,10 +217,10 @@ class BusyDatapath(Datapath):
         self.multipart = PreparedMultipart(self.options, self.tables, self.meters, self.ports)
 
     def advance(self, now_s: float) -> None:
-        """Nothing expires."""
+        """Do nothing: no flow entry expires."""
 
     def _many_meter_mods(self, view: memoryview, now_s: float) -> int:
-        """Handle a run of plain modifies of prepared meters; all others as software switches do."""
+        """Handle a run of plain modifies of prepared meters; other messages as software switches do."""
         count = len(view) // _MOD_BYTES
         words = np.frombuffer(view[: count * _MOD_BYTES], ">u4").reshape(count, _MOD_WORDS)
         if count and self.current.role != ControllerRole.SLAVE and (words[:, _SAME_WORDS] == _OF_A_MODIFY).all():

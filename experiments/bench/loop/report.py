@@ -1,4 +1,4 @@
-"""What ``dets bench loop`` says of its rows: targets and a table."""
+"""The report of ``dets bench loop``: targets and a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from experiments.bench.harness import Row, Target, markdown
 from experiments.bench.loop.cost_fit import fit, round_ms
 
-SWITCHES = 10  # of the sizes that have a baseline
+SWITCHES = 10  # switches of the sizes with a baseline
 VARIED = (1.0, 0.1)  # shares of receivers whose load varies
 TARGET_TIMES_BASELINE = {1_000: 8.0, 10_000: 20.0, 100_000: 100.0}
 TARGET_ROUND_MS = {(200, 100_000): 15.0, (20, 1_000_000): 110.0}  # of CPU, by switches and entries
@@ -17,10 +17,10 @@ TARGET_IDLE_SHARE = 0.02
 
 
 def summary(row: dict[str, Any]) -> str:
-    """Return a row in a few words."""
-    taken_over = f", taken over after {row['taken_over_cpu_s']:.1f} s of CPU" if "taken_over_cpu_s" in row else ""
+    """Return a row as a short text."""
+    taken_over = f", adopted after {row['taken_over_cpu_s']:.1f} s of CPU" if "taken_over_cpu_s" in row else ""
     return (
-        f"a round every {row['round_every_ms']:.1f} ms, {row['cpu_us_per_entry']:.3f} us of CPU an entry, "
+        f"a round every {row['round_every_ms']:.1f} ms, {row['cpu_us_per_entry']:.3f} us of CPU per pair, "
         f"{row['set_share']:.0%} set, CPU {row['cpu_share']:.0%}, {row['skipped_rounds']} skipped{taken_over}"
     )
 
@@ -31,24 +31,24 @@ def all_set(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
-    """Return the targets that the sizes measured allow to judge."""
+    """Return the targets that the measured sizes allow to check."""
     made: list[Target] = []
     own = all_set(rows)
     if (cost := fit(own)) is not None:
-        made.append(Target("CPU of a round by the switch", cost.switch_us, "us", TARGET_SWITCH_US))
-        made.append(Target("CPU of a round by the entry", cost.entry_ns, "ns", TARGET_ENTRY_NS))
+        made.append(Target("CPU of a round per switch", cost.switch_us, "us", TARGET_SWITCH_US))
+        made.append(Target("CPU of a round per pair", cost.entry_ns, "ns", TARGET_ENTRY_NS))
         made.append(Target("CPU of a round, fixed", cost.fixed_ms, "ms", TARGET_FIXED_MS))
-        made.append(Target("the fit is off by at most", cost.worst, "of 1", TARGET_FIT))
+        made.append(Target("largest relative error of the fit", cost.worst, "of 1", TARGET_FIT))
     for row in own:
         target_ms = TARGET_ROUND_MS.get((row["switches"], row["entries"]))
         if target_ms is not None:
-            name = f"CPU of a round, {row['entries']:,} entries on {row['switches']} switches"
+            name = f"CPU of a round, {row['entries']:,} pairs on {row['switches']} switches"
             made.append(Target(name, round_ms(row), "ms", target_ms))
             made.append(Target(f"{name}: intervals skipped", row["skipped_rounds"], "", 0.0))
     for row in own:
         if "replay" in row:
-            size = f"{row['entries']:,} entries on {row['switches']} switches"
-            name = f"{size}, {row['replay']['intervals']} intervals replayed: other than recorded"
+            size = f"{row['entries']:,} pairs on {row['switches']} switches"
+            name = f"{size}, {row['replay']['intervals']} intervals replayed: different from the recording"
             made.append(Target(name, float(not row["replay"]["same"]), "", 0.0))
     made += [
         Target(f"idle, {row['switches']} switches: CPU", row["cpu_share"], "of a core", TARGET_IDLE_SHARE)
@@ -62,7 +62,7 @@ def targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
         target = TARGET_TIMES_BASELINE.get(row["entries"])
         if target is not None and row["switches"] == SWITCHES and row["entries"] in baseline_ms:
             times = baseline_ms[row["entries"]] / round_ms(row)
-            made.append(Target(f"CPU against the baseline, {row['entries']:,} entries", times, "x", target, least=True))
+            made.append(Target(f"CPU against the baseline, {row['entries']:,} pairs", times, "x", target, least=True))
     return made
 
 

@@ -1,7 +1,8 @@
-"""How soon meters meet a blast, on the model: what an interval costs those who are in the way.
+"""Time from a surge to the meters' reaction on the model: what a control interval costs other tenants.
 
 Four pairs that the controller knows begin to send, together 2.56 times their receiver's limit, whose port has a queue.
-The time is that until meters are set that sum to 110 % of the limit. The blast begins at many phases of the interval.
+The time ends when meters are set that sum to at most 110 % of the limit. The surge begins at many phases of the
+interval.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ HOSTS_LEARNED_S, BEGIN_S, TIMEOUT_S = (0.5, 1.0), 3.0, 1.0
 
 
 def figures(interval_ms: int, algorithm: str = "fp") -> dict[str, float]:
-    """Return the least, the median and the longest time, ms, of blasts in each of PHASES phases of an interval."""
+    """Return the least, the median and the longest time, ms, of surges in each of PHASES phases of an interval."""
     times_ms = [_met_ms(interval_ms, algorithm, phase / PHASES) for phase in range(PHASES)]
     return {"least_ms": min(times_ms), "median_ms": float(np.median(times_ms)), "most_ms": max(times_ms)}
 

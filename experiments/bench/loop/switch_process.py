@@ -1,17 +1,16 @@
-"""The switches of ``dets bench loop``: a process of its own full of metered entries whose counters always move.
+"""The switches of ``dets bench loop``: a process full of metered pairs whose counters always grow.
 
 ``python -m experiments.bench.loop.switch_process PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its
-switches with what the controller itself would have installed, says ``ready`` on stdout and serves until its stdin
-ends. Lines
-there are ``vary SHARE OFFERED``, a new share of receivers that vary and what each sender offers, as a part of its fair
-share, and ``cut DPID``: that switch reconnects, with full tables. ``watch`` begins to watch what is done to the meters,
-and ``report`` answers with that, a line of JSON. Where the plan ``waits``, switches connect at ``connect``. Hundreds of
-switches are two processes, half of the pods each: one may be so slow that it sets meters shortly before they are read
-again, and nobody makes a rate of less than 10 ms.
+switches with what the controller itself would have installed, prints ``ready`` on stdout and serves until its stdin
+ends. Lines on stdin are ``vary SHARE OFFERED``, a new share of receivers that vary and the load of each sender as a
+part of its fair share; ``cut DPID``: that switch reconnects, with full tables; ``watch``: begin to record what is done
+to the meters; and ``report``: reply with the record, a line of JSON. If the plan ``waits``, switches connect at
+``connect``. Hundreds of switches are two processes, half of the pods each, because a slow process sets meters shortly
+before they are read again, and the controller computes no rate over less than 10 ms.
 
 Traffic is made at the meters, which are token buckets. Senders to the receivers that vary pause in every other
-interval, and RAA-FE answers with larger and smaller grants in turns, so that every grant changes in every interval and
-stays where it is in the long run. Those of the others never pause, and their grants stand.
+interval, and RAA-FE answers with larger and smaller grants in turn, so that every grant changes in every interval and
+stays constant on average. Senders to the other receivers never pause, and their grants do not change.
 """
 
 from __future__ import annotations
@@ -41,28 +40,29 @@ from experiments.switch.options import DatapathOptions
 from experiments.wire.fabric import WireFabric
 
 PORTS = 16
-# A VLAN is on so many switches at most. Every switch forwards to every host of its VLANs: if all VLANs were everywhere,
-# each of a hundred switches would hold the entries of all, few of them metered.
+# The largest number of switches of a VLAN. Every switch forwards to every host of its VLANs: if all VLANs were
+# everywhere, each of a hundred switches would hold the flow entries of all, few of them metered.
 POD_SWITCHES = 10
 MAX_SENDERS = 100  # of one receiver
-# 10 Mb/s or more for each of 100 senders: three frames, the least that a meter is modified for, are little of that.
+# 10 Mb/s or more for each of 100 senders: three frames, the least change for which a meter is modified, are small
+# against it.
 RECEIVE_LIMIT_BPS = 1_000_000_000
 CAPACITY_BPS = 100_000_000_000
-# No queue holds the bench's receivers: if senders offered more, what the last second brought would decide what their
-# meters let through, and not the turns.
+# No queue holds the benchmark's receivers: if senders offered more, receive budgets would decide what their meters
+# pass, and not the turns.
 OFFERED = 0.6
 GAIN = 1.0  # RAA-FE's k: with each turn a rate changes by more than the fifth that a meter is modified for
 TICK_S = 1.0
-SPLIT_SWITCHES = 100  # so many are served by two processes
+SPLIT_SWITCHES = 100  # from here on two processes serve the switches
 
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """``switches`` switches with ``entries`` metered pairs each; ``varied`` is the part of receivers that varies.
+    """``switches`` switches with ``entries`` metered pairs each; ``varied`` is the share of receivers that vary.
 
     ``vlan_count`` VLANs are on all ports of all switches. Without it there are as many as the pairs need, each on all
     ``ports`` of the POD_SWITCHES switches of a pod. With ``standby_port`` switches have a second controller there. With
-    ``waits`` they connect when they are told to.
+    ``waits`` they connect on command.
     """
 
     switches: int
@@ -87,7 +87,7 @@ class LoopPlan:
 
     @property
     def pods(self) -> int:
-        """How many groups of switches there are, each with VLANs of its own."""
+        """How many groups of switches there are, each with its own VLANs."""
         return 1 if self.vlan_count is not None else -(-self.switches // POD_SWITCHES)
 
     def pod(self, dpid: int) -> int:
@@ -117,12 +117,12 @@ class LoopPlan:
         }
 
     def config(self) -> Config:
-        """Return the same, checked."""
+        """Return the checked configuration."""
         return parse_config(dump_yaml(self.configuration()), "bench")
 
 
 def pairs_of(plan: LoopPlan, central: CentralController) -> list[Pair]:
-    """Return the pairs: every switch has ``entries`` of them, and every VN sends to the next ones of its VLAN."""
+    """Return the pairs: every switch has ``entries`` of them, and every VN sends to the next VNs of its VLAN."""
     by_vlan = {vid: np.flatnonzero(central.vns.vlan_vid == vid).tolist() for vid in central.config.vlans}
     pairs = []
     for dpid in range(1, plan.switches + 1):
@@ -136,7 +136,7 @@ def pairs_of(plan: LoopPlan, central: CentralController) -> list[Pair]:
 
 
 def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, BusyDatapath]) -> None:
-    """Make a controller without sockets install the pairs, so that another one finds what it would have installed."""
+    """Let a controller without sockets install the pairs, so that the real controller finds its own state."""
     nothing = np.empty(0, METER_CONFIG)
     for dpid in datapaths:
         central.switch_connected(dpid, [], nothing, 0.0)
@@ -145,7 +145,7 @@ def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, BusyDa
         central.fabric.learn(Host(key.vlan_vid, _mac(row)), PortId(key.dpid, key.port_no), 0.0)
     for pair in pairs_of(plan, central):
         central.pairs.on_pair_seen(pair, 0.0)
-    while updates := central.drain_updates():  # some entries at a time
+    while updates := central.drain_updates():  # in batches
         for dpid, update in updates.items():
             datapaths[dpid].receive(update.encode(1), time.monotonic())
             datapaths[dpid].drain_messages()
@@ -163,7 +163,7 @@ def load(
     datapaths: dict[int, BusyDatapath],
     offered: float = OFFERED,
 ) -> None:
-    """Set the traffic: that share of the receivers varies; each sender offers that part of its fair share."""
+    """Set the traffic: the share of receivers that vary, and each sender's load as a part of its fair share."""
     entries = central.state.entries
     senders = np.bincount(entries.receiver, minlength=len(central.vns))
     share_bps = offered * plan.receive_limit_bps / np.maximum(senders, 1)
@@ -179,7 +179,7 @@ def load(
 
 
 def entry_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
-    """Return what the baseline needs: by dpid, columns of meter ids and receivers."""
+    """Return the baseline's input: by dpid, columns of meter ids and receivers."""
     entries = central.state.entries
     dpid = central.vns.dpid[entries.sender]
     by_dpid = {}
@@ -190,7 +190,7 @@ def entry_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
 
 
 def serve(plan: LoopPlan, folder: Path) -> None:
-    """Build the fabric, leave ``entries.json`` in ``folder`` for the baseline, and serve until stdin ends."""
+    """Build the fabric, write ``entries.json`` to ``folder`` for the baseline, and serve until stdin ends."""
     central = CentralController(plan.config())
     options = DatapathOptions()
     datapaths: dict[int, BusyDatapath] = {}
@@ -208,7 +208,7 @@ def serve(plan: LoopPlan, folder: Path) -> None:
         return
     halves = [{dpid: one for dpid, one in datapaths.items() if plan.pod(dpid) % 2 == half} for half in range(2)]
     mine, its = socket.socketpair()
-    if os.fork() == 0:  # before there is a thread
+    if os.fork() == 0:  # before any thread starts
         mine.close()
         with its.makefile("r") as orders, its.makefile("w") as answers:
             _serve(plan, central, halves[1], orders, answers)
@@ -226,7 +226,7 @@ def _serve(
     answers: TextIO,
     other: TextIO | None = None,
 ) -> None:
-    """Serve these switches, and let ``other``, which serves the rest, do what is ordered as well."""
+    """Serve these switches, and forward commands to ``other``, the process that serves the rest."""
     standbys = [] if plan.standby_port is None else [("127.0.0.1", plan.standby_port)]
     controller = "127.0.0.1", plan.openflow_port
     fabric = WireFabric(controller, tick_s=TICK_S, rate_step_s=float("inf"), standbys=standbys)

@@ -1,1 +1,1 @@
-"""What the model fabric costs: see bench.py."""
+"""The cost of the model fabric. Start with bench.py."""

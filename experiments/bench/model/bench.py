@@ -1,7 +1,7 @@
-"""``dets bench model``: what a second of a scenario costs on the model fabric, and what of it the controller takes.
+"""``dets bench model``: CPU per second of a scenario on the model fabric, and the controller's part of it.
 
-Each experiment runs for the same time under its controls; the baseline runs first, in the same process, so that a
-ratio to it depends less on the machine. Experiments that run packet by packet are among them.
+Each experiment runs for the same time under its controls. The baseline runs first, in the same process, so that the
+ratio to it depends less on the machine. Some experiments run packet by packet.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ EXPERIMENTS = (
     "seawall-fig9-b66 seawall",
     "seawall-fig11-flood seawall",
 )
-MAX_CPU_S = 1.0  # for a second of traffic
+MAX_CPU_S = 1.0  # per second of traffic
 
 
 def run(
-    experiment: Annotated[list[str] | None, "Only this, as 'dets-fig5 fp'; repeatable."] = None,
-    baseline: Annotated[str, "What others are compared with, likewise."] = BASELINE,
-    seconds: Annotated[float, "Seconds of traffic, of experiments that last as long."] = 5.0,
+    experiment: Annotated[list[str] | None, "Only this one, such as 'dets-fig5 fp'; repeatable."] = None,
+    baseline: Annotated[str, "The experiment that others are compared with."] = BASELINE,
+    seconds: Annotated[float, "Seconds of traffic, unless the experiment is shorter."] = 5.0,
 ) -> dict[str, Any]:
-    """What a second of each experiment takes on the model, as CPU and relative to a baseline."""
+    """CPU of a second of each experiment on the model, absolute and relative to a baseline."""
     check_bounds(seconds=(seconds, 1, 60))
     cells = {name: _cell(name, seconds) for name in (baseline, *(experiment or EXPERIMENTS))}
     rows: dict[str, dict[str, float]] = {}
@@ -46,7 +46,7 @@ def run(
         rows[name] = {"cpu_s_per_s": cpu_s, "of_baseline": cpu_s / rows.get(baseline, {}).get("cpu_s_per_s", cpu_s)}
         if "controller_cpu_s" in notes:
             rows[name]["controller_cpu_s_per_s"] = notes["controller_cpu_s"] / cell.scenario.duration_s
-    targets = [Target(name, row["cpu_s_per_s"], "CPU s a second of traffic", MAX_CPU_S) for name, row in rows.items()]
+    targets = [Target(name, row["cpu_s_per_s"], "CPU s per second of traffic", MAX_CPU_S) for name, row in rows.items()]
     return finished("model", rows, targets, {"baseline": baseline, "seconds": seconds})
 
 

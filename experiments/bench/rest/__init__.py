@@ -1,4 +1,4 @@
-"""``dets bench rest``: what REST costs the control loop, under attack too.
+"""``dets bench rest``: cost of REST for the control loop, also under attack.
 
 Start with bench.py.
 """

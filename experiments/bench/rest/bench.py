@@ -1,9 +1,9 @@
-"""``dets bench rest``: what REST costs the control loop of a controller with many VNs.
+"""``dets bench rest``: cost of REST for the control loop of a controller with many VNs.
 
 The real application controls software switches that carry traffic (``bench.loop.switch_process``), in processes of
-their own. Then clients come: all VNs are listed by pages, half of them get other limits in one transaction, metrics
-are scraped, event streams are followed; first one after the other, then all at once. Then come clients that mean no
-good, and a switch that reconnects, full of entries.
+their own. Then clients run: all VNs are listed by pages, half of them get other limits in one transaction, metrics are
+scraped, event streams are followed; first one after the other, then all at once. Then hostile clients run, and a switch
+reconnects with full flow tables.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _LIMIT_BPS = 50_000_000
 
 def run(
     vlans: Annotated[int, "How many VLANs, of 20 VNs each."] = VLANS,
-    entries: Annotated[int, "How many pairs talk."] = ENTRIES,
+    entries: Annotated[int, "How many pairs are active."] = ENTRIES,
     changes: Annotated[int, "How many VNs get other limits in one transaction."] = CHANGES,
     streams: Annotated[int, "How many event streams are followed."] = STREAMS,
-    seconds: Annotated[float, "How long the loop is watched in each phase."] = SECONDS,
+    seconds: Annotated[float, "How long the loop is measured in each phase."] = SECONDS,
 ) -> dict[str, Any]:
-    """What listing, changing, scraping and following by REST cost the control loop."""
+    """Cost of listing, changing, scraping and following by REST for the control loop."""
     check_bounds(vlans=(vlans, 1, 4094), entries=(entries, 1, 200_000), changes=(changes, 1, 20 * vlans))
     check_bounds(streams=(streams, 1, 120), seconds=(seconds, 1, 600))
     openflow_port, rest_port = free_ports(2)
@@ -75,17 +75,17 @@ def measure(controller: ControllerProcess, changes: int, streams: int, seconds: 
     figures["vns listed"] = len(vns)
     some = vns[:: max(len(vns) // changes, 1)][:changes]
 
-    figures[f"change of {len(some)} VNs, until kept"] = watched(
+    figures[f"change of {len(some)} VNs, until stored"] = watched(
         controller, lambda: change(controller.client, some, _LIMIT_BPS // 2)
     )
-    figures["the same, until in force"] = watched(
+    figures["change of {len(some)} VNs, until confirmed"] = watched(
         controller, lambda: controller.client.wait_in_force(change(controller.client, some, _LIMIT_BPS), TIMEOUT_S)
     )
     scraped: list[str] = []
     figures["scrape"] = watched(controller, lambda: scraped.append(controller.read("/metrics")))
     figures["scraped bytes"] = len(scraped[0])
     figures["ten pages, a scrape every 5 s, a client at the rate limit"] = watch_pages(controller, vns, seconds)
-    # Half of them watch all VLANs, half one VLAN's VNs.
+    # Half of the streams cover all VLANs, half one VLAN's VNs.
     queries = [f"?vlan={number + 1}" if number % 2 else "" for number in range(streams)]
     with Streams(controller.url, queries) as follower:
         figures["streams"] = watched(controller, lambda: time.sleep(seconds))
@@ -97,7 +97,7 @@ def measure(controller: ControllerProcess, changes: int, streams: int, seconds: 
 
 
 def watch_pages(controller: ControllerProcess, vns: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """Keep ten live pages open, scrape, and ask as fast as one client may; return what the loop did meanwhile."""
+    """Keep ten live pages open, scrape, and send requests at the client's rate limit; return what the loop did."""
     with Pages(controller, vns, PAGES) as pages:
         phase = watched(controller, lambda: time.sleep(seconds))
     per_page = pages.received_bytes / PAGES / phase["seconds"]
@@ -105,15 +105,15 @@ def watch_pages(controller: ControllerProcess, vns: list[dict[str, Any]], second
 
 
 def come_back(controller: ControllerProcess, report_progress: Callable[[str], None], seconds: float) -> None:
-    """Cut a switch off, let it be brought up and audited; raise ControllerError when either takes too long."""
+    """Disconnect a switch, let it be brought up and audited; raise ControllerError when either takes too long."""
     report_progress("cut 1")
-    wait_until(lambda: not all_ready(controller), "the switch is missed", TIMEOUT_S, every_s=0.01)
+    wait_until(lambda: not all_ready(controller), "the switch is reported disconnected", TIMEOUT_S, every_s=0.01)
     wait_until(lambda: all_ready(controller), "the switch is ready", TIMEOUT_S)
     time.sleep(seconds)
 
 
 def everything(controller: ControllerProcess, some: list[dict[str, Any]], seconds: float) -> None:
-    """List, change and scrape again and again, at least once, each in a thread; raise what any of them raises."""
+    """List, change and scrape repeatedly, at least once, each in a thread; raise any error of these."""
     deadline_s = time.monotonic() + seconds
     failed: list[BaseException] = []
     works = (
@@ -143,7 +143,7 @@ def everything(controller: ControllerProcess, some: list[dict[str, Any]], second
 
 
 def watched(controller: ControllerProcess, work: Callable[[], object]) -> dict[str, Any]:
-    """Do the work; return how long it took, and what the control loop did meanwhile."""
+    """Do the work; return its duration, and the statistics of the control loop for that time."""
     withheld, before, began_s = withheld_s(controller.pid), controller.get("/v1/loop"), time.monotonic()
     work()
     took_s = time.monotonic() - began_s

@@ -1,4 +1,4 @@
-"""Clients of REST for ``dets bench rest``: what operators do, and many that follow streams."""
+"""Clients of REST for ``dets bench rest``: those of operators, and many that follow streams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NICE = 10
 
 
 def lower_priority() -> None:
-    """Let this thread have a processor only when others leave it one: operators have machines of their own."""
+    """Lower this thread's priority: operators have machines of their own."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
@@ -28,7 +28,7 @@ def list_vns(client: Client) -> list[dict[str, Any]]:
 
 
 def change(client: Client, vns: Sequence[dict[str, Any]], limit_bps: int) -> int:
-    """Give these VNs a limit either way, in one transaction; return the revision."""
+    """Give these VNs a limit in both directions, in one transaction; return the revision."""
     limits = [
         {key: vn[key] for key in ("vlan_vid", "switch", "port_no")}
         | {"send_limit_bps": limit_bps, "receive_limit_bps": limit_bps}
@@ -43,7 +43,7 @@ def all_ready(controller: ControllerProcess) -> bool:
 
 
 class Streams:
-    """Event streams that are read as fast as they come, in one thread, inside a ``with``; ``states`` counts."""
+    """Event streams that one thread reads as fast as they come, inside a ``with``; ``states`` counts the events."""
 
     def __init__(self, url: str, queries: Sequence[str]) -> None:
         self.states, self.open, self.received_bytes = 0, len(queries), 0

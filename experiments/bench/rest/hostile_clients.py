@@ -1,4 +1,4 @@
-"""Clients that mean no good, all at once: floods, clients that dribble, bodies too long, paths that lead nowhere."""
+"""Hostile clients, all at once: request floods, slow clients, oversized bodies, invalid paths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import urllib.parse
 from collections import Counter
 from collections.abc import Callable
 
-# On loopback everybody may have an address of his own; whoever floods is held to a pace that others are not.
+# On loopback every client may have its own address; the rate limit of a flooding client does not affect others.
 ADDRESSES = {
     "rapid": "127.0.0.2",
     "slow": "127.0.0.3",
@@ -29,10 +29,10 @@ Answers = Counter[tuple[str, int]]
 
 
 class Attack:
-    """One attack on the server at a URL: ``rapid`` requests, ``slow`` clients, ``others`` of each other kind.
+    """An attack on the server at a URL: ``rapid`` requests, ``slow`` clients, ``others`` of each other kind.
 
-    ``token`` is shown where a request is to get beyond the gate. ``answers`` counts (kind, status); kinds are
-    ``rapid``, ``slow``, ``body`` and ``path``, and ``unknown`` for requests with a token that nobody has.
+    ``token`` is sent with requests that are to pass authentication. ``answers`` counts (kind, status); kinds are
+    ``rapid``, ``slow``, ``body`` and ``path``, and ``unknown`` for requests with an unknown token.
     """
 
     def __init__(self, url: str, rapid: int = 10_000, slow: int = 100, others: int = 50, token: str = "") -> None:
@@ -45,7 +45,7 @@ class Attack:
         self.answers: Answers = Counter()
 
     def run(self) -> Answers:
-        """Do it all at once; return ``answers``. Raises what any client raises, such as OSError."""
+        """Run all clients at once; return ``answers``. Raises any error of a client, such as OSError."""
         finite = [threading.Thread(target=self._safely, args=(self._flood,)) for _ in range(_FLOODERS)]
         finite += [threading.Thread(target=self._safely, args=(work,)) for work in (self._bodies, self._paths)]
         dribbling = threading.Thread(target=self._safely, args=(self._dribble,))
@@ -105,7 +105,7 @@ class Attack:
                 for sock in list(clients):
                     try:
                         sock.sendall(b"x")
-                    except OSError:  # it has been cut off
+                    except OSError:  # the server has closed it
                         self._count("slow", sock, 1)
                         clients.remove(sock)
                         sock.close()
@@ -114,7 +114,7 @@ class Attack:
                 sock.close()
 
     def _count(self, kind: str, sock: socket.socket, answers: int) -> None:
-        """Count the statuses of so many answers, or of those there are when the server closes the connection."""
+        """Count the statuses of ``answers`` responses, or of fewer if the server closes the connection."""
         found, rest = 0, b""
         deadline_s = time.monotonic() + _TIMEOUT_S
         while found < answers:
@@ -128,4 +128,4 @@ class Attack:
             found += len(matches)
             rest = rest[max(matches[-1].end() if matches else 0, len(rest) - _STATUS_BYTES) :]
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"{kind}: {found} of {answers} answers within {_TIMEOUT_S:g} s")
+                raise TimeoutError(f"{kind}: {found} of {answers} responses within {_TIMEOUT_S:g} s")

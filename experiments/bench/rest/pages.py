@@ -1,4 +1,4 @@
-"""Live pages as the controller sees them: a stream of columns each, and what a page asks; a scrape, a client."""
+"""Live pages from the controller's view: a stream of columns and the requests of a page each, a scrape, a client."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CLIENT_REQUESTS_PER_S = 200  # what rest.requests_per_s allows unless configured
 
 
 class Pages:
-    """So many open pages, inside a ``with``: a third shows the fabric, a third a VLAN, a third a VN.
+    """``pages`` open pages, inside a ``with``: a third shows the fabric, a third a VLAN, a third a VN.
 
-    Next to them Prometheus scrapes, and a client asks as fast as it may. ``asked`` counts all requests.
+    Prometheus scrapes at the same time, and a client sends requests at its rate limit. ``asked`` counts all requests.
     """
 
     def __init__(self, controller: ControllerProcess, vns: list[dict[str, Any]], pages: int) -> None:
@@ -51,7 +51,7 @@ class Pages:
 
     @property
     def received_bytes(self) -> int:
-        """What the streams have sent to all pages."""
+        """Bytes that the streams have sent to all pages."""
         return self._streams.received_bytes
 
     def _query(self, number: int) -> str:

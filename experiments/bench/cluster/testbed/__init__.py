@@ -1,4 +1,4 @@
-"""What ``dets bench cluster`` disturbs and judges: controllers, switches whose hosts talk, and what faults are done to.
+"""The cluster that ``dets bench cluster`` disturbs and checks: controllers, switches with sending hosts, faults.
 
-Start at loaded_cluster.py, which says what must never happen; switch_logs.py is what switches have noted.
+Start with loaded_cluster.py, which lists what must never happen; switch_logs.py has what the switches log.
 """

@@ -1,4 +1,4 @@
-"""What is done to nodes and to members of etcd at random, and taken back."""
+"""Random failures of nodes and of members of etcd, and their reversal."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class FailureInjector:
         self.dead: set[int] = set()
 
     def undo(self) -> None:
-        """Take everything back, what came last first."""
+        """Undo everything, the latest first."""
         while self._undo:
             self._undo.pop()()
 
     def undo_by(self, undo: Callable[[], None]) -> None:
-        """Take something else back, too."""
+        """Add an undo step."""
         self._undo.append(undo)
 
     def kill(self, number: int, what: signal.Signals) -> None:
-        """End a node by a signal, a paused one too."""
+        """End a node by a signal, also when it is paused."""
         self._nodes.resume(number)
         self._nodes.nodes[number].end(what)
         if number not in self.dead:
@@ -35,13 +35,13 @@ class FailureInjector:
             self._undo.append(lambda: self._restart(number))
 
     def kill_machine(self, number: int) -> None:
-        """End a node and who would give its lease up."""
+        """Kill a node and its lease watchdog."""
         if number not in self.dead:
             kill_machine_of(self._nodes.nodes[number].pid)
             self.kill(number, signal.SIGKILL)
 
     def pause(self, number: int, seconds: float) -> None:
-        """Stop a node, for so long at least."""
+        """Pause a node, for ``seconds`` at least."""
         if number in self.dead:
             return
         self._nodes.send_signal(number, signal.SIGSTOP)
@@ -58,14 +58,14 @@ class FailureInjector:
         member.end(signal.SIGKILL)
 
         def restart() -> None:
-            member.end(signal.SIGKILL)  # it may have been killed twice
+            member.end(signal.SIGKILL)  # a member may be killed twice
             member.launch()
             member.wait_answers()
 
         self._undo.append(restart)
 
     def pause_member(self, number: int, seconds: float) -> None:
-        """Stop a member of etcd, for so long at least."""
+        """Pause a member of etcd, for ``seconds`` at least."""
         member = self._nodes.etcd.members[number]
         member.send_signal(signal.SIGSTOP)
 

@@ -1,7 +1,7 @@
-"""What faults are done to (root): nodes in network namespaces, on small disks and on clocks of their own.
+"""The environment for faults (root): nodes in network namespaces, on small disks and with their own clocks.
 
 Etcd's members have small disks as well; they, and the switches, are in the machine's own namespace. Each switch
-connects from an address of its own, so that nodes can be cut off from one of them.
+connects from its own address, so that nodes can be cut off from one switch.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ ETCD_DISK, NODE_DISK = "160m", "1m"  # etcd reserves 128 MiB for its log
 
 @dataclass(frozen=True)
 class FaultEnvironment:
-    """Of nodes by number: the ``network`` with their namespaces, their ``clocks``, the ``places`` they run at.
+    """By node number: the ``network`` with their namespaces, their ``clocks``, and the ``places`` where they run.
 
-    ``disks`` are where small disks are mounted, by the name of a node or of a member of etcd; ``sources`` the
+    ``disks`` are the mount points of small disks, by the name of a node or of a member of etcd; ``sources`` the
     addresses of the switches, by dpid.
     """
 
@@ -42,7 +42,7 @@ class FaultEnvironment:
 
 @contextmanager
 def ground(folder: Path, nodes: int) -> Iterator[FaultEnvironment]:
-    """Prepare everything for so many nodes, whose files go to ``folder``.
+    """Prepare the environment for ``nodes`` nodes, with their files in ``folder``.
 
     Raises InvalidValueError without root or a program that is needed.
     """
@@ -69,7 +69,7 @@ def ground(folder: Path, nodes: int) -> Iterator[FaultEnvironment]:
 
 @contextmanager
 def full(disk: Path) -> Iterator[None]:
-    """Leave no space on a disk."""
+    """Fill a disk."""
     ballast = disk / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while file.write(bytes(1 << 20)):
@@ -82,7 +82,7 @@ def full(disk: Path) -> Iterator[None]:
 
 @contextmanager
 def _disk(folder: Path, size: str) -> Iterator[Path]:
-    """Mount a small disk; its folder."""
+    """Mount a small disk; yield its folder."""
     folder.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "dets", str(folder)], check=True, timeout=10)
     try:

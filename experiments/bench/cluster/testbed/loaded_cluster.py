@@ -1,11 +1,10 @@
-"""Controllers whose switches limit traffic while limits change: what failures must not do to them.
+"""Controllers whose switches limit traffic while limits change: what failures must not do.
 
-Three software switches, three hosts that send more than a fourth one may receive. What is judged is what the switches
-and the history hold:
-
-1. Each switch had one writer at a time, by its own log of who changed it.
-2. Every change that was acknowledged is in the history, whose revisions have no gap.
-3. Nothing was freed: no meter of a pair that talks was deleted, or set to much more than what stood before.
+Three software switches; three hosts that together send more than the receive limit of a fourth one. The switches' logs
+and the history must show:
+1. Each switch had one writer at a time.
+2. Every acknowledged change is in the history, whose revisions have no gap.
+3. No sender became unlimited: no meter of an active pair was deleted, or set to much more than its rate before.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ TALKING, CHANGED = 10, 20  # VLANs
 SWITCHES, PORTS, UPLINKS = (1, 2, 3), (1, 2, 3), (4, 5)  # in a row
 RECEIVER, SENDERS = (1, 3), ((1, 1), (2, 1), (3, 1))
 CHANGED_VN = f"/v1/vns/{CHANGED}/s1/1"
-LISTED = 100  # of the history's changes, newest first
-RISE = 1.2  # of a grant whose traffic stays as it is
-PREFIX = "/dets/dets/"  # of the nodes' keys in etcd
+LISTED = 100  # changes of the history, newest first
+RISE = 1.2  # largest rise of a grant whose traffic does not change
+PREFIX = "/dets/dets/"  # prefix of the nodes' keys in etcd
 _ETH_TYPE = 0x88B5
 
 
@@ -53,7 +52,7 @@ def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
 
 
 def shared_document(openflow_port: int, rest_port: int) -> dict[str, Any]:
-    """Return the configuration for nodes that share them. Queues are set in vain: what they do is not simulated."""
+    """Return the configuration for sharded nodes. Its queues have no effect: they are not simulated."""
     made = document(openflow_port, rest_port)
     for switch in made["switches"].values():
         switch["ovsdb"] = "tcp:127.0.0.1:1"
@@ -62,7 +61,7 @@ def shared_document(openflow_port: int, rest_port: int) -> dict[str, Any]:
 
 @dataclass
 class ClusterVerdict:
-    """What came of it. ``problems`` are to be none; ``kept`` counts changes that were acknowledged."""
+    """The verdict. ``problems`` must be empty; ``kept`` counts acknowledged changes."""
 
     generations: int = 0
     kept: int = 0
@@ -73,17 +72,17 @@ class ClusterVerdict:
 
 
 def is_shared_out(rates_kbps: Sequence[int]) -> bool:
-    """Whether the meters of all senders stand at equal shares of the receiver's limit.
+    """Whether the meters of all senders are at equal shares of the receiver's limit.
 
-    Their sum says too little: a meter stands below its grant while it takes back what it let through before
-    (docs/enforcement.md), and next to another one that is still above its share all may add up to the limit.
+    Their sum is not enough: a meter is below its grant while it compensates for what it passed before
+    (docs/enforcement.md), and next to a meter that is still above its share the sum may be the limit.
     """
     share_kbps = LIMIT_BPS / 1e3 / len(SENDERS)
     return len(rates_kbps) == len(SENDERS) and all(abs(rate / share_kbps - 1) < 0.05 for rate in rates_kbps)
 
 
 def row_of_switches(cluster: Cluster, sources: Mapping[int, str] | None = None) -> WireFabric:
-    """Return the switches of ``document``, which connect to all nodes, each from its address of ``sources``, if any."""
+    """Return the switches of ``document``, connected to all nodes, each from its address of ``sources``, if any."""
     fabric = WireFabric(cluster.openflow[0], standbys=cluster.openflow[1:], retry_s=0.1, sources=sources)
     for dpid in SWITCHES:
         fabric.add_switch(dpid, dict.fromkeys((*PORTS, *UPLINKS), float(LINK_BPS)))
@@ -93,7 +92,7 @@ def row_of_switches(cluster: Cluster, sources: Mapping[int, str] | None = None) 
 
 
 class LoadedCluster:
-    """The nodes, their switches and the hosts that send. ``judgement`` takes every problem that is found."""
+    """The nodes, their switches and the sending hosts. ``judgement`` collects the problems."""
 
     def __init__(self, cluster: Cluster, fabric: WireFabric) -> None:
         self.cluster, self.fabric, self.judgement = cluster, fabric, ClusterVerdict()
@@ -103,7 +102,7 @@ class LoadedCluster:
         self._limit_bps = 20_000_000
 
     def begin(self) -> None:
-        """Let the hosts talk until their limits are shared, and write down what is done to the switches from then."""
+        """Let the hosts send until their limits are shared, then start the switches' logs."""
         self.cluster.wait_ready()
         places = (RECEIVER, *SENDERS)
         macs = {place: 0x02_00_00_00_00_00 | place[0] << 8 | place[1] for place in places}
@@ -119,7 +118,7 @@ class LoadedCluster:
                 ]
             return all({Match(vlan_vid=TALKING, eth_dst=mac) for mac in macs.values()} <= one for one in matches)
 
-        self.cluster.wait(known, "the hosts are known")
+        self.cluster.wait(known, "the hosts are learned")
         with self.fabric.locked():
             for place in SENDERS:
                 ends = {"eth_src": macs[place], "eth_dst": macs[RECEIVER], "vlan_vid": TALKING}
@@ -129,7 +128,7 @@ class LoadedCluster:
             self._logs = {dpid: MeterLog(switch) for dpid, switch in self.fabric.switches.items()}
 
     def _shared(self) -> bool:
-        """Whether the senders' meters share the receiver's limit; notes their rates as those that stand."""
+        """Whether the senders' meters share the receiver's limit; records their rates."""
         place = f"/v1/pairs?vlan={TALKING}"
         entries = [
             entry for number in self.cluster.deciding for entry in self.cluster.nodes[number].get(place)["pairs"]
@@ -143,7 +142,7 @@ class LoadedCluster:
         return is_shared_out([rate for meters in self._standing.values() for rate in meters.values()])
 
     def change_once(self) -> bool:
-        """Ask the nodes for a change; return whether one has kept it. What is not acknowledged may be kept or not."""
+        """Send a change to the nodes; return whether one acknowledged it. Others may be stored or not."""
         for number, node in enumerate(self.cluster.nodes):
             if number in self.cluster.paused:
                 continue
@@ -160,7 +159,7 @@ class LoadedCluster:
         return False
 
     def judge(self) -> ClusterVerdict:
-        """Return what came of all turns."""
+        """Return the verdict on all turns."""
         report = self.judgement
         report.kept = len(self._kept)
         active = self.cluster.wait_controls()
@@ -178,15 +177,15 @@ class LoadedCluster:
     def _judge_meters(self, dpid: int, log: MeterLog) -> None:
         report, standing = self.judgement, self._standing[dpid]
         if gone := standing.keys() & set(log.deleted):
-            report.problems.append(f"s{dpid}: meters of pairs that talk were deleted: {sorted(gone)}")
+            report.problems.append(f"s{dpid}: meters of active pairs were deleted: {sorted(gone)}")
         if refilled := standing.keys() & set(log.filled_again):
-            report.problems.append(f"s{dpid}: a take-over filled meters again: {sorted(refilled)}")
+            report.problems.append(f"s{dpid}: a takeover filled meters again: {sorted(refilled)}")
         rises = [rate / standing[number] for number, rate in log.set if number in standing]
         report.meters_set += len(rises)
         highest = max(rises, default=0.0)
         report.highest_rise = max(report.highest_rise, highest)
         if highest > RISE:
-            report.problems.append(f"s{dpid}: a grant rose to {highest:.2f} of what it was")
+            report.problems.append(f"s{dpid}: a grant rose by the factor {highest:.2f}")
 
     def _judge_history(self, number: int) -> None:
         node, problems = self.cluster.nodes[number], self.judgement.problems
@@ -204,7 +203,7 @@ class LoadedCluster:
             values = [one["after"] for one in items if (one["vlan_vid"], one["field"]) == (CHANGED, "send_limit_bps")]
             last_bps = values[-1] if values else last_bps
             if revision in self._kept and values != [self._kept[revision]]:
-                problems.append(f"revision {revision} holds {values}, acknowledged was {self._kept[revision]}")
+                problems.append(f"revision {revision} is {values}, acknowledged was {self._kept[revision]}")
         problems += [f"revision {one} was acknowledged and is lost" for one in self._kept if one > newest]
         if (in_force := node.get(CHANGED_VN)["send_limit_bps"]) != last_bps:
-            problems.append(f"{in_force} is in force, the history's last is {last_bps}")
+            problems.append(f"{in_force} is effective, the history's last is {last_bps}")

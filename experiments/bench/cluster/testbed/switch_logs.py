@@ -1,4 +1,4 @@
-"""What software switches have noted: who changed them, and what was done to their meters."""
+"""Logs of software switches: who changed them, and what was done to their meters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Writer = tuple[int, ControllerRole, int | None]
 
 
 def second_writer(writers: Sequence[Writer]) -> str:
-    """Return what says that a switch had two writers at once, "" if nothing does; ``writers`` are ``Datapath.writers``.
+    """Return a text if a switch had two writers at once, else ""; ``writers`` are ``Datapath.writers``.
 
-    Only masters may write, each generation id belongs to one node, and no older one may follow a newer one.
+    Only masters may write, each generation id belongs to one node, and no older id may follow a newer one.
     """
     newest, node_of = -1, dict[int, int]()
     for node, role, generation in writers:
@@ -34,9 +34,9 @@ def second_writer(writers: Sequence[Writer]) -> str:
 
 
 class ReadingLog:
-    """When the master of a switch has read all its meters from now on, as it does in every interval that it decides.
+    """Times at which the master of a switch read all its meters, as it does in every interval that it decides.
 
-    ``read_s`` are (time, node); reads of others do not count.
+    ``read_s`` are (time, node); reads of other nodes do not count.
     """
 
     def __init__(self, switch: Datapath, clock: Callable[[], float] = time.monotonic) -> None:
@@ -63,10 +63,10 @@ class ReadingLog:
 
 
 class MeterLog:
-    """What is done to a switch's meters from now on: (id, rate in kb/s) set, and ids deleted.
+    """Changes of a switch's meters from now on: (id, rate in kb/s) set, and ids deleted.
 
-    ``same`` are those set to the rate and burst that they had; ``filled_again`` those of which that was the first
-    thing that a new writer did to them: to take over must cost no bucket's fill.
+    ``same`` are those set to the rate and burst that they had. ``filled_again`` are those of ``same`` which that was a
+    new writer's first change of: a takeover must not fill a bucket.
     """
 
     def __init__(self, switch: Datapath) -> None:

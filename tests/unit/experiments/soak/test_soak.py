@@ -229,7 +229,7 @@ def test_a_guarantee_that_was_missed_is_told_with_what_was_done_last() -> None:
     bad = ledger(minutes=2)
     bad.rates[JUDGED.name].tcp_goodput_bps[60:62] = 1e6
     bad.rates["v2_1"].wire_bps[80:82] = 30e6
-    assert missed(bad) == ["floor missed", "ceilings missed"]
+    assert missed(bad) == ["floor violated", "ceilings violated"]
     floor, ceiling = verdict(bad)["misses"]
     assert (floor["vn"], floor["at_s"], ceiling["vn"], ceiling["at_s"]) == (JUDGED.name, 60.0, "v2_1", 80.0)
     assert len(floor["last_actions"]) == 3

@@ -65,20 +65,20 @@ ROWS = [
 @pytest.mark.parametrize("same", [True, False])
 def test_a_replay_that_decides_otherwise_misses_its_target(same: bool) -> None:
     replayed = {**row("dets", 2_000, 1.0), "replay": {"intervals": 36, "same": same}}
-    name = "2,000 entries on 10 switches, 36 intervals replayed: other than recorded"
+    name = "2,000 pairs on 10 switches, 36 intervals replayed: different from the recording"
     assert [target.met for target in report.targets([replayed]) if target.name == name] == [same]
 
 
 def test_targets_are_judged_by_the_figures() -> None:
     found = {target.name: (target.value, target.met) for target in report.targets(ROWS)}
     assert found == {
-        "CPU against the baseline, 1,000 entries": (15.0, True),
-        "CPU against the baseline, 100,000 entries": (25.0, False),
+        "CPU against the baseline, 1,000 pairs": (15.0, True),
+        "CPU against the baseline, 100,000 pairs": (25.0, False),
     }
 
 
 def test_the_fit_finds_what_switches_entries_and_rounds_cost() -> None:
-    """A round of 100 us x switches + 200 ns x entries + 2 ms."""
+    """A round of 100 us x switches + 200 ns x pairs + 2 ms."""
     sizes = [(switches, switches * each) for switches, each in bench.GRID]
     cost_us = [100.0 * switches + 0.2 * entries + 2_000.0 for switches, entries in sizes]
     rows = [
@@ -90,9 +90,9 @@ def test_the_fit_finds_what_switches_entries_and_rounds_cost() -> None:
     assert (cost.switch_us, cost.entry_ns, cost.fixed_ms) == pytest.approx((100.0, 200.0, 2.0))
     assert cost.worst < 1e-9
     found = {target.name: (target.value, target.met) for target in report.targets(rows)}
-    assert found["CPU of a round by the switch"] == (pytest.approx(100.0), False)
-    assert found["the fit is off by at most"][1]
-    assert found["CPU of a round, 100,000 entries on 200 switches"] == (pytest.approx(42.0), False)
+    assert found["CPU of a round per switch"] == (pytest.approx(100.0), False)
+    assert found["largest relative error of the fit"][1]
+    assert found["CPU of a round, 100,000 pairs on 200 switches"] == (pytest.approx(42.0), False)
 
 
 def test_sizes_of_as_many_switches_do_not_tell_what_a_switch_costs() -> None:
@@ -132,7 +132,7 @@ def test_switches_that_have_ended_are_named_with_their_status(script: str) -> No
         orders = bench.SwitchProcessControl(process)
         if "readline" not in script:
             process.wait()
-        with pytest.raises(RuntimeError, match="ended with status 3: it cannot be told 'report'"):
+        with pytest.raises(RuntimeError, match="ended with status 3: cannot send 'report'"):
             orders.ask("report")
         with suppress(BrokenPipeError):
             orders._stdin.close()
