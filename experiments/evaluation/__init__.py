@@ -1,4 +1,4 @@
-"""The evaluation: runs measured, compared with an oracle, drawn, and set against claims.
+"""The evaluation: runs measured, compared with an oracle, drawn, and checked against claims.
 
-Start with measures.py and oracle.py; run_matrix.py says which runs there are and keeps what came of each.
+Start with measures.py and oracle.py; run_matrix.py lists the runs and stores their results.
 """

@@ -1,9 +1,9 @@
-"""What a paper claims, what this project aims at, and how both are judged from the runs of one fabric.
+"""The claims of a paper, the aims of this project, and how both are judged from the runs of one fabric.
 
-A verdict holds (True) or fails (False) where the whole 95 % confidence interval of the seeds' mean is on one side of
-the threshold, and is UNDECIDED where the threshold lies within. One or two seeds have no interval: there nothing holds
-or fails, however it is judged. None: the fabric's runs do not tell. "+-" is half the width of the interval, over seeds
-only. Two controls are compared seed by seed, since a seed means the same bursts for both.
+A claim holds (True) or fails (False) if the whole 95 % confidence interval of the seeds' mean is on one side of the
+threshold, and is UNDECIDED if the threshold lies within the interval. One or two seeds have no interval: then every
+claim is undecided. None: the fabric's runs do not decide. "+-" is half the width of the interval, over seeds only. Two
+controls are compared seed by seed, since a seed gives the same bursts to both.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from experiments.evaluation.run_matrix import SCALE
 UNDECIDED: Literal["undecided"] = "undecided"
 Outcome = bool | Literal["undecided"] | None
 MIN_SEEDS = 3
-"""Fewer have no confidence interval."""
+"""With fewer seeds there is no confidence interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """What one fabric gave, what the ``best`` control gave there, and whether the statement holds."""
+    """The result on one fabric, that of the ``best`` control there, and whether the statement holds."""
 
     result: str
     holds: Outcome
@@ -36,9 +36,9 @@ Judge = Callable[["Measured"], ClaimVerdict]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """How a claim is judged as published: ``form`` says with what law and constants, under ``conditions``.
+    """How a claim is judged as published: ``form`` names law and constants, ``conditions`` the conditions.
 
-    ``decides`` are changes, by name, that may turn the verdict, under the same conditions.
+    ``decides`` are changes, by name, that may reverse the verdict, under the same conditions.
     """
 
     form: str
@@ -47,7 +47,7 @@ class Published:
     decides: tuple[tuple[str, Judge], ...] = ()
 
     def of(self, summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return those of the runs that were made under the conditions."""
+        """Return the runs that were made under the conditions."""
         return [one for one in summaries if one.get("conditions", "product") == self.conditions]
 
 
@@ -62,8 +62,8 @@ class NotRun:
 class Claim:
     """A statement of a paper, cited by ``section``: a section, figure or table.
 
-    ``published`` is its judgement as published; None: no law takes part, so that it is that of ``judge``. ``decides``
-    are changes of law or conditions, by name, that may turn the verdict.
+    ``published`` is its judgement as published; None: no law takes part, so ``judge`` applies. ``decides`` are changes
+    of law or conditions, by name, that may reverse the verdict.
     """
 
     key: str
@@ -76,7 +76,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What this project sets itself; no claim of a paper, and not counted with them."""
+    """A target of this project; not a claim of a paper, and not counted as one."""
 
     key: str
     title: str
@@ -85,7 +85,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """Observations, without a threshold: ``rows`` makes a heading and rows of one fabric's runs; none: nothing."""
+    """Observations, without a threshold: ``rows`` makes a heading and rows of one fabric's runs; no rows: no table."""
 
     title: str
     rows: Callable[[Measured], list[list[str]]]
@@ -93,12 +93,11 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper with its claims; ``name`` begins the names of its experiments, and is that of its file.
+    """A paper with its claims; ``name`` begins the names of its experiments, and is the name of its file.
 
-    ``compared`` are judged under the conditions of ``Scenario.conditions`` as well. ``best`` is a control that is shown
-    next to what the paper proposes, with ``best_title``; none: "". ``tables`` are shown on its page below claims, by
-    title: a heading and rows; ``note`` says how to read them. ``page`` is where that stands in docs/; "":
-    ``results/NAME.md``.
+    ``compared`` are also judged under the conditions of ``Scenario.conditions``. ``best`` is a control that is shown
+    next to the paper's, with ``best_title``; "": none. ``tables`` are shown on its page below the claims; ``note``
+    explains them. ``page`` is the path of the page in docs/; "": ``results/NAME.md``.
     """
 
     name: str
@@ -118,14 +117,14 @@ class Paper:
         return {key: self.verdict(judge, summaries) for key, judge in judges.items()}
 
     def verdict(self, judge: Judge, summaries: Sequence[dict[str, Any]]) -> ClaimVerdict:
-        """Return what ``judge`` says; undecided where a control that it asks for, ``best`` aside, has too few seeds."""
+        """Return the verdict of ``judge``; undecided if one of its controls, except ``best``, has too few seeds."""
         measured = Measured(summaries, self.best)
         found = judge(measured)
         few = measured.fewest_seeds < MIN_SEEDS
         return replace(found, holds=UNDECIDED) if few and found.holds is not None else found
 
     def judge_published(self, summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:
-        """Return the verdict on every claim as published by its key, where it has one of its own.
+        """Return the verdict on every claim as published by its key, if the claim has its own published form.
 
         ``summaries`` are runs under any conditions.
         """
@@ -136,7 +135,7 @@ class Paper:
         return found
 
     def undecided(self, summaries: Sequence[dict[str, Any]]) -> set[tuple[str, str, str]]:
-        """Return (experiment, control, conditions) of the runs that leave a claim or an aim open: more seeds may tell.
+        """Return (experiment, control, conditions) of the runs that leave a claim or aim undecided.
 
         ``summaries`` are runs under any conditions.
         """
@@ -150,9 +149,10 @@ class Paper:
         return found
 
     def deciding(self, summaries: Sequence[dict[str, Any]]) -> dict[str, str]:
-        """Return for each claim that does not hold what turns it, as a run shows: a name and what it gave.
+        """Return for each claim that does not hold the change that reverses it, and the result under that change.
 
-        Where nothing turns it, what was tried. ``summaries`` are runs under any conditions; ours are the product's.
+        If no change does, the changes that were tried. ``summaries`` are runs under any conditions; ours are the
+        product's.
         """
         product = [one for one in summaries if one.get("conditions", "product") == "product"]
         found = {}
@@ -174,7 +174,7 @@ class Paper:
 
 
 def _turning(verdict: ClaimVerdict, changes: Sequence[tuple[str, ClaimVerdict]], which: str = "") -> str:
-    """Return the first change that lets a statement hold that does not, and what it gave; else what was tried."""
+    """Return the first change under which a failed statement holds, and its result; otherwise the tried changes."""
     if verdict.holds not in (False, UNDECIDED):
         return ""
     for name, other in changes:
@@ -187,8 +187,8 @@ def _turning(verdict: ClaimVerdict, changes: Sequence[tuple[str, ClaimVerdict]],
 class Measured:
     """The measures of one fabric's runs.
 
-    ``fewest_seeds`` is how many seeds that control has, of those asked for, that has fewest; ``beside`` is not counted.
-    ``asked`` are the experiments and controls that were asked for.
+    ``fewest_seeds`` is the smallest number of seeds of a requested control; ``beside`` is not counted. ``asked`` are
+    the experiments and controls that were requested.
     """
 
     def __init__(self, summaries: Sequence[dict[str, Any]], beside: str = "") -> None:
@@ -206,7 +206,7 @@ class Measured:
         return found
 
     def substituted(self, control: str, prefix: str, of: str) -> Measured:
-        """Return the same runs, but a control's are those of the experiments that begin with ``prefix`` for ``of``."""
+        """Return the runs with those of a control replaced by the runs with ``prefix`` under the control ``of``."""
         kept = []
         for one in self._summaries:
             if (name := one["experiment"]).startswith(prefix):
@@ -222,11 +222,11 @@ class Measured:
 
     @property
     def real_time(self) -> bool:
-        """Whether the fabric is in real time, where more comes in between: some bounds are wider there."""
+        """Whether the fabric runs in real time, with more disturbances: some bounds are wider there."""
         return self.scale < 1.0
 
     def values(self, experiment: str, control: str, name: str, phase: str | None = None) -> dict[int, Any]:
-        """Return a measure by seed, where it is known."""
+        """Return a measure by seed, of the seeds that have it."""
         found = {}
         for summary in self._runs_of(experiment, control):
             figures = summary["figures"] if phase is None else summary["phases"].get(phase, {})
@@ -239,11 +239,11 @@ class Measured:
         return [one["figures"] for one in self._runs_of(experiment, control)]
 
     def by_seed(self, experiment: str, control: str) -> dict[int, dict[str, Any]]:
-        """Return the figures of all runs by seed, those with a measure that is not known too."""
+        """Return the figures of all runs by seed, also those with an unknown measure."""
         return {one["seed"]: one["figures"] for one in self._runs_of(experiment, control)}
 
     def noted(self, experiment: str, control: str, name: str) -> list[Any]:
-        """Return what all runs noted under a name, where they did."""
+        """Return what the runs recorded under a name, of those that did."""
         notes = [one["notes"] for one in self._runs_of(experiment, control)]
         return [one[name] for one in notes if name in one]
 
@@ -253,7 +253,7 @@ class Measured:
         return [one[phase] for one in found if phase in one]
 
     def mean(self, experiment: str, control: str, name: str, phase: str | None = None) -> float | None:
-        """Return the mean over seeds; None where there are none."""
+        """Return the mean over seeds; None without any."""
         values = list(self.values(experiment, control, name, phase).values())
         return confidence(values)[0] if values else None
 
@@ -268,9 +268,9 @@ class Measured:
 
 
 def show(values: Sequence[float], form: str = "percent") -> str:
-    """Return mean and, for MIN_SEEDS at least, 95 % confidence interval as text; "-" for no values.
+    """Return mean and, for at least MIN_SEEDS values, 95 % confidence interval as text; "-" for no values.
 
-    Infinite values have no mean: how many there are is told.
+    Infinite values have no mean: the text gives their number.
     """
     if not values:
         return "-"
@@ -285,7 +285,7 @@ def show(values: Sequence[float], form: str = "percent") -> str:
 def within(values: Sequence[float], low: float = -math.inf, high: float = math.inf) -> Outcome:
     """Return whether the mean of the seeds' ``values`` lies within bounds, both included; None for no values.
 
-    Where some values are infinite ("never"), all have to be inside, or all outside. Fewer than MIN_SEEDS are undecided.
+    If some values are infinite ("never"), all must be inside, or all outside. Fewer than MIN_SEEDS are undecided.
     """
     if not values:
         return None
@@ -306,6 +306,6 @@ def above(values: Sequence[float], threshold: float = 0.0) -> Outcome:
 
 
 def all_of(*outcomes: Outcome) -> Outcome:
-    """Return whether all hold: one that fails decides; then one that is not known, or undecided, leaves it so."""
+    """Return whether all hold: False if one fails; otherwise None or undecided if one is."""
     found = set(outcomes)
     return next((one for one in (False, None, UNDECIDED) if one in found), True)

@@ -1,8 +1,8 @@
-"""The elements of a paper: every figure, table and number, by what judges it or why nothing does.
+"""The elements of a paper: every figure, table and number, with what judges it or the reason why nothing does.
 
 They are in ``experiments/papers/PAPER.toml``, a list ``elements``: ``where`` and ``says``, and one of ``judged`` (keys
-of claims or aims, ``PAPER/KEY`` of another page's), ``tested`` (a test of what no run shows) and ``not_testable`` (why
-neither).
+of claims or aims, ``PAPER/KEY`` of another page's), ``tested`` (a test of what no run shows) and ``not_testable`` (the
+reason).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ JUDGES = ("judged", "tested", "not_testable")
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element of a paper; one of the last three is given."""
+    """An element of a paper; exactly one of the last three fields is set."""
 
     where: str
     says: str
@@ -29,21 +29,21 @@ class Element:
 
 
 def read_elements(path: Path) -> list[Element]:
-    """Return the elements of a file; InvalidValueError for one with other keys, or that is not judged in one way."""
+    """Return the elements of a file; InvalidValueError for one with other keys, or not with exactly one judge."""
     return [_element(f"{path.name} elements[{n}]", one) for n, one in enumerate(_rows(path))]
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     found = tomllib.loads(path.read_text())
     if list(found) != ["elements"] or not isinstance(found["elements"], list):
-        raise InvalidValueError(path.name, ", ".join(found), "must have elements, a list, and nothing else")
+        raise InvalidValueError(path.name, ", ".join(found), "must have one key, elements, a list")
     return found["elements"]
 
 
 def _element(key: str, row: dict[str, Any]) -> Element:
     judges = [name for name in row if name in JUDGES and row[name]]
     if set(row) - {"where", "says", *JUDGES} or not (row.get("where") and row.get("says")):
-        raise InvalidValueError(key, ", ".join(row), f"must be where, says and one of {', '.join(JUDGES)}")
+        raise InvalidValueError(key, ", ".join(row), f"must have where, says and one of {', '.join(JUDGES)}")
     if len(judges) != 1:
-        raise InvalidValueError(key, ", ".join(judges), f"must be one of {', '.join(JUDGES)}")
+        raise InvalidValueError(key, ", ".join(judges), f"must be exactly one of {', '.join(JUDGES)}")
     return Element(**{**row, "judged": tuple(row.get("judged", ()))})

@@ -1,10 +1,10 @@
-"""Max-min fairness between entities on links: what Seawall (NSDI 2011, section 4) promises, with all demands known.
+"""Max-min fairness between entities on links: what Seawall (NSDI 2011, section 4) promises, with known demands.
 
 An *entity* is a sender with a weight, whatever the number of its flows. On each link the entities that use it have
 shares in proportion to their weights, and what an entity cannot use goes to the others of that link.
 
-Choice: not ``controller.seawall.entity_max_min``, which a policy decides with: a law is not its own judge. This one
-is plain and slow; tests compare the two. Where step 4 leaves something of a link, the law shares it as well.
+Choice: not ``controller.seawall.entity_max_min``, which a policy decides with: a law must not judge itself. This one is
+plain and slow; tests compare the two. If step 4 leaves capacity of a link, the law shares it as well.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def entity_rates(
     ``links[f]`` are the links of flow ``f``, ``entity`` (flows,) its entity, ``weight`` (entities,), ``capacity_bps``
     (links,). A flow needs a finite demand or a link.
 
-    1. The level of a link is what it has per unit of weight: an entity with open flows is to get level x weight of it,
-       its closed flows included; entities without open flows keep what they have. Open flows share their entity's part
-       equally. A flow can have the least of its shares.
-    2. Flows that demand no more than this get what they demand, and are closed. Levels only rise by it: again.
-    3. If there is none: a link that gives each of its open flows the least of this flow's shares is a bottleneck. They
-       get it, and are closed: again.
-    4. If there is none either (two links, each the tighter one for another flow of the other), the flow with the least
-       rate per weight is closed.
+    1. The level of a link is its capacity per unit of weight: an entity with open flows gets level x weight of the
+       link, its closed flows included; entities without open flows keep their rates. Open flows share their entity's
+       part equally. The share of a flow is the smallest on its links.
+    2. Flows that demand no more than their share get their demand, and are closed. This only raises levels: repeat.
+    3. If there are none: a link on which each open flow has its smallest share is a bottleneck. Its flows get these
+       shares, and are closed: repeat.
+    4. If there is no such link either (two links, each the tighter one for another flow of the other), the flow with
+       the least rate per weight is closed.
     """
     flows = len(links)
     uses = np.zeros((flows, len(capacity_bps)), dtype=np.bool_)
@@ -74,13 +74,13 @@ def _share_link(
     is_open: NDArray[np.bool_],
     share_bps: FloatArray,
 ) -> None:
-    """Write what a link has for each of its open flows into its column of ``share_bps``."""
+    """Write a link's share for each of its open flows into its column of ``share_bps``."""
     mine = uses[:, link]
     closed_bps = np.bincount(entity[mine & ~is_open], rate_bps[mine & ~is_open], minlength=len(weight))
     count = np.bincount(entity[mine & is_open], minlength=len(weight))
     sharing = count > 0
     left_bps = max(float(capacity_bps[link] - closed_bps[~sharing].sum()), 0.0)
-    # An entity whose closed flows have more than its part keeps it, and shares no more.
+    # An entity whose closed flows have more than its part keeps that rate; its open flows get nothing.
     taking = sharing.copy()
     while True:
         level = (left_bps - closed_bps[sharing & ~taking].sum()) / weight[taking].sum() if taking.any() else 0.0

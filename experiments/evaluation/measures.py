@@ -1,4 +1,4 @@
-"""What a run is judged by: pure functions on the columns of a ``ScenarioRun``. oracle.py has the ideal rates."""
+"""The measures of a run: pure functions on the columns of a ``ScenarioRun``. oracle.py has the ideal rates."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from experiments.measure.rate_series import (
 from experiments.runs.scenario_run import FloatArray, ScenarioRun, owner_changes
 from experiments.scenarios.traffic import Span
 
-JAIN_WINDOW = 18  # intervals, one second: rates of shorter time are those of TCP's sawtooth
-FAR_BELOW = 0.80  # of the oracle's: a receiver's link that is not full
+JAIN_WINDOW = 18  # intervals, one second: over less time rates follow TCP's sawtooth
+FAR_BELOW = 0.80  # of the oracle's rate: below it a receiver's link is not full
 AROUND_INTERVALS = 60  # before and after the kill of a controller, 3.3 s each
-ABOVE_LIMIT = 1.05  # of the limit: more than rounding and a frame that came late
+ABOVE_LIMIT = 1.05  # of the limit: more than rounding and a late frame
 SETTLED_WITHIN = 0.05
 SETTLED_FOR = 5  # intervals in a row
 PERCENTILES = (50, 90, 99)
 
 Figures = dict[str, Any]
-"""Measures by name; None where a run does not have what is measured."""
+"""Measures by name; None if a run does not have the measured quantity."""
 
 
 def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
@@ -61,10 +61,10 @@ def phase_measures(run: ScenarioRun, oracle: Oracle | None = None) -> dict[str, 
 
 
 def isolation_measures(run: ScenarioRun) -> Figures:
-    """Return what the first VLAN's TCP keeps while the second sends UDP; nothing for a scenario without ``isolation``.
+    """Return the rates of the first VLAN's TCP while the second VLAN sends UDP; {} without ``isolation``.
 
-    Where a controller was killed, TCP's goodput around that is in it, and where its switches went.
-    Raises MeasurementError where the UDP never arrived.
+    If a controller was killed, TCP's goodput around the kill and the new owners of its switches are included. Raises
+    MeasurementError if the UDP never arrived.
     """
     scenario = run.scenario
     if scenario.isolation is None:
@@ -78,7 +78,7 @@ def isolation_measures(run: ScenarioRun) -> Figures:
 
 
 def _kill_measures(run: ScenarioRun) -> Figures:
-    """Return TCP's goodput around a controller's kill, if there was one, and where the switches that it had went."""
+    """Return TCP's goodput around a controller's kill, if there was one, and the new owners of its switches."""
     killed_at_s = run.notes.get("killed_at_s")
     if killed_at_s is None:
         return {}
@@ -97,7 +97,7 @@ def _kill_measures(run: ScenarioRun) -> Figures:
 
 
 def rates_at(run: ScenarioRun, receiver: tuple[int, int]) -> Rates:
-    """Return what a receiver, (VLAN, PN), got in each interval; as goodput if all of it was TCP."""
+    """Return the rate of a receiver, (VLAN, PN), in each interval; as goodput if all of it was TCP."""
     column, passed_s = run.receivers.index(receiver), np.diff(run.time_s)
     bits, packets = run.received_bits[:, column], run.received_packets[:, column]
     payload_bits = np.maximum(bits - 8 * (TCP_HEADERS_BYTES + VLAN_TAG_BYTES) * packets, 0.0)
@@ -149,7 +149,7 @@ def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
 
 
 def pair_rates(run: ScenarioRun) -> FloatArray:
-    """Return what each pair delivered, (intervals, pairs) in bit/s."""
+    """Return the delivered rate of each pair, (intervals, pairs) in bit/s."""
     pairs = run.scenario.pairs
     rates = np.zeros((len(run.delivered_bits), len(pairs)))
     for number, source in enumerate(run.scenario.sources):
@@ -158,7 +158,7 @@ def pair_rates(run: ScenarioRun) -> FloatArray:
 
 
 def grant_statistics(run: ScenarioRun, active: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Return mean and standard deviation of the grants of the active pairs in each interval; NaN where none has one."""
+    """Return mean and standard deviation of the grants of the active pairs in each interval; NaN without any."""
     granted = np.where(active & np.isfinite(run.granted_bps), run.granted_bps, np.nan)
     count = np.isfinite(granted).sum(axis=1)
     sums = np.nansum(granted, axis=1)
@@ -169,10 +169,10 @@ def grant_statistics(run: ScenarioRun, active: BoolArray) -> tuple[FloatArray, F
 
 
 def settled_after(run: ScenarioRun, oracle: Oracle) -> int | None:
-    """Return after how many intervals every backlogged sender's grant is within 5 % of where it ends, for 5 in a row.
+    """Return after how many intervals every backlogged sender's grant is within 5 % of its end, for 5 in a row.
 
-    It ends at its mean over the last quarter. By grants, so that TCP's sawtooth does not count; None where it does not
-    happen, or nobody grants.
+    The end is the mean over the last quarter. Grants are used, so that TCP's sawtooth does not count. None if the
+    grants do not settle, or there are none.
     """
     backlogged = oracle.on & (oracle.demand_bps > oracle.rate_bps * (1 + 1e-9))
     throughout = backlogged.mean(axis=0) > 1 - SETTLED_WITHIN
@@ -213,9 +213,9 @@ def sums_by_sender(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
 
 
 def _by_sender(run: ScenarioRun, delivered_bps: FloatArray, oracle: Oracle) -> Figures:
-    """Return what came of each sending VN, in the order of ``run.senders``.
+    """Return the measures of each sending VN, in the order of ``run.senders``.
 
-    Its rate, its part of the oracle's, and the standard deviation of its rates from interval to interval.
+    They are its rate, its part of the oracle's rate, and the standard deviation of its rates from interval to interval.
     """
     sums, passed_s = sums_by_sender(run), np.diff(run.time_s)[:, None]
     bits, wanted_bits = ((sums(rates) * passed_s).sum(axis=0) for rates in (delivered_bps, oracle.rate_bps))
@@ -241,7 +241,7 @@ def _probing(
     by_receiver: Callable[[FloatArray], FloatArray],
     limit_bps: FloatArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, by interval and receiver: rate granted and not used, rate wanted and not had, limit not used."""
+    """Return, by interval and receiver: rate granted and unused, rate offered above the grant, limit not used."""
     granted = np.where(np.isfinite(run.granted_bps), run.granted_bps, 0.0)
     unused = by_receiver(np.maximum(granted - delivered_bps, 0.0))
     unmet = by_receiver(np.where(oracle.on, np.maximum(oracle.demand_bps - delivered_bps, 0.0), 0.0))
@@ -250,11 +250,11 @@ def _probing(
 
 
 def _jain(delivered_bps: FloatArray, oracle: Oracle, backlogged: BoolArray, run: ScenarioRun) -> float | None:
-    """Return Jain's index of those that want more than they get, mean over windows of a second.
+    """Return Jain's index of the senders that offer more than they get, mean over windows of a second.
 
-    Where limits are promised it is taken over the pairs of each receiver. Where ceilings or parts of links are, it is
-    taken over the sending VNs, each by its part of what the oracle gives it (as in Jain, Chiu and Hawe 1984, section
-    3): VNs of other weights, and behind other bottlenecks, have other rates.
+    If limits are promised it is computed over the pairs of each receiver. If ceilings or parts of links are, it is
+    computed over the sending VNs, each by its part of the oracle's rate (as in Jain, Chiu and Hawe 1984, section 3),
+    because VNs of other weights, and behind other bottlenecks, have other rates.
     """
     found = []
     if run.scenario.promise == "limits":
@@ -277,7 +277,7 @@ def _jain(delivered_bps: FloatArray, oracle: Oracle, backlogged: BoolArray, run:
 
 
 def _completions(run: ScenarioRun) -> Figures:
-    """Return how long files took, if there are any; when the last was there, and what receivers had got until then."""
+    """Return how long files took, if there are any; when the last arrived, and what receivers had got until then."""
     rows = _transfers(run, requests=False)
     if not len(rows):
         return {}
@@ -300,9 +300,9 @@ def _completions(run: ScenarioRun) -> Figures:
 
 
 def _latencies(run: ScenarioRun, span: Span) -> Figures:
-    """Return how long answers to the web requests of a span took, if there are any; an answer that never came is late.
+    """Return the latencies of the web requests of a span, if there are any; a missing answer counts as late.
 
-    A percentile is None where it falls among answers that did not come.
+    A percentile is None if it falls among missing answers.
     """
     rows = _transfers(run, requests=True)
     rows = rows[(rows[:, 1] >= span[0]) & (rows[:, 1] < span[1])]
@@ -328,7 +328,7 @@ def _transfers(run: ScenarioRun, *, requests: bool) -> FloatArray:
 
 
 def _unrest(granted_bps: FloatArray, active: BoolArray) -> float | None:
-    """Return by how much a grant changes from interval to interval, as a part of it, on average."""
+    """Return the mean relative change of a grant from interval to interval."""
     known_bps = np.where(active & np.isfinite(granted_bps) & (granted_bps > 0), granted_bps, np.nan)
     changes = np.abs(np.diff(known_bps, axis=0)) / known_bps[:-1]
     return _mean(changes)

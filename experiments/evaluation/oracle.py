@@ -1,9 +1,8 @@
-"""The oracle: an allocator that knows in every interval what each source has to send, without delay or waste.
+"""The oracle: an allocator that knows the demand of each source in every interval, without delay or waste.
 
 What it shares, and among whom, is what the scenario's policies promise (``Scenario.promise``):
-
 - ``limits``: senders' and receivers' limits, max-min fairly among pairs;
-- ``ceilings``: limits first; then what is left, by the sending VN's weight, up to ceilings and what links carry;
+- ``ceilings``: limits first; then the rest, by the sending VN's weight, up to ceilings and link capacities;
 - ``entities``: links, by weight among the sending VNs on each, within the ceilings.
 """
 
@@ -31,19 +30,19 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """What the oracle would deliver, and what there was to send: (intervals, pairs), rates in bit/s."""
+    """The oracle's rates, and the demands: (intervals, pairs), rates in bit/s."""
 
     rate_bps: FloatArray
     demand_bps: FloatArray
     on: BoolArray
-    """whether a pair had something to send during the whole interval"""
+    """whether a pair had traffic to send during the whole interval"""
 
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """What each VN is promised in each interval, (intervals, VNs of ``fabric().vns()``) each.
+    """The guarantees of each VN in each interval, (intervals, VNs of ``fabric().vns()``) each.
 
-    A ceiling that is not given is the limit; where VNs are promised parts of links, what their port carries.
+    A ceiling that is not set is the limit; if VNs are promised parts of links, it is the rate of their port.
     """
 
     send_bps: FloatArray
@@ -64,7 +63,7 @@ class Promised:
 
 
 def guarantees_over_time(scenario: Scenario, time_s: FloatArray) -> Promised:
-    """Return what each VN is promised in each interval, with the changes of the scenario."""
+    """Return the guarantees of each VN in each interval, with the changes of the scenario."""
     vns = scenario.fabric().vns()
     row = {(vn.vlan_vid, vn.pn.number): n for n, vn in enumerate(vns)}
     limits = [scenario.limits_of(vn) for vn in vns]
@@ -76,7 +75,7 @@ def guarantees_over_time(scenario: Scenario, time_s: FloatArray) -> Promised:
                     table[time_s[:-1] >= event.at_s, row[event.vlan_vid, event.pn]] = value
     port_bps = np.array([float(vn.pn.link_rate_bps) for vn in vns])
     for way in ("send", "receive"):
-        if scenario.promise == "limits":  # nobody borrows
+        if scenario.promise == "limits":  # no borrowing
             tables[f"{way}_ceiling_bps"] = tables[f"{way}_bps"]
             continue
         otherwise = port_bps if scenario.promise == "entities" else tables[f"{way}_bps"]
@@ -87,7 +86,7 @@ def guarantees_over_time(scenario: Scenario, time_s: FloatArray) -> Promised:
 
 
 def oracle_of(run: ScenarioRun) -> Oracle:
-    """Return what one who knows all demands would have delivered in each interval of a run."""
+    """Return the rates that an allocator with known demands would have delivered in each interval of a run."""
     scenario, time_s = run.scenario, run.time_s
     promised, share = guarantees_over_time(scenario, time_s), _Shared(scenario)
     pairs, passed_s = scenario.pairs, np.diff(time_s)
@@ -110,7 +109,7 @@ def oracle_of(run: ScenarioRun) -> Oracle:
 
 
 class _SourceDemand:
-    """What one source has to send, interval by interval. Bits are those of tagged frames."""
+    """The demand of one source, interval by interval. Bits are those of tagged frames."""
 
     def __init__(
         self, source: Source, spans: tuple[Span, ...], sessions: tuple[Session, ...], time_s: FloatArray
@@ -123,7 +122,7 @@ class _SourceDemand:
         self._finite = np.isfinite(self._left_bits)
 
     def in_interval(self, row: int, passed_s: float, most_bps: float) -> tuple[float, bool]:
-        """Return the rate that it wants in an interval, and whether it has something to send during all of it."""
+        """Return the demanded rate in an interval, and whether the source has traffic to send during all of it."""
         if self._sessions is not None:
             before = self._left_bits > 0
             while self._sessions and self._sessions[0][0] < self._end_s[row]:
@@ -135,13 +134,13 @@ class _SourceDemand:
         return wanted_bps, bool(self._part[row] > 0.999 and self._left_bits > 0)
 
     def consume(self, bits: float) -> None:
-        """Take off what its pair was given."""
+        """Subtract what its pair was given."""
         if self._finite:
             self._left_bits -= min(bits, self._left_bits)
 
 
 class _Shared:
-    """What a scenario's pairs share. ``sender`` and ``receiver`` (pairs,) are rows of VNs."""
+    """The shared capacities of a scenario's pairs. ``sender`` and ``receiver`` (pairs,) are rows of VNs."""
 
     def __init__(self, scenario: Scenario) -> None:
         fabric = scenario.fabric()
@@ -155,7 +154,7 @@ class _Shared:
         self._last: tuple[bytes, FloatArray] | None = None
 
     def rates_bps(self, promised: Promised, row: int, demand_bps: FloatArray) -> FloatArray:
-        """Return the rates of the pairs in an interval; equal problems one after another are solved once."""
+        """Return the rates of the pairs in an interval; equal successive problems are solved once."""
         columns = (
             promised.send_bps[row],
             promised.receive_bps[row],
@@ -197,9 +196,9 @@ class _Shared:
 
 
 def links_of(fabric: Fabric, ends: list[tuple[int, int]]) -> tuple[FloatArray, list[IntArray]]:
-    """Return what each link carries, (links,), and the links of the shortest way between each pair of PNs.
+    """Return the capacity of each link, (links,), and the links of the shortest path between each pair of PNs.
 
-    Each direction is a link: those from PNs, those to PNs, then core links.
+    Each direction is a link: first those from PNs, then those to PNs, then core links.
     """
     row_of = {pn.number: row for row, pn in enumerate(fabric.pns)}
     access_bps = [float(pn.link_rate_bps) for pn in fabric.pns]
@@ -218,7 +217,7 @@ def links_of(fabric: Fabric, ends: list[tuple[int, int]]) -> tuple[FloatArray, l
 
 
 def _way(core: dict[tuple[str, str], int], start: str, end: str) -> list[tuple[str, str]]:
-    """Return the core links of the way with the fewest."""
+    """Return the core links of the path with the fewest links."""
     before: dict[str, str] = {start: start}
     waiting = deque([start])
     while waiting and end not in before:

@@ -1,4 +1,4 @@
-"""Pictures of cells, arranged as DETS's figure 6: a row per control, received rates left, granted ones right."""
+"""Plots of runs, arranged as DETS's figure 6: a row per control, received rates left, granted rates right."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ PAPER_ORDER = ("sp", "fp", "fs", "fe")  # a to d of figure 6
 ROW_INCHES, ISOLATION_INCHES, WIDTH_INCHES, DOTS_PER_INCH = 1.9, 3.0, 11.0, 80
 AROUND = 40.0  # intervals before and after a controller's kill
 LINE_COLOURS = ("tab:blue", "tab:red", "tab:green", "tab:purple")
-MAX_NAMED = 5  # phases whose names stand side by side
+MAX_NAMED = 5  # phases whose names fit side by side
 NODE_COLOURS = ("tab:green", "tab:orange", "tab:purple")
 _Run = TypeVar("_Run", RunSpec, ScenarioRun)
 
 
 def title_of(control: str) -> str:
-    """Return a control's name for people."""
+    """Return the displayed name of a control."""
     name, _, parameters = control.partition(" ")
     title = BASELINE_TITLES.get(name) or title_of_policy(name)
     return f"{title}, {parameters}" if parameters else title
 
 
 def in_order(runs: Sequence[_Run]) -> list[_Run]:
-    """Return one run of each control, that of the lowest seed, the paper's algorithms first and in its order."""
+    """Return the run of the lowest seed of each control, the paper's algorithms first and in its order."""
     first: dict[str, _Run] = {}
     for run in sorted(runs, key=lambda run: run.seed):
         first.setdefault(run.control, run)
@@ -45,9 +45,9 @@ def in_order(runs: Sequence[_Run]) -> list[_Run]:
 
 @dataclass(frozen=True, slots=True)
 class RateLine:
-    """A line of a picture: ``label`` ("": in no legend), colour, and rates in bit/s, (intervals,).
+    """A line of a plot: ``label`` ("": in no legend), colour, and rates in bit/s, (intervals,).
 
-    ``promised_bps`` (intervals,) is drawn dashed; None: nothing is.
+    ``promised_bps`` (intervals,) is drawn dashed; None: no dashed line.
     """
 
     label: str
@@ -57,10 +57,10 @@ class RateLine:
 
 
 def received_lines(run: ScenarioRun, oracle: Oracle) -> list[RateLine]:
-    """Return what each receiver gets, next to its receive limit in force, and what the tagged PN sends of it.
+    """Return each receiver's rate, next to its effective receive limit, and the tagged PN's part of it.
 
-    Where sending VNs share links (promise ``entities``) it is what gets through of each of them, next to the oracle's.
-    More lines than there are colours have those of their VLANs, and the first of a VLAN has the label.
+    If sending VNs share links (promise ``entities``) the lines are the senders' delivered rates, next to the oracle's.
+    If there are more lines than colours, lines have the colours of their VLANs, and the first of a VLAN has the label.
     """
     scenario, sums, of_pairs_bps = run.scenario, sums_by_sender(run), pair_rates(run)
     if scenario.promise == "entities":
@@ -81,12 +81,12 @@ def received_lines(run: ScenarioRun, oracle: Oracle) -> list[RateLine]:
     for column, (_, pn) in enumerate(run.senders):
         if pn == scenario.tagged:
             colour = LINE_COLOURS[len(lines) % len(LINE_COLOURS)]
-            lines.append(RateLine(f"of it, from PN {pn}", colour, sums(of_pairs_bps)[:, column]))
+            lines.append(RateLine(f"part of PN {pn}", colour, sums(of_pairs_bps)[:, column]))
     return lines
 
 
 def receive_limits_bps(run: ScenarioRun) -> FloatArray:
-    """Return the receive limit of each receiver that is in force in each interval, (intervals, receivers)."""
+    """Return the effective receive limit of each receiver in each interval, (intervals, receivers)."""
     row = {(vn.vlan_vid, vn.pn.number): n for n, vn in enumerate(run.scenario.fabric().vns())}
     limits_bps = guarantees_over_time(run.scenario, run.time_s).receive_bps
     return limits_bps[:, [row[receiver] for receiver in run.receivers]]
@@ -103,7 +103,7 @@ def draw_scenario(runs: Sequence[ScenarioRun], path: Path) -> None:
         title = f"{letter}2) {title_of(run.control)}: granted to pairs that send"
         _draw_granted(axes[row][1], run, grant_statistics(run, oracle.demand_bps > 0), title)
     _name_phases(axes[0][0], shown[0].scenario)
-    dashed = "what the oracle gives" if shown[0].scenario.promise == "entities" else "the VN's receive limit in force"
+    dashed = "the oracle's rate" if shown[0].scenario.promise == "entities" else "the VN's effective receive limit"
     axes[-1][0].set_xlabel(f"time unit (55 ms); on the wire; dashed: {dashed}", fontsize="small")
     axes[-1][1].set_xlabel("time unit (55 ms)", fontsize="small")
     _save(figure, path)
@@ -112,7 +112,7 @@ def draw_scenario(runs: Sequence[ScenarioRun], path: Path) -> None:
 def draw_isolation(runs: Sequence[tuple[str, ScenarioRun]], path: Path) -> None:
     """Draw the rates at the receiving PN, a row per run with its title, as the paper's figures 2 and 5.
 
-    A run in which a controller was killed has two rows more: each interval around the kill, and whose the switches are.
+    A run in which a controller was killed has two more rows: each interval around the kill, and the owners of switches.
     """
     killed = [(title, run) for title, run in runs if "killed_at_s" in run.notes]
     figure, axes = _figure(len(runs) + 2 * len(killed), 1, height=ISOLATION_INCHES)
@@ -123,7 +123,7 @@ def draw_isolation(runs: Sequence[tuple[str, ScenarioRun]], path: Path) -> None:
             box.axvline(run.notes["killed_at_s"] / INTERVAL_S, color="black", lw=1.0, label=_kill_label(run))
         box.set(title=title, ylabel="received rate, Mb/s", ylim=(0, None))
         box.legend(loc="upper right", fontsize="x-small")
-    dashed = "dashed: the VN's receive limit in force, for TCP what it allows as goodput"
+    dashed = "dashed: the VN's effective receive limit, for TCP as goodput"
     boxes[len(runs) - 1].set_xlabel(f"time unit (55 ms); {dashed}")
     for number, (title, run) in enumerate(killed):
         _draw_around_kill(boxes[len(runs) + 2 * number], boxes[len(runs) + 2 * number + 1], title, run)
@@ -152,7 +152,7 @@ def draw_trade_off(summaries: Sequence[dict[str, Any]], path: Path) -> bool:
 
 
 def _draw_rates(box: Any, run: ScenarioRun, at: FloatArray, **style: Any) -> None:
-    """Draw what both VLANs' receivers get in each interval, ``at`` these places, and their limits."""
+    """Draw the rates of both VLANs' receivers in each interval, at positions ``at``, and their limits."""
     victim, aggressor = list(run.scenario.limits)[:2]
     in_force_bps = receive_limits_bps(run)
     for vid, colour, tcp in ((victim, "tab:blue", True), (aggressor, "tab:red", False)):
@@ -166,7 +166,7 @@ def _draw_rates(box: Any, run: ScenarioRun, at: FloatArray, **style: Any) -> Non
 
 
 def _draw_around_kill(rates: Any, owners: Any, title: str, run: ScenarioRun) -> None:
-    """Draw each interval around a controller's kill, and below it whose the switches are."""
+    """Draw each interval around a controller's kill, and below it the owners of the switches."""
     killed_at_s, back_s = run.notes["killed_at_s"], run.notes["out_of_control_s"] or 0.0
     back = back_s / INTERVAL_S
     _draw_rates(rates, run, (run.time_s[1:] - killed_at_s) / INTERVAL_S, marker="o", ms=3.0, lw=0.5)
@@ -197,7 +197,7 @@ def _draw_around_kill(rates: Any, owners: Any, title: str, run: ScenarioRun) -> 
     rates.set(title=f"{title}: each interval around the kill", ylabel="received rate, Mb/s", ylim=(0, None))
     rates.legend(loc="lower left", fontsize="x-small", ncols=2)
     receiver = run.scenario.fabric().pn(run.receivers[0][1]).switch
-    title = f"whose the switches are; who receives is behind {receiver}"
+    title = f"owners of the switches; the receiver is behind {receiver}"
     owners.set(title=title, xlabel="time units (55 ms) since the kill")
 
 

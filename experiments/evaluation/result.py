@@ -1,4 +1,4 @@
-"""What ``experiments.run`` returns: the runs of one scenario, as arrays, as pandas' tables and as a picture."""
+"""The value of ``experiments.run``: the runs of one scenario, as arrays, as pandas tables and as a plot."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Result:
         return pd.DataFrame(self.arrays(control, seed)).set_index("time_s")
 
     def measures(self) -> DataFrame:
-        """Return a row for each run, by control and seed: what docs/experiments.md says is measured."""
+        """Return a row for each run, by control and seed, with the measures listed in docs/experiments.md."""
         return _table(((one["control"], one["seed"]), one["figures"]) for one in self.summaries)
 
     def phases(self) -> DataFrame:
@@ -63,9 +63,9 @@ class Result:
         return _table(rows, "phase")
 
     def draw(self, path: Path | str, titles: Mapping[str, str] | None = None) -> Path:
-        """Draw a row for each control, of its lowest seed, and return the picture's path. Needs matplotlib.
+        """Draw a row for each control, of its lowest seed, and return the plot's path. Needs matplotlib.
 
-        ``titles`` are those of controls where the scenario has ``isolation``; None: the algorithms' own.
+        ``titles`` are those of controls if the scenario has ``isolation``; None: the algorithms' own.
         """
         from experiments.evaluation.plots import draw_isolation, draw_scenario, in_order, title_of
 
@@ -111,13 +111,15 @@ def execute_runs(
             raise InvalidValueError("seeds", seed, "is outside 0 to 2^32 - 1")
     specs = [RunSpec(scenario.name, name, seed, fabric, scenario, settings) for name in controls for seed in seeds]
     if fabric == "wire" and specs[0].run_settings.shaping != "meter":
-        raise InvalidValueError("fabric", fabric, "has no agents, which shape in this scenario: choose model or ovs")
+        raise InvalidValueError(
+            "fabric", fabric, "has no agents, and agents shape in this scenario: choose model or ovs"
+        )
     summaries = [execute_run(spec, folder, partial(progress, number)) for number, spec in enumerate(specs)]
     return Result(scenario, tuple(spec.load(folder) for spec in specs), tuple(summaries))
 
 
 def placed_scenario(scenario: Scenario, fabric: str) -> Scenario:
-    """Return a scenario as a fabric can carry it; InvalidValueError for a fabric that there is none of."""
+    """Return a scenario scaled to what a fabric can carry; InvalidValueError for an unknown fabric."""
     if fabric not in SCALE:
         raise InvalidValueError("fabric", fabric, f"is not one of {', '.join(SCALE)}")
     return scenario.on(fabric, SCALE[fabric])

@@ -1,7 +1,7 @@
-"""The runs that the figures consist of, one by one: which there are, and how each is made or found done.
+"""The runs that figures need: which there are, and how each is made or found complete.
 
-A *cell* is one experiment under one control with one seed on one fabric. Its folder gets ``summary.json`` last of all:
-a cell that has one, of the same settings, is done and is not run again.
+A *run* is one experiment under one control with one seed on one fabric. Its folder gets ``summary.json`` last: a run
+that has one, of the same settings, is complete and is not run again.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from experiments.runs.scenario_run import DEFAULT_SETTINGS, RunSettings, Scenari
 from experiments.scenarios import scenarios
 from experiments.scenarios.scenario import BASELINES, CONDITIONS, Scenario, parse_control
 
-# Userspace Open vSwitch on two cores carries a twentieth of the paper's rates with room to spare; software switches in
-# real time are given the same, so that the two can be compared.
+# Userspace Open vSwitch on two cores easily carries a twentieth of the paper's rates; software switches in real time
+# get the same rates, so that the two can be compared.
 SCALE = {"model": 1.0, "ovs": 0.05, "wire": 0.05}
 START_AND_STOP_S = {"model": 0.0, "ovs": 9.0, "wire": 4.0}
-MODEL_SPEED = 15.0  # seconds of traffic in one of computing, about (dets bench model)
+MODEL_SPEED = 15.0  # seconds of traffic per second of CPU, about (dets bench model)
 
 Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """One run; ``scenario`` is as it is placed on the fabric."""
+    """One run; ``scenario`` is as placed on the fabric."""
 
     experiment: str
     control: str
@@ -45,13 +45,13 @@ class RunSpec:
 
     @property
     def folder(self) -> Path:
-        """Where it stands below the fabric's folder."""
+        """The path below the fabric's folder."""
         conditions = "" if self.conditions == "product" else f"@{self.conditions}"
         return Path(self.experiment) / f"{self.control.replace(' ', '-')}{conditions}" / f"seed-{self.seed}"
 
     @property
     def run_settings(self) -> RunSettings:
-        """What it runs with: the scenario says who shapes, and how often is controlled, unless the settings do."""
+        """The effective settings: the scenario's shaping and control interval, unless ``settings`` sets them."""
         shaping, interval_ms = self.settings.shaping, self.settings.interval_ms
         return replace(
             self.settings,
@@ -61,33 +61,33 @@ class RunSpec:
 
     @property
     def conditions(self) -> str:
-        """The conditions it runs under, of scenario.CONDITIONS."""
+        """The conditions of the run, one of scenario.CONDITIONS."""
         return self.scenario.conditions
 
     @property
     def traffic_s(self) -> float:
-        """How long its traffic lasts."""
+        """Duration of the traffic."""
         return self.scenario.duration_s
 
     @property
     def expected_s(self) -> float:
-        """How long it takes, about."""
+        """Expected duration of the run."""
         return self.traffic_s / (MODEL_SPEED if self.fabric == "model" else 1.0) + START_AND_STOP_S[self.fabric]
 
     @property
     def depends(self) -> dict[str, str]:
-        """The digests of what it depends on, by part of the project; its scenario's as ``scenario NAME``."""
+        """The digests of what the run depends on, by part of the project; its scenario's as ``scenario NAME``."""
         code = depends_on(self.fabric, self.control, self.run_settings.shaping)
         return {**code, f"scenario {self.experiment}": _digest_of(self.scenario)}
 
     @property
     def digest(self) -> str:
-        """What its settings come to: another digest is another run."""
+        """The digest of the settings: another digest is another run."""
         text = repr((self.experiment, self.control, self.seed, self.fabric, self.scenario, self.settings))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def summary(self, results: Path) -> dict[str, Any] | None:
-        """Return what an earlier run of the same settings gave; None if there is none."""
+        """Return the summary of an earlier run with the same settings; None without one."""
         try:
             found: dict[str, Any] = json.loads((results / self.folder / "summary.json").read_text())
         except (OSError, ValueError):
@@ -95,24 +95,24 @@ class RunSpec:
         return found if found.get("digest") == self.digest else None
 
     def load(self, results: Path) -> ScenarioRun:
-        """Return the columns of a run that is done."""
+        """Return the columns of a complete run."""
         return load_run(results / self.folder, self.scenario, self.control, self.fabric, self.seed)
 
 
 def _digest_of(scenario: Scenario) -> str:
-    """How many seeds it is run with is nothing that a run depends on."""
+    """Return a scenario's digest without its number of seeds, which a run does not depend on."""
     plain = replace(scenario.with_conditions("product"), seeds=1, emulated_seeds=1)
     return scenario_digest(plain, scenario.shaping, scenario.interval_ms)
 
 
 def scenario_digest_on(fabric: str, name: str) -> str:
-    """Return the digest of a scenario as it runs on a fabric; "" where there is none of that name."""
+    """Return the digest of a scenario as it runs on a fabric; "" for an unknown name."""
     scenario = scenarios().get(name)
     return "" if scenario is None else _digest_of(scenario.on(fabric, SCALE[fabric]))
 
 
 def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, Any]]]:
-    """Return every cell that is done, with its summary, by experiment; controls that a scenario does not name last."""
+    """Return every complete run with its summary, by experiment; controls that a scenario does not name last."""
     known = scenarios()
     found = []
     for path in results.glob("*/*/seed-*/summary.json"):
@@ -133,9 +133,9 @@ def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, 
 
 
 def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None = None) -> list[RunSpec]:
-    """Return the cells that are compared under the product's and the paper's conditions and those between.
+    """Return the runs that are compared under the product's and the paper's conditions and those between.
 
-    ``seeds`` is how many of each; None: what the experiment says.
+    ``seeds`` is the number of each; None: the experiment's own number.
     """
     return [
         cell
@@ -153,7 +153,7 @@ def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None 
 
 
 def conditions_on(fabric: str) -> tuple[str, ...]:
-    """Return the conditions that a fabric can offer: grants are late on the model alone."""
+    """Return the conditions that a fabric offers: only the model delays grants."""
     of_model = tuple(name for name, one in CONDITIONS.items() if not one.packets)
     return of_model if fabric == "model" else ("product", "unshaped")
 
@@ -161,7 +161,7 @@ def conditions_on(fabric: str) -> tuple[str, ...]:
 def scenario_cells(
     name: str, scenario: Scenario, fabric: str, seeds: int | None = None, controls: Sequence[str] | None = None
 ) -> list[RunSpec]:
-    """Return the cells of one scenario on a fabric; ``controls`` None: those that it names."""
+    """Return the runs of one scenario on a fabric; ``controls`` None: those that it names."""
     if fabric != "model" and (scenario.job is not None or CONDITIONS[scenario.conditions].packets):
         return []
     placed = scenario.on(fabric, SCALE[fabric])
@@ -175,7 +175,7 @@ def scenario_cells(
 
 
 def execute_run(cell: RunSpec, results: Path, progress: Progress = lambda _passed_s: None) -> dict[str, Any]:
-    """Run a cell and write its folder; return its summary."""
+    """Execute a run and write its folder; return its summary."""
     folder = results / cell.folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").unlink(missing_ok=True)
@@ -196,7 +196,7 @@ def execute_run(cell: RunSpec, results: Path, progress: Progress = lambda _passe
 
 
 def run_scenario(cell: RunSpec, folder: Path, progress: Progress = lambda _passed_s: None) -> ScenarioRun:
-    """Run a scenario on the cell's fabric; the files of the run go to ``folder``, which is there."""
+    """Run a scenario on the run's fabric; the files go to ``folder``, which exists."""
     what = (cell.scenario, cell.control, cell.seed, progress)
     if CONDITIONS[cell.conditions].packets:
         from experiments.runs.packet_run import run_packets
@@ -216,7 +216,7 @@ def run_scenario(cell: RunSpec, folder: Path, progress: Progress = lambda _passe
 
 
 def check_control(control: str) -> None:
-    """Raise InvalidValueError unless a control is a baseline, or an algorithm that takes its parameters."""
+    """Raise InvalidValueError unless a control is a baseline, or an algorithm with valid parameters."""
     algorithm, parameters = parse_control(control)
     if algorithm not in BASELINES:
         make_policy(algorithm, parameters, key="control", parameters_key="control")

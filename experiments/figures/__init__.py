@@ -1,4 +1,4 @@
-"""``dets figures``: run what a paper's claims need, keep what came of it, and write the pages.
+"""``dets figures``: run what a paper's claims need, store the results, and write the pages.
 
 Start with figure_runner.py.
 """

@@ -1,7 +1,7 @@
-"""What the page of the comparison shows of its tables: a picture of systems by criteria, and a summary.
+"""The picture and the summary of the comparison's page: systems by criteria.
 
-The tables are those of ``experiments/papers/comparison.py`` in a digest: by title a heading, and a row for each system
-whose cells are "MEAN +- HALF THE INTERVAL" with a unit.
+They are made from the tables of ``experiments/papers/comparison.py`` in a digest: by title a heading, and a row for
+each system whose cells are "MEAN +- HALF THE INTERVAL" with a unit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Tables = Mapping[str, Sequence[Sequence[str]]]
 
 
 def picture(tables: Tables) -> str:
-    """Return a drawing, as SVG: a column for each table, and a cell for each system that it has."""
+    """Return a drawing, as SVG: a column for each table, and a cell for each of its systems."""
     columns: list[tuple[str, str, dict[str, dict[str, str]]]] = []
     for title, table in tables.items():
         block, figure, _ = title.split(": ", 2)
@@ -48,7 +48,7 @@ def picture(tables: Tables) -> str:
 
 
 def criteria(tables: Tables) -> list[list[str]]:
-    """Return a heading, and for each figure its criterion and what a cell of the picture shows."""
+    """Return a heading, and for each figure its criterion and the meaning of its cell in the picture."""
     rows = {(*title.split(": ", 2)[1:], table[0][1]): None for title, table in tables.items()}
     return [["figure", "criterion", "in the picture"], *map(list, rows)]
 
@@ -77,14 +77,14 @@ def _by_system(table: Sequence[Sequence[str]]) -> dict[str, dict[str, str]]:
 
 
 def _met(verdicts: Iterable[str]) -> str:
-    """Return how many verdicts are yes, of those that are a verdict; "-": there is none."""
+    """Return the number of verdicts that are yes, of those not "-"; "-" without any verdict."""
     known = [one for one in verdicts if one != "-"]
     undecided = f", {known.count('undecided')} undecided" if "undecided" in known else ""
     return f"{known.count('yes')} of {len(known)}{undecided}" if known else "-"
 
 
 def _range(cells: Iterable[str]) -> str:
-    """Return the least and the largest mean of cells such as "99.5 +- 0.1 %"; cells without a number are left out."""
+    """Return the least and the largest mean of cells such as "99.5 +- 0.1 %"; cells without a number are ignored."""
     known = [one.split() for one in cells if one[0].isdigit()]
     means = sorted((float(words[0]), words[0]) for words in known)
     unit = " %" if known and known[0][-1] == "%" else ""

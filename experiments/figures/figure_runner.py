@@ -1,4 +1,4 @@
-"""``dets figures``: every figure and claim of a paper on one fabric; what is done already is not run again."""
+"""``dets figures``: every figure and claim of a paper on one fabric; complete runs are not run again."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ MAX_FOLLOWED, FOLLOWED_AT_ONCE = 10, 2
 class FigureOptions:
     """What to make: ``experiments`` of a paper by name (none: all), ``seeds`` of each.
 
-    ``seeds`` None is what the experiment says; on the model MIN_SEEDS of each, and more, up to MAX_FOLLOWED, of the
+    ``seeds`` None is the experiment's own number; on the model MIN_SEEDS of each, and more, up to MAX_FOLLOWED, of the
     runs that leave a claim undecided.
 
-    ``conditions`` are the product's, the paper's (with those between, to tell which of them decides) or both. ``force``
-    runs what is done already. Pictures go to ``results``, pages to ``docs``.
+    ``conditions`` are the product's, the paper's (with those between, to show which of them decides) or both. ``force``
+    repeats complete runs. Pictures go to ``results``, pages to ``docs``.
     """
 
     paper: str = DEFAULT
@@ -57,7 +57,7 @@ class FigureOptions:
     quiet: bool = False
 
     def chosen(self) -> list[RunSpec]:
-        """Return the cells asked for; raise InvalidValueError for a name that there is none of."""
+        """Return the requested runs; raise InvalidValueError for an unknown name."""
         if self.fabric not in FABRICS:
             raise InvalidValueError("fabric", self.fabric, f"is not one of {', '.join(FABRICS)}")
         if self.seeds is not None and not 1 <= self.seeds <= MAX_SEEDS:
@@ -72,7 +72,7 @@ class FigureOptions:
             check_control(control)
         seeds = MIN_SEEDS if self.follows else self.seeds
         named = {name: known[name].controls_on(self.fabric) for name in self.experiments or known}
-        # A control that none of them names is run by all of them: that is how a new algorithm is compared.
+        # A control that no experiment names runs in all of them: so a new algorithm is compared.
         new = [control for control in self.controls if not any(control in names for names in named.values())]
         found: list[RunSpec] = []
         if self.conditions != "paper":
@@ -92,7 +92,7 @@ class FigureOptions:
         return self.seeds is None and self.fabric == "model"
 
     def following(self) -> list[RunSpec]:
-        """Return the next seeds of the runs that are done and leave a claim undecided; none: all is decided."""
+        """Return the next seeds of the complete runs that leave a claim undecided; none: all claims are decided."""
         known = self.known
         done = [one for one in completed_runs(self.fabric, self.cell_folder) if one[0].experiment in known]
         have: dict[tuple[str, str, str], int] = {}
@@ -111,13 +111,13 @@ class FigureOptions:
 
     @property
     def known(self) -> dict[str, Scenario]:
-        """The experiments of the paper; InvalidValueError for a paper that there is none of."""
+        """The experiments of the paper; InvalidValueError for an unknown paper."""
         found = scenarios()
         return {name: found[name] for name in experiments_of(paper_named(self.paper).name, found)}
 
     @property
     def cell_folder(self) -> Path:
-        """Where the cells of the fabric stand."""
+        """The folder of the fabric's runs."""
         return self.results / "figures" / self.fabric
 
     @property
@@ -133,9 +133,9 @@ class FigureOptions:
 
 
 def make_figures(options: FigureOptions) -> dict[str, Any]:
-    """Run what is not done yet, then write pages and pictures; return what the fabric's runs came to.
+    """Execute the missing runs, then write pages and pictures; return the digest of the fabric's runs.
 
-    What was done stays when it is interrupted. A cell that fails is told at the end, as RuntimeError, after the others.
+    Complete runs are kept after an interruption. Failed runs are reported at the end, as RuntimeError.
     """
     chosen = options.chosen()
     todo = [cell for cell in chosen if options.force or cell.summary(options.cell_folder) is None]
@@ -151,7 +151,7 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
 
 
 def keep_digest(options: FigureOptions) -> dict[str, Any]:
-    """Draw the pictures, and keep what all the cells that are done came to; return it."""
+    """Draw the pictures, and store the digest of all complete runs; return it."""
     from experiments.figures.provenance import outcomes_of
     from experiments.figures.result_digests import conditions_digest, digest_of, write_digest
 
@@ -173,9 +173,9 @@ def keep_digest(options: FigureOptions) -> dict[str, Any]:
 
 
 def repeat_runs(options: FigureOptions) -> list[str]:
-    """Repeat one seed of each control of a paper's experiments on the model; return the runs that gave something else.
+    """Repeat one seed of each control of a paper's experiments on the model; return the runs with another outcome.
 
-    Where there are none, that is kept: pages and ``stale_pages`` compare with this tree from then on.
+    If there are none, the digest records it: pages and ``stale_pages`` then compare with the current tree.
     """
     from experiments.figures.provenance import outcome_digest
     from experiments.figures.result_digests import read_digests, write_digest
@@ -183,7 +183,7 @@ def repeat_runs(options: FigureOptions) -> list[str]:
     folder, known = options.docs / "results", options.known
     digest = read_digests(folder, options.paper).get("model", {})
     if options.fabric != "model" or not digest.get("outcomes"):
-        raise InvalidValueError("repeat", options.fabric, "needs the model, and results of it that name their outcomes")
+        raise InvalidValueError("repeat", options.fabric, "needs the model, and results with recorded outcomes")
     was = [
         (RunSpec(name, control, seed, "model", known[name].on("model", SCALE["model"])), outcome)
         for name, control, seed, outcome in digest["outcomes"]
@@ -206,7 +206,7 @@ def repeat_runs(options: FigureOptions) -> list[str]:
 
 
 def write_pages(options: FigureOptions) -> list[Path]:
-    """Write the pages of all papers from the digests that are kept; return them."""
+    """Write the pages of all papers from the stored digests; return them."""
     from experiments.figures.markdown_pages import write_docs
 
     return write_docs(options.docs)
@@ -248,7 +248,7 @@ def _draw(options: FigureOptions, done: Sequence[tuple[RunSpec, dict[str, Any]]]
 
 
 def _run(todo: Sequence[RunSpec], options: FigureOptions) -> list[str]:
-    """Run cells, on the model several at a time; return what failed."""
+    """Execute runs, on the model several at a time; return the failures."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -281,13 +281,13 @@ def _name(cell: RunSpec) -> str:
 def _run_one(cell: RunSpec, folder: Path, progress: Callable[[float], None]) -> BaseException | None:
     try:
         execute_run(cell, folder, progress)
-    except Exception as error:  # told at the end, by name; the other cells are run
+    except Exception as error:  # reported at the end, by name; the other runs go on
         return error
     return None
 
 
 def execute_apart(cell: RunSpec, folder: Path) -> None:
-    """Run a cell in a process of its own; what it raises becomes a text, since not every exception can be sent back."""
+    """Execute a run in its own process; an exception becomes text, since not every exception can be sent back."""
     try:
         execute_run(cell, folder)
     except Exception as error:

@@ -1,6 +1,6 @@
-"""What people read: ``docs/results.md`` and a page of claims for each paper.
+"""The pages of results: ``docs/results.md`` and a page of claims for each paper.
 
-All of it is made from the digests, ``docs/results/*.json``, so that the pages can be written again without a run.
+All of it is made from the digests, ``docs/results/*.json``, so that pages can be written again without a run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHORT = {"model": "model", "ovs": "Open vSwitch", "wire": "software switches"}
 
 @dataclass(frozen=True, slots=True)
 class PaperResults:
-    """A paper, and what its runs came to on each fabric."""
+    """A paper, and the digests of its runs on each fabric."""
 
     paper: Paper
     digests: Mapping[str, dict[str, Any]]
@@ -36,7 +36,7 @@ class PaperResults:
         return ClaimVerdict(**found) if found else UNKNOWN
 
     def published(self, key: str, fabric: str) -> ClaimVerdict:
-        """Return a fabric's verdict on a claim as published; that of ours where no law takes part."""
+        """Return a fabric's verdict on a claim as published; ``ours`` if no law takes part."""
         claim = next(one for one in self.paper.claims if one.key == key)
         if claim.published is None:
             return self.ours(key, fabric)
@@ -60,13 +60,13 @@ def write_docs(docs: Path) -> list[Path]:
 
 
 def pages_of(docs: Path, results: Sequence[PaperResults]) -> dict[Path, str]:
-    """Return the text of each page by where it stands."""
+    """Return the text of each page by its path."""
     pages = {docs / page_of(one.paper): paper_page(one) for one in results}
     return {docs / "results.md": overview_page(results)} | pages | _pictures(docs, results)
 
 
 def page_of(paper: Paper) -> str:
-    """Return where a paper's page stands in docs/."""
+    """Return the path of a paper's page in docs/."""
     return paper.page or f"results/{paper.name}.md"
 
 
@@ -113,7 +113,7 @@ def _counted(outcomes: Sequence[Outcome]) -> str:
 
 
 def paper_page(results: PaperResults) -> str:
-    """Return ``docs/results/PAPER.md``: the verdict of each fabric on each claim, and which conditions decide some."""
+    """Return ``docs/results/PAPER.md``: the verdict of each fabric on each claim, and the deciding conditions."""
     paper = results.paper
     up = "../" * page_of(paper).count("/")
     files = ", ".join(f"`docs/results/{paper.name}-{fabric}.json`" for fabric in results.digests)
@@ -140,13 +140,13 @@ def paper_page(results: PaperResults) -> str:
 
 
 def _made_with(fabric: str, digest: Mapping[str, Any]) -> list[str]:
-    """Return what a fabric's runs were made with, and their warnings by kind."""
+    """Return the provenance of a fabric's runs, and their warnings by kind."""
     kinds = [f"  - in {count} of the runs: {kind}" for kind, count in digest.get("warnings", {}).items()]
     return [f"- {FABRICS[fabric]}: {provenance(digest)}", *kinds]
 
 
 def _claims(results: PaperResults) -> list[str]:
-    """Return a row for each claim with the verdicts, what was found where it does not hold, then those of the aims."""
+    """Return a row for each claim with its verdicts, the result if it does not hold, then the rows of the aims."""
     fabrics = list(results.digests)
     heads = [f"{kind}, {SHORT[fabric]}" for kind in ("published", "ours") for fabric in fabrics]
     heads = ["section", "claim", "key", *heads, "found where it does not hold", "what decides"]
@@ -171,13 +171,13 @@ def _claims(results: PaperResults) -> list[str]:
 
 
 def _found(verdicts: Mapping[str, ClaimVerdict], more: str = "") -> list[str]:
-    """Return what fabrics gave where a statement does not hold."""
+    """Return the results on the fabrics on which a statement does not hold."""
     failed = {fabric: one for fabric, one in verdicts.items() if one.holds in (False, UNDECIDED)}
     return [f"{SHORT[fabric]}{more}: {one.result}" for fabric, one in failed.items()]
 
 
 def _forms(paper: Paper) -> list[str]:
-    """Return what "as published" means, and what is missing where it is not run."""
+    """Return what "as published" means, and what is missing if it is not run."""
     lines: dict[str, list[str]] = {}
     for claim in paper.claims:
         if isinstance(claim.published, Published):
@@ -188,7 +188,7 @@ def _forms(paper: Paper) -> list[str]:
 
 
 def _elements(elements: Sequence[Element]) -> list[str]:
-    """Return a row for each element of a paper: the keys of what judges it, or a test, or why it is not judged."""
+    """Return a row for each element of a paper: the keys of its judges, or a test, or why it is not judged."""
     lines = [_row(["where", "what", "judged by"]), _row(["---"] * 3)]
     for one in elements:
         keys = ", ".join(f"`{key}`" for key in one.judged)
@@ -198,7 +198,7 @@ def _elements(elements: Sequence[Element]) -> list[str]:
 
 
 def _systems(results: PaperResults) -> list[str]:
-    """Return the picture of the first fabric's systems by criteria, then what the criteria are, then a summary."""
+    """Return the picture of the first fabric's systems by criteria, then the criteria, then a summary."""
     tables = next(iter(results.digests.values())).get("paper_tables", {})
     lines = [f"![Systems by criteria]({_picture_of(results.paper)})", ""]
     for heads, *rows in (comparison.criteria(tables), comparison.summary(tables)):
@@ -223,7 +223,7 @@ def _pictures(docs: Path, results: Sequence[PaperResults]) -> dict[Path, str]:
 
 
 def _conditions(digest: Mapping[str, Any]) -> list[str]:
-    """Return the claims whose verdict depends on the conditions, and what decides."""
+    """Return the claims whose verdict depends on the conditions, and the deciding condition."""
     names = digest["conditions"]
     heads = ["section", "claim", *(f"`{name}`" for name in names), "what decides"]
     depends = [row for row in digest["claims"] if not row["decides"].startswith("nothing")]
@@ -238,7 +238,7 @@ def _conditions(digest: Mapping[str, Any]) -> list[str]:
 
 
 def bold(holds: str) -> str:
-    """Return a verdict as text of a page: what does not hold is to be seen."""
+    """Return a verdict as text of a page, bold if the claim does not hold."""
     return f"**{holds}**" if holds == "fails" else holds
 
 

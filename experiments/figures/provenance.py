@@ -1,9 +1,9 @@
-"""Which version of the code made the runs of a digest, and which parts of that version have changed since.
+"""The version of the code that made the runs of a digest, and the parts of it that have changed since.
 
-A version is a *tree*. A digest's ``trees`` have the parts of the project that its runs depend on, each with its
-digest; ``judged`` has what judged them. Trees from before digests were kept may have the ``commit`` instead.
-``outcomes`` has the digest of what one seed of each control gave; ``repeated`` has the parts of a later tree that gave
-the same, and the number of its runs.
+A version is a *tree*. A digest's ``trees`` have the parts of the project that its runs depend on, each with its digest;
+``judged`` has the parts that judged them. Trees from before digests may have the ``commit`` instead. ``outcomes`` has
+the digest of the outcome of one seed of each control; ``repeated`` has the parts of a later tree with the same
+outcomes, and the number of its runs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from experiments.papers import source_of
 
 SCENARIO = "scenario "
 MAX_NAMED = 3
-"""More changed scenarios are only counted on a page; ``dets figures --check`` names each."""
+"""If more scenarios have changed, a page only counts them; ``dets figures --check`` names each."""
 
 
 def trees_of(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the trees that runs were made with: one where no part has two digests."""
+    """Return the trees that runs were made with; runs whose parts agree share a tree."""
     found: list[dict[str, str]] = []
     for summary in summaries:
         parts = summary["manifest"].get("depends", {})
@@ -37,7 +37,7 @@ def trees_of(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def outcomes_of(done: Sequence[tuple[RunSpec, Mapping[str, Any]]]) -> list[tuple[str, str, int, str]]:
-    """Return experiment, control, seed and the digest of what it gave, for the first seed of each control."""
+    """Return experiment, control, seed and the digest of the outcome, for the first seed of each control."""
     found: dict[tuple[str, str], tuple[str, str, int, str]] = {}
     for cell, summary in sorted(done, key=lambda one: one[0].seed):
         what = (cell.experiment, cell.control, cell.seed, outcome_digest(summary))
@@ -52,17 +52,17 @@ def outcome_digest(summary: Mapping[str, Any]) -> str:
 
 
 def judges_of(paper: str) -> dict[str, str]:
-    """Return the digests of what judges a paper's runs."""
+    """Return the digests of the files that judge a paper's runs."""
     return {part: part_digest(part) for part in (source_of(paper), "experiments/evaluation/claims.py")}
 
 
 def decides_rates(part: str) -> bool:
-    """Whether a part is a law or a scenario: a page names these where they have changed."""
+    """Whether a part is a law or a scenario: a page names these if they have changed."""
     return is_law(part) or part.startswith(SCENARIO)
 
 
 def changed_parts(digest: Mapping[str, Any], shown: Callable[[str], bool] = lambda _part: True) -> list[str] | None:
-    """Return the parts that are no longer as they were for a digest's runs; None where that is not known."""
+    """Return the parts that have changed since a digest's runs; None if that is not known."""
     trees = [tree["depends"] for tree in _trees(digest)]
     if not all(trees):
         return None
@@ -71,7 +71,7 @@ def changed_parts(digest: Mapping[str, Any], shown: Callable[[str], bool] = lamb
 
 
 def _trees(digest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the trees of a digest, or the one that gave the same since."""
+    """Return the trees of a digest, or the later tree with the same outcomes."""
     return [digest["repeated"]] if "repeated" in digest else digest["trees"]
 
 
@@ -82,13 +82,13 @@ def _digest_now(part: str, fabric: str) -> str:
 
 
 def provenance(digest: Mapping[str, Any]) -> str:
-    """Return what the runs of a digest were made with, and what of the laws and scenarios has changed since."""
+    """Return the version that made the runs of a digest, and the laws and scenarios that have changed since."""
     runs = f"{digest['runs']} runs, {digest['runs_with_warnings'] or 'none'} with warnings"
     return f"{runs}{_cost(digest.get('cpu_s', []))}; last command `{digest['command']}`; {_tree(digest)}"
 
 
 def _cost(cpu_s: Sequence[float]) -> str:
-    """Return what runs cost, of those that say so."""
+    """Return the CPU time of the runs that recorded it."""
     return f"; CPU of {len(cpu_s)} runs: {sum(cpu_s) / 60:.1f} min" if cpu_s else ""
 
 
@@ -111,7 +111,7 @@ def _tree(digest: Mapping[str, Any]) -> str:
 
 
 def stale_because(digest: Mapping[str, Any]) -> str:
-    """Return why a digest's runs would have to be made again; "" where nothing that they depend on has changed."""
+    """Return why a digest's runs would have to be repeated; "" if nothing that they depend on has changed."""
     changed = changed_parts(digest)
     if changed is None:
         return "made by a version that is not known"

@@ -1,6 +1,6 @@
-"""What a paper's runs on a fabric came to, as ``docs/results/PAPER-FABRIC.json`` keeps it.
+"""The results of a paper's runs on a fabric, as ``docs/results/PAPER-FABRIC.json`` stores them.
 
-It is kept there so that a run on one fabric does not forget the other. The pages are made from it.
+One file per fabric, so that runs on one fabric do not replace those on another. The pages are made from the files.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def digest_of(
     command: str,
     published: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return what a fabric's runs came to, as JSON can hold it; ``published`` are runs under any conditions."""
+    """Return the results of a fabric's runs, as JSON can hold them; ``published`` are runs under any conditions."""
     measured = Measured(summaries)
     tables = {
         name: table_of(measured, name, list(dict.fromkeys(one["control"] for one in rows)))
@@ -97,16 +97,16 @@ def _as_json(verdicts: Mapping[str, ClaimVerdict]) -> dict[str, dict[str, Any]]:
 
 
 def warnings_of(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return how many runs have warnings, and how many have each kind: numbers in its text are left out."""
+    """Return how many runs have warnings, and how many have each kind; kinds have N for the numbers."""
     said = [{re.sub("[0-9]+", "N", one) for one in run["notes"].get("warnings", [])} for run in summaries]
     kinds = Counter(kind for kinds in said for kind in kinds)
     return {"runs_with_warnings": sum(map(bool, said)), "warnings": dict(kinds.most_common())}
 
 
 def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a fabric's runs came to under each of the conditions, as JSON can hold it.
+    """Return the results of a fabric's runs under each of the conditions, as JSON can hold them.
 
-    ``made`` says of all runs of the fabric what digest_of does.
+    ``made`` is the value of digest_of for all runs of the fabric.
     """
     rows = [one for one in summaries if "conditions" in one]
     names = [name for name in CONDITIONS if any(one["conditions"] == name for one in rows)]
@@ -134,14 +134,14 @@ def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: M
 
 
 def _paired(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the runs whose experiment, control and seed were run under all conditions: only those can be compared."""
+    """Return the runs whose experiment, control and seed were run under all conditions: only those are comparable."""
     runs = [[(one["experiment"], one["control"], one["seed"]) for one in rows if one["conditions"] == n] for n in names]
     common = set(runs[0]).intersection(*runs) if runs else set()
     return [one for one in rows if (one["experiment"], one["control"], one["seed"]) in common]
 
 
 def deciding_condition(holds: Mapping[str, Outcome]) -> str:
-    """Return which condition makes the difference between the first verdict, the product's, and the last."""
+    """Return the condition that makes the difference between the first verdict, the product's, and the last."""
     if len(holds) < 2 or None in holds.values():
         return "not known"
     first, *between, last = holds.values()
@@ -171,9 +171,9 @@ def _conditions_table(
 
 
 def table_of(measured: Measured, name: str, controls: list[str]) -> list[list[str]]:
-    """Return a table of measures: a heading, then a row per control; columns that nobody has are left out.
+    """Return a table of measures: a heading, then a row per control; empty columns are left out.
 
-    Where it is measured what the first VLAN keeps, the columns are those of figure 5.
+    If the isolation of the first VLAN is measured, the columns are those of figure 5.
     """
     if any("victim_goodput_bps_during" in run for control in controls for run in measured.runs(name, control)):
         columns = [(label, [_figure_5(measured, name, control, key, form) for control in controls])
@@ -206,6 +206,6 @@ def write_digest(folder: Path, name: str, digest: Mapping[str, Any]) -> None:
 
 
 def read_digests(folder: Path, paper: str, kind: str = "") -> dict[str, dict[str, Any]]:
-    """Return what is known of a paper on each fabric, the model first; ``kind`` ends the name of the file."""
+    """Return the digests of a paper by fabric, the model first; ``kind`` ends the name of the file."""
     paths = {fabric: folder / f"{paper}-{fabric}{kind}.json" for fabric in FABRICS}
     return {fabric: json.loads(path.read_text()) for fabric, path in paths.items() if path.exists()}

@@ -1,4 +1,4 @@
-"""What is measured, and with what: counter samples, rates made from them, and what a run was made with.
+"""Measurement: counter samples, rates computed from them, and the manifest of a run.
 
 Start with rate_series.py.
 """

@@ -1,4 +1,4 @@
-"""What a run was made with, written next to its results so that they can be made again."""
+"""The manifest of a run: versions, machine and settings, written next to its results so that it can be repeated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def manifest(options: Any, **more: Any) -> dict[str, Any]:
 
 
 def _commit() -> dict[str, Any]:
-    """Return the commit and whether files differ from it; None where there is no repository."""
+    """Return the commit and whether files differ from it; None without a repository."""
     head = _run("git", "-C", str(ROOT), "rev-parse", "HEAD")
     if head is None:
         return {"id": None, "modified": None}
@@ -78,7 +78,7 @@ def _run(*command: str) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON takes: paths as text, and tables whose keys are tuples, as ``vn_limits``, with keys as text."""
+    """Return a value for JSON: paths as text, and tables whose keys are tuples, as ``vn_limits``, with keys as text."""
     if isinstance(value, dict):
         return {key if isinstance(key, str | int) else str(key): _plain(one) for key, one in value.items()}
     return str(value) if isinstance(value, Path) else value

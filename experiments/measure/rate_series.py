@@ -18,12 +18,12 @@ from experiments.measure.frame_sizes import TCP_HEADERS_BYTES, TCP_PAYLOAD_BYTES
 
 FloatArray = NDArray[np.float64]
 
-RECOVERED_SHARE = 0.95  # of what the limit allows: DETS's guarantee counts as kept from here on
+RECOVERED_SHARE = 0.95  # of what the limit allows: from here on DETS's guarantee counts as kept
 START_SHARE = 0.05  # of its limit: from here on an aggressor counts as sending
 
 
 class MeasurementError(RuntimeError):
-    """A run gave too little to measure: too few samples, or traffic that never arrived."""
+    """A run had too little to measure: too few samples, or traffic that never arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Window:
 
 
 def read_samples(path: Path, interface: str) -> Samples:
-    """Read one interface of a sampler's file; MeasurementError if it lacks it or has no two samples."""
+    """Read one interface of a sampler's file; MeasurementError if it is missing or has no two samples."""
     with path.open(newline="") as file:
         rows = list(csv.reader(file))
     if len(rows) < 3 or f"{interface}_bytes" not in rows[0]:
@@ -102,9 +102,9 @@ def longest_run(flags: Iterable[bool]) -> int:
 
 
 def recovery_intervals(below: NDArray[np.bool_]) -> int | None:
-    """Return after how many intervals a column is back: before the first two intervals in a row that are not below.
+    """Return how many intervals pass before the first two in a row that are not below.
 
-    One good interval between bad ones is no recovery. None for a column that never is back.
+    One good interval between bad ones is no recovery. None for a column that never recovers.
     """
     twice = ~(below[:-1] | below[1:])
     return int(np.argmax(twice)) if twice.any() else None
@@ -124,8 +124,8 @@ def isolation_figures(
     """Return the figures of a victim (TCP) and an aggressor (UDP) that share a receiving port.
 
     ``before`` is without the aggressor. ``blast`` begins when the aggressor's sources are started: intervals of the
-    victim are counted from there. Means "during" begin with the first interval in which the aggressor really is
-    received, so that the start of its processes does not dilute them; the victim's transient is in them.
+    victim are counted from there. Means "during" begin with the first interval in which the aggressor is received, so
+    that the start of its processes does not dilute them; the victim's transient is in them.
     """
     allowed_bps = goodput_limit_bps(victim_limit_bps)
     goodput_bps = victim.tcp_goodput_bps

@@ -1,8 +1,8 @@
-"""Read interface counters at a steady pace, in a process of its own so that nothing else delays it.
+"""Read interface counters at a steady pace, in a separate process so that nothing else delays it.
 
 ``python -m experiments.measure.sampler --interval-ms 55 --duration 30 --output FILE INTERFACE...`` writes one CSV line
 per sample: time in ns (CLOCK_MONOTONIC, the same clock in every process), then transmitted bytes and packets of each
-interface. What the switch's side of a VN's link has transmitted is what the VN has received. Standard library only.
+interface. What the switch's end of a VN's link has transmitted is what the VN has received. Standard library only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READY = b"ready\n"
 def sample(interfaces: Sequence[str], interval_s: float, duration_s: float, output: Path) -> int:
     """Sample until ``duration_s`` has passed or SIGTERM comes; return the number of samples.
 
-    The n-th sample is due n intervals after the first, however late the one before it was.
+    The n-th sample is due n intervals after the first, however late the previous one was.
     """
     stopped = False
 
@@ -52,7 +52,7 @@ def sample(interfaces: Sequence[str], interval_s: float, duration_s: float, outp
 
 
 class Sampler:
-    """The sampling process of one run: a context manager that has it running inside, and its file written after."""
+    """The sampling process of one run: a context manager, inside which it runs; its file is complete afterwards."""
 
     def __init__(self, interfaces: Sequence[str], interval_s: float, max_duration_s: float, output: Path) -> None:
         self.output = output

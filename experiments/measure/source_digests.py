@@ -1,6 +1,6 @@
-"""What a run depends on, as digests of the project's files: comments, docstrings and blank lines do not count.
+"""The files that a run depends on, as digests: comments, docstrings and blank lines do not count.
 
-A part is a folder with all below it, a file, or the files of a folder alone. Rooms that a run does without are none.
+A part is a folder with all below it, a file, or only the files of a folder. Rooms that a run does not use are excluded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FABRIC_CODE = {
 def depends_on(fabric: str, control: str, shaping: str = "meter", root: Path = ROOT) -> dict[str, str]:
     """Return the digest of every part that a run on a fabric depends on; ``control`` as ``fp d=4``.
 
-    The scenario is not among them: see scenario_digest.
+    The scenario is not included: see scenario_digest.
     """
     algorithm = control.partition(" ")[0]
     needed = {rooms.room_of(CLASSES.get(algorithm, ""))} | ({"agents"} if shaping != "meter" else set())
@@ -56,7 +56,7 @@ def depends_on(fabric: str, control: str, shaping: str = "meter", root: Path = R
 
 
 def scenario_digest(scenario: object, *more: object) -> str:
-    """Return the digest of what a scenario sets; ``more`` is what it does not compare by.
+    """Return the digest of a scenario's settings; ``more`` are values that comparison of scenarios ignores.
 
     Neither a new name of a field nor a new field at its default changes it.
     """
@@ -85,7 +85,7 @@ def is_law(part: str) -> bool:
 
 @cache
 def part_digest(part: str, root: Path = ROOT) -> str:
-    """Return the digest of a part; "" where it has no files. It is computed once: a process runs what it began with."""
+    """Return the digest of a part; "" without files. It is computed once: a process runs the code it started with."""
     path = root / part.removesuffix("/*")
     if path.is_file():
         return _shortened(_content(path))
@@ -101,7 +101,7 @@ def _content(file: Path) -> str:
 
 
 def code_of(source: str) -> str:
-    """Return Python's text without comments, docstrings, blank lines and spaces at the ends of lines."""
+    """Return Python source without comments, docstrings, blank lines and spaces at line ends."""
     lines = source.split("\n")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):

@@ -1,8 +1,8 @@
 """The model fabric: switches, links, hosts and TCP in virtual time, around the real central controller.
 
 Start with fabric.py, then control/control_plane.py (how the controller is attached) and tcp.py. docs/experiments.md has
-an example. native_build.py compiles ``COMPILED_MODULES``; where that was not done with just these sources, Python runs
-them, three times as slowly, with the same results.
+an example. native_build.py compiles ``COMPILED_MODULES``; without a build of exactly these sources, Python runs them,
+three times as slowly, with the same results.
 """
 
 import hashlib
@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 COMPILED_MODULES = ("fabric", "packets", "queues", "sources", "tcp", "tcp_congestion")
-MIN_SLOT_S, MAX_SLOT_S = 1e-5, 0.01  # how long a slot of virtual time may be
+MIN_SLOT_S, MAX_SLOT_S = 1e-5, 0.01  # duration of a slot of virtual time
 
 
 def compiled_folder() -> Path:
-    """Return where the compiled form of the sources as they are now stands, once it is made."""
+    """Return the folder for the compiled form of the present sources, made or not."""
     here = Path(__file__).parent
     sources = b"".join((here / f"{name}.py").read_bytes() for name in COMPILED_MODULES)
     digest = hashlib.sha256(sources).hexdigest()[:16]
@@ -22,5 +22,5 @@ def compiled_folder() -> Path:
 
 
 if (_modules := compiled_folder() / "modules").is_dir():
-    sys.path.append(str(_modules.parent))  # of the library that they share
+    sys.path.append(str(_modules.parent))  # folder of their shared library
     __path__.insert(0, str(_modules))

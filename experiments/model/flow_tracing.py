@@ -1,4 +1,4 @@
-"""Where the frames of a source go: its way through the flow tables as they stand now, entry by entry."""
+"""The path of a source's frames through the present flow tables, entry by entry."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MAX_HOPS = 32
 
 @dataclass(slots=True)
 class TracedPath:
-    """What became of one frame: the hops to the receiver, the entries it hit, what goes up to the controller.
+    """The trace of one frame: the hops to the receiver, the entries it matched, the packet-ins it causes.
 
-    ``hops`` is empty when it does not reach the receiver. Copies that floods send elsewhere are not followed: in the
-    model they load no port.
+    ``hops`` is empty when it does not reach the receiver. Copies that floods send to other ports are not followed: in
+    the model they load no port.
     """
 
     hops: list[Hop] = field(default_factory=list)
@@ -71,7 +71,7 @@ def trace_path(
     start: PortId,
     target: PortId,
 ) -> TracedPath:
-    """Follow ``frame`` from the edge port where it enters to the edge port it should leave by."""
+    """Follow ``frame`` from the edge port where it enters to the edge port where it should leave."""
     way = TracedPath()
     way.hops = _follow(switches, ports, peer, frame, start, target, way, 0) or []
     return way
@@ -114,7 +114,7 @@ def _follow(
 def _marked(
     datapath: ModelDatapath, frame: bytes, at: PortId, out: PortId, meters: list[int]
 ) -> tuple[tuple[Bucket, ...], bool]:
-    """Return which meters a frame that comes with a mark passes besides these, and whether it goes out without it."""
+    """Return the other meters for a frame that arrives with a mark, and whether its mark is removed."""
     if not _ecn_of(frame):
         return (), False
     walk = _Walk(at.dpid, TracedPath())
@@ -129,7 +129,7 @@ def _ecn_of(frame: bytes) -> int:
 
 
 def in_order(ports: Iterable[OutPort], ways: Iterable[list[Hop]]) -> list[OutPort]:
-    """Return the ports so that each comes after those whose packets it gets; where ways form a ring, nearly so."""
+    """Return the ports so that each follows those that send to it; if paths form a ring, nearly so."""
     rank = {id(port): 0 for port in ports}
     chains = [[id(hop.port) for hop in way] for way in ways]
     for _ in range(_MAX_HOPS):

@@ -1,6 +1,6 @@
 """Meters that police runs of whole packets: the software switches' meter table with buckets of plain numbers.
 
-What a modify, a delete and a report mean stays that of ``experiments.switch.meter_table``.
+Modify, delete and statistics are those of ``experiments.switch.meter_table``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from experiments.switch.multipart import Multipart
 
 
 class PacketMeters(MeterTable):
-    """The meter table of one switch, whose dynamic part stands in ``buckets`` (by meter id)."""
+    """The meter table of one switch; its dynamic part is in ``buckets`` (by meter id)."""
 
     def __init__(self, abilities: MeterAbilities) -> None:
         super().__init__(abilities)
         self.buckets: dict[int, Bucket] = {}
 
     def police(self, meter_id: int, octets: int, now_s: float) -> bool:
-        """Whether the meter lets one packet of that many bytes pass now; it is counted either way."""
+        """Whether the meter passes one packet of that many bytes now; the packet is counted either way."""
         bucket = self.buckets.get(meter_id)
         return bucket is not None and bucket.consume(1, octets * BITS_PER_BYTE, whole_ms(now_s)) == 1
 
@@ -47,7 +47,7 @@ class PacketMeters(MeterTable):
             bucket.set(int(self._rows["rate_kbps"][meter_id]), depth_bits, now_ms)
 
     def delete(self, meter_id: int) -> list[int]:
-        """Delete a meter, or all; return the ids of those deleted."""
+        """Delete a meter, or all; return the deleted ids."""
         gone = super().delete(meter_id)
         for one in gone:
             del self.buckets[one]
@@ -60,18 +60,18 @@ class ModelDatapath(Datapath):
     meters: PacketMeters
 
     def clear_tables(self) -> None:
-        """Forget all flows and meters."""
+        """Delete all flows and meters."""
         super().clear_tables()
         self.meters = PacketMeters(self.abilities)
         self.multipart = Multipart(self.options, self.tables, self.meters, self.ports)
 
     def count(self, octets: Mapping[int, int], now_s: float) -> None:
-        """Count traffic of entries, by their row; Open vSwitch's timeouts run from the last of it."""
+        """Count traffic of flow entries, by their row; as on Open vSwitch, timeouts run from the last traffic."""
         rows = np.array(list(octets), np.int64)
         self.tables.hit_rates(rows, np.array(list(octets.values()), np.float64), TCP_WIRE_BYTES, now_s)
 
     def describe(self) -> dict[str, Any]:
-        """Return what it holds, for a run's manifest."""
+        """Return the switch's state, for a run's manifest."""
         meters = {
             str(meter_id): "rate {} kb/s, burst {} kb".format(*self.meters.setting(meter_id))
             for meter_id in self.meters.ids().tolist()

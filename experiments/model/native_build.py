@@ -1,6 +1,6 @@
-"""``python -m experiments.model.native_build``: compile the model's innermost modules with mypyc, unless that is done.
+"""``python -m experiments.model.native_build``: compile the model's innermost modules with mypyc, unless compiled.
 
-The folder is named by what the sources hold, so that a changed source is never run in its old form.
+The folder's name is a digest of the sources, so that a changed source never runs in its old form.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ setup(name="model", ext_modules=mypycify({sources}, opt_level="2"))
 
 
 def build() -> Path:
-    """Return the folder with the compiled modules; CalledProcessError where they cannot be compiled, or not here."""
+    """Return the folder with the compiled modules; CalledProcessError if they cannot be compiled."""
     folder = compiled_folder()
     if folder.exists():
         return folder

@@ -1,4 +1,4 @@
-"""A client of a web server on the model: sessions of requests on connections that it keeps open."""
+"""A client of a web server on the model: sessions of requests on persistent connections."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Answers = tuple[int, ...]
 
 @dataclass(slots=True)
 class _Busy:
-    """A connection with a session: what is left of it, and when the client wanted what it waits for."""
+    """A connection with a session: its remaining answers, and the time of the present request."""
 
     left: deque[int]
     wanted_s: float
 
 
 class RequestClient:
-    """Makes requests: a session takes a connection that is free, or waits for one, first come, first served.
+    """Makes requests: a session takes a free connection, or waits for one, first come, first served.
 
-    A request is made when its session has a connection and the answer before it has come. The connections are the
+    A request is made when its session has a connection and the previous answer has arrived. The connections are the
     server's sources. A request takes as long as an acknowledgement, which the sources count: so an answer is timed at
     the server, from its first segment to the acknowledgement of its last.
     """
@@ -37,7 +37,7 @@ class RequestClient:
         self._rows: list[tuple[float, float]] = []
 
     def step(self, slot: int) -> None:
-        """Take the answers that have come, and make the requests that are due; called once in every slot."""
+        """Collect the answers that have arrived, and make the requests that are due; called once in every slot."""
         now_s = slot * self._slot_s
         for number, busy in list(self._busy.items()):
             source = self._connections[number]
@@ -57,7 +57,7 @@ class RequestClient:
             self._connections[number].transfer(answers[0], slot)
 
     def rows(self, end_s: float) -> list[tuple[float, float | None]]:
-        """Return (wanted, answered) of every request in seconds of the model; None: not answered by ``end_s``.
+        """Return (requested, answered) of every request in seconds of the model; None: not answered by ``end_s``.
 
         A session that got no connection counts as one request without an answer.
         """

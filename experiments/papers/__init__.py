@@ -1,8 +1,8 @@
-"""The papers whose claims are judged: one module or package each, with a ``paper``. A new file is found by itself.
+"""The papers whose claims are judged: one module or package each, with a ``paper``. A new file is found automatically.
 
-``NAME.toml`` beside it has every element of the paper, by what judges it.
+``NAME.toml`` beside it has every element of the paper, with its judge.
 
-Its experiments are those in ``experiments.scenarios`` whose names begin with its own. Start with dets.py.
+A paper's experiments are those in ``experiments.scenarios`` whose names begin with its own. Start with dets.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT = "dets"
 
 
 def papers() -> dict[str, Paper]:
-    """Return all papers by name, DETS first; InvalidValueError for one that has another name than its file."""
+    """Return all papers by name, DETS first; InvalidValueError for a paper whose name differs from its file's."""
     found = {}
     for module in pkgutil.iter_modules(__path__):
         paper: Paper = importlib.import_module(f"{__name__}.{module.name}").paper
@@ -31,7 +31,7 @@ def papers() -> dict[str, Paper]:
 
 
 def paper_named(name: str) -> Paper:
-    """Return a paper; InvalidValueError for a name that there is none of."""
+    """Return a paper; InvalidValueError for an unknown name."""
     known = papers()
     if name not in known:
         raise InvalidValueError("paper", name, f"is not one of {', '.join(known)}")
@@ -39,19 +39,19 @@ def paper_named(name: str) -> Paper:
 
 
 def elements_of(paper: str) -> list[Element]:
-    """Return every element of a paper, in its order; none where no file has them."""
+    """Return every element of a paper, in its order; [] without a file of elements."""
     paths = (Path(folder) / f"{paper}.toml" for folder in __path__)
     return next((read_elements(path) for path in paths if path.exists()), [])
 
 
 def source_of(paper: str) -> str:
-    """Return the file, or the folder, that holds a paper's claims, from the top of the project."""
+    """Return the file, or the folder, of a paper's claims, relative to the project."""
     folder = any(module.ispkg and module.name == paper for module in pkgutil.iter_modules(__path__))
     return f"experiments/papers/{paper}" + ("" if folder else ".py")
 
 
 def experiments_of(paper: str, experiments: Iterable[str]) -> list[str]:
-    """Return the experiments of a paper; those of no paper are run with the default one."""
+    """Return the experiments of a paper; experiments of no paper belong to the default one."""
     known = papers()
 
     def owner(experiment: str) -> str:

@@ -1,7 +1,7 @@
-"""All systems on the same traffic: which criterion each one meets, how fast, at what use of the link, at what cost.
+"""All systems on the same traffic: each system's criterion, reaction time, link use and cost.
 
-No paper has this comparison. It has no claims, only tables, in two blocks: no VN may borrow, and every VN may. The
-criterion of a figure is what its paper promises. A system meets it where the whole 95 % interval of its seeds does.
+No paper has this comparison. It has no claims, only tables, in two blocks: without borrowing, and with it. The
+criterion of a figure is what its paper promises. A system meets it if the whole 95 % interval of its seeds does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INSIDE_A_TENANT = ("Gatekeeper", "Gatekeeper, as published")
 """Systems that promise nothing to the senders of one tenant."""
 
 Row = tuple[list[float], str, Outcome, str]
-"""What a system gave, by seed, as text, whether it keeps the promise, and how fast."""
+"""A system's values by seed, their text, whether it meets the criterion, and its reaction time."""
 Judge = Callable[[Measured, str, str], Row]
 
 
@@ -71,18 +71,18 @@ def _web(measured: Measured, name: str, control: str) -> Row:
 
 
 def _asked_per_s(scenario: Scenario, seed: int) -> float:
-    """Return how many answers a second the sessions ask for that begin within the settled phase."""
+    """Return how many answers per second the sessions request that begin within the settled phase."""
     begin_s, end_s = scenario.phases[SETTLED]
     asked = sum(len(answers) for at_s, answers in scenario.sessions(seed)[0] if begin_s <= at_s < end_s)
     return asked / (end_s - begin_s)
 
 
 LATE_S = 0.050
-"""Within which 99 % of the web's answers are to come."""
+"""99 % of the web's answers are to come within this time."""
 
 
 def _cells(chosen: Sequence[tuple[str, str]]) -> Judge:
-    """The least that a tenant has of what a cell promises it: its guarantee, or all of the link where it is alone."""
+    """Judge the least part of its guarantee that a tenant gets in a cell: if alone, of the whole link."""
 
     def row(measured: Measured, name: str, control: str) -> Row:
         parts: dict[int, float] = {}
@@ -159,7 +159,7 @@ MET, USE, MODS, CPU = "criterion met", "link use / oracle's", "meter-mods per in
 
 
 def _rows(name: str, found: str, judge: Judge, systems: Iterable[str]) -> Callable[[Measured], list[list[str]]]:
-    """Return what makes the table of one traffic: a heading, and a row for each system that was run."""
+    """Return the maker of the table of one traffic: a heading, and a row for each system that was run."""
 
     def rows(measured: Measured) -> list[list[str]]:
         controls = {system: control_of(system, SCENARIOS[name]) for system in systems}

@@ -1,4 +1,4 @@
-"""DETS: Distributed Ethernet Traffic Shaping. What it claims, and aims of this project that go beyond it."""
+"""DETS: Distributed Ethernet Traffic Shaping. Its claims, and aims of this project that go beyond it."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _spread(measured: Measured) -> ClaimVerdict:
 
 
 def _slow(explicit: str) -> Judge:
-    """FE is slow with this ``explicit`` control; what other gains give is shown as well."""
+    """Judge whether FE is slow with this ``explicit`` control; the results with other gains are shown as well."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         took = {
@@ -215,7 +215,7 @@ def _claim(key: str, section: str, title: str, judge: Judge) -> Claim:
 
 
 def _of_fe(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
-    """Return a claim about FE, which is judged with k = 0.07 under the paper's conditions; what may decide is k."""
+    """Return a claim about FE, judged with k = 0.07 under the paper's conditions; k may decide."""
     gains = {"k=0.5": "fe", "k=0.07": FE_PAPER, "k=0.02": FE_SLOW}
     decides = tuple((gain, make(control)) for gain, control in gains.items())
     return Claim(
@@ -300,7 +300,7 @@ AIMS = (
 
 
 def _with_gain(claim: Claim) -> Claim:
-    """Return a claim about FE with the gain that is nearest to what the paper says of it, for it gives none."""
+    """Return a claim about FE with the gain that fits the paper's text best, since the paper gives none."""
     assert isinstance(claim.published, Published)
     return replace(claim, key=f"{claim.key}-k", title=f"{claim.title}, k = 0.07", judge=claim.published.judge)
 

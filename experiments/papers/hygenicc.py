@@ -1,9 +1,10 @@
-"""HyGenICC: congestion marks from the fabric, token buckets at the source. What it claims.
+"""HyGenICC: congestion marks from the fabric, token buckets at the source. Its claims.
 
-Its curves are lost; what is judged is what its text says. Ours is the default: cut 0, the paper's form with constants
-for 55 ms; cuts 1 and 2 stand next to it. As published is the printed listing at its own pace, packet by packet
-(``experiments/scenarios/hygenicc/packets.py``), and for what no figure shows cut 0 with the printed constants scaled to
-55 ms, limiters of VNs and starts at the whole Capacity Share. Bounds in brackets are those of a fabric in real time.
+Its curves are lost; the statements of its text are judged. Ours is the default: cut 0, the paper's form with constants
+for 55 ms; cuts 1 and 2 are shown next to it. As published is the printed listing at its own pace, packet by packet
+(``experiments/scenarios/hygenicc/packets.py``). For statements without a figure it is cut 0 with the printed constants
+scaled to 55 ms, limiters of VNs and starts at the whole Capacity Share. Bounds in brackets are those of a fabric in
+real time.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ MORE = {count: tuple(packets_name(count, one, False) for one in COMPETITORS) for
 PACKETS = (*TWO[False], *MORE[4], *MORE[8])
 """The experiments of figures 2 and 3 packet by packet; those with ECN, 2(b), (d) and (f), are TWO[True]."""
 PRINTED = "hygenicc"
-"""There it is the listing with its own constants."""
+"""In packet-by-packet runs this is the listing with its own constants."""
 SENDERS |= dict.fromkeys((*TWO[False], *TWO[True]), 2) | {name: count for count, all_ in MORE.items() for name in all_}
 PUBLISHED = "published"
-"""Stands for the printed constants, which depend on how many send (``fig2.published``)."""
+"""Stands for the printed constants, which depend on the number of senders (``fig2.published``)."""
 CONTROLS = {name: published(SENDERS[name]) for name in FIGURES}
 
 
@@ -67,7 +68,7 @@ def _shares(measured: Measured, experiments: Iterable[str], control: str, phase:
 
 
 def _uses(measured: Measured, experiments: Iterable[str], control: str, phase: str = BOTH) -> list[float]:
-    """Return the part of the link that is used, of all seeds."""
+    """Return the used part of the link, of all seeds."""
     found = (measured.values(name, _as_run(name, control), "received_bps", phase).values() for name in experiments)
     return [rate / _link_bps(measured) for rates in found for rate in rates]
 
@@ -90,7 +91,7 @@ def _each_within(
 
 
 def _range(values: Sequence[float], form: str = "percent") -> str:
-    """Return the least and the most of several experiments and seeds: their mean would hide who has less."""
+    """Return the range of a measure over experiments and seeds: a mean would hide the lowest."""
     least, most = (show([one], form) for one in (min(values), max(values))) if values else ("-", "-")
     return least if least == most else f"{least.removesuffix(' %')} to {most}"
 
@@ -105,7 +106,7 @@ def _each(
 
 
 def _below(experiments: Sequence[str], most: float) -> Judge:
-    """Without control the tagged sender has less than a part of its share, whoever it competes with."""
+    """Judge whether the tagged sender has less than a part of its share without control, next to any competitor."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         holds = _each_within(lambda name: _shares(measured, [name], "none"), experiments, high=most)
@@ -148,11 +149,11 @@ def _static(experiments: Sequence[str]) -> Judge:
 
 Bounds = tuple[float, float, float, float]
 LAW_BOUNDS: Bounds = (0.0, 0.95, 0.83, 0.0)
-"""Least share of the tagged sender, Jain's index, use of the link, and use by one alone."""
+"""Least share of the tagged sender, Jain's index, link use, and link use by one sender alone."""
 
 
 def _target(control: str, bounds: Bounds | None = None, figures: Sequence[str] = FIGURES) -> Judge:
-    """The target rate and work conservation; ``bounds`` None: those of the recommended cut, wider in real time."""
+    """Judge target rate and work conservation; ``bounds`` None: those of the recommended cut, wider in real time."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         best = (0.80, 0.95, 0.88, 0.93) if measured.real_time else (0.85, 0.97, 0.90, 0.95)
@@ -184,7 +185,7 @@ def _target(control: str, bounds: Bounds | None = None, figures: Sequence[str] =
 
 
 def _within(experiments: Sequence[str], phase: str, control: str) -> Judge:
-    """The tagged sender's share is fair; what all cuts give is shown."""
+    """Judge whether the tagged sender's share is fair; the results of all cuts are shown."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         most = 0.20 if measured.real_time else 0.15
@@ -288,7 +289,7 @@ def _pairs(measured: Measured) -> ClaimVerdict:
 
 
 FORM = "cut 0 with the printed constants for 55 ms, limiters of VNs, starts at C"
-# Ours is judged by runs of the product alone, which has neither DCTCP's nor guests' ECN: such claims stay open there.
+# Ours is judged only by runs of the product, which has neither DCTCP's nor guests' ECN: such claims stay open there.
 PACKET_FORM = "packet by packet, the listing with its own constants every 0.5 ms, starts at C, limiters that drop"
 KINDS = {"cut 0": LAW, "cut 1": CUTS[1], "cut 2": BEST, "a congestion time-out of 2 intervals (`timeout=2`)": SOONER}
 DECIDES = "limiters that keep 20 frames instead of dropping, with a time-out of 1 ms (the paper gives none)"
@@ -299,7 +300,7 @@ def _by_packets(judge: Judge, *decides: tuple[str, Judge]) -> Published:
 
 
 def _claim(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
-    """Return a claim judged for the default, cut 0, and as published; what decides is one of the other laws."""
+    """Return a claim judged for the default, cut 0, and as published; what may decide is one of the other laws."""
     decides = tuple((name, make(cut)) for name, cut in KINDS.items() if cut != LAW)
     return Claim(key, section, title, make(LAW), Published(FORM, make(PUBLISHED), decides=decides), decides)
 
@@ -419,7 +420,7 @@ HEADS = ("law", "senders", "competitors", "use of the link", "Jain", "newcomer, 
 
 
 def laws(measured: Measured) -> list[list[str]]:
-    """Return what each cut does with 2, 4 and 8 senders, and the paper's law at 55 ms."""
+    """Return the results of each cut with 2, 4 and 8 senders, and of the paper's law at 55 ms."""
     titles = (*zip(NAMES, CUTS, strict=True), ("as published, for 55 ms", PUBLISHED))
     rows = [
         _law(measured, name, _as_run(name, cut), title)
@@ -431,7 +432,7 @@ def laws(measured: Measured) -> list[list[str]]:
 
 
 def _law(measured: Measured, name: str, control: str, title: str) -> list[str]:
-    """A row: over 7 to 10 s, the last over 12 to 15 s, losses over all of the run."""
+    """Return a row: over 7 to 10 s, the last column over 12 to 15 s, losses over the whole run."""
     return [
         title,
         str(SENDERS[name]),

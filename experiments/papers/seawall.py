@@ -1,4 +1,4 @@
-"""Seawall: Sharing the Data Center Network (NSDI 2011). What it shows, and what it promises and does not measure.
+"""Seawall: Sharing the Data Center Network (NSDI 2011). Its results, and what it promises without measurements.
 
 "Of the link" is wire rate over 1 Gb/s (its twentieth on Open vSwitch), from 10 s on. Halves are within 0.05, in real
 time 0.08. As published is Class 3 inside Class 2: on losses, with feedback of paths. Numbers that the paper does not
@@ -34,20 +34,20 @@ UNKNOWN = ClaimVerdict("-", None)
 
 
 def _parts(measured: Measured, experiment: str, control: str, sender: int, phase: str = PHASE) -> list[float]:
-    """Return a sender's part of what all got, by seed."""
+    """Return a sender's part of the rates of all senders, by seed."""
     rates = measured.values(experiment, control, "delivered_bps_by_sender", phase).values()
     return [one[sender] / sum(one) for one in rates]
 
 
 def _sums(measured: Measured, experiment: str, control: str, phase: str = PHASE) -> list[float]:
-    """Return what all got together, as a part of the same without control, by seed."""
+    """Return the sum of all rates, relative to that without control, by seed."""
     of_none = measured.values(experiment, "none", "delivered_bps_by_sender", phase)
     rates = measured.values(experiment, control, "delivered_bps_by_sender", phase)
     return [sum(one) / sum(of_none[seed]) for seed, one in rates.items() if seed in of_none]
 
 
 def _share(experiment: str, sender: int, low: float, high: float, control: str = "seawall") -> Judge:
-    """A sender's part of the link lies within bounds."""
+    """Judge whether a sender's part of the link lies within bounds."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         parts, best = _parts(measured, experiment, control, sender), _parts(measured, experiment, EXACT, sender)
@@ -62,7 +62,7 @@ def _about_half(measured: Measured) -> tuple[float, float]:
 
 
 def _half(experiment: str, control: str = "seawall") -> Judge:
-    """The well-behaved sender has about half of the link."""
+    """Judge whether the well-behaved sender has about half of the link."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         return _share(experiment, 0, *_about_half(measured), control)(measured)
@@ -71,7 +71,7 @@ def _half(experiment: str, control: str = "seawall") -> Judge:
 
 
 def _sum(experiment: str, minimum: float, control: str = "seawall") -> Judge:
-    """What all senders get together is at least a part of what they get without control."""
+    """Judge whether all senders together get at least a part of their rate without control."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         sums, best = _sums(measured, experiment, control), _sums(measured, experiment, EXACT)
@@ -81,7 +81,7 @@ def _sum(experiment: str, minimum: float, control: str = "seawall") -> Judge:
 
 
 def _next_to(measured: Measured, control: str) -> list[list[float]]:
-    """Return the well-behaved sender's part of figure 10, by seed, for each of RECEIVERS of the other one."""
+    """Return the well-behaved sender's part in figure 10, by seed, for each of RECEIVERS of the other sender."""
     return [_parts(measured, f"seawall-fig10-{count}", control, 0) for count in RECEIVERS]
 
 
@@ -90,7 +90,7 @@ def _words(measured: Measured, control: str) -> str:
 
 
 def _receivers(control: str) -> Judge:
-    """Figure 10: the well-behaved sender's part does not depend on how many receivers the other one has."""
+    """Judge figure 10: the well-behaved sender's part does not depend on the number of the other's receivers."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         holds = all_of(*(within(one, *_about_half(measured)) for one in _next_to(measured, control)))
@@ -101,7 +101,7 @@ def _receivers(control: str) -> Judge:
 
 
 def _falls(measured: Measured) -> ClaimVerdict:
-    """Figure 10 without control: each flow has an equal part, so the sender with more of them has more."""
+    """Judge figure 10 without control: flows have equal parts, so the sender with more flows gets more."""
     parts = _next_to(measured, "none")
     if not all(parts):
         return UNKNOWN
@@ -111,12 +111,12 @@ def _falls(measured: Measured) -> ClaimVerdict:
 
 
 def _active(ends_s: list[float]) -> float:
-    """Return the time that tasks are active in sum; the reduce ends with its last source."""
+    """Return the total time that tasks are active; the reduce ends with its last source."""
     return sum(ends_s[:MAPS]) + max(ends_s[MAPS:])
 
 
 def _tasks(experiment: str, control: str, low: float, high: float, of: Callable[[list[float]], float]) -> Judge:
-    """Figure 3, in units: how long tasks are active, or when the last ends. A task that does not end fails it."""
+    """Judge figure 3, in units: how long tasks are active, or when the last ends. A task without an end fails it."""
 
     def units(measured: Measured, control: str) -> list[float]:
         found = measured.values(experiment, control, "completions_s").values()
@@ -132,7 +132,7 @@ def _tasks(experiment: str, control: str, low: float, high: float, of: Callable[
 def _web(
     experiment: str, name: str, base: tuple[str, str], bounds: tuple[float, float], control: str = "seawall"
 ) -> Judge:
-    """Figure 11: a measure of the web requests over that of another run."""
+    """Judge figure 11: a measure of the web requests, relative to another run."""
 
     def ratios(measured: Measured, control: str) -> list[float]:
         of_base = measured.values(*base, name, PHASE)
@@ -149,7 +149,7 @@ def _web(
 
 
 def _by_weight(kind: str, maximum: float, control: str = "seawall") -> Judge:
-    """All x_k / w_k are within a part of their mean."""
+    """Judge whether all x_k / w_k are within a part of their mean."""
 
     def off(measured: Measured, control: str) -> list[float]:
         found = []
@@ -167,7 +167,7 @@ def _by_weight(kind: str, maximum: float, control: str = "seawall") -> Judge:
 
 
 def _settled(phase: str, max_intervals: int, control: str = "seawall") -> Judge:
-    """Intervals until all grants stay within 5 % of where they end."""
+    """Judge the number of intervals until all grants stay within 5 % of their end."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         def took(control: str) -> list[float]:
@@ -215,14 +215,14 @@ BY_HOSTS = "shaped by hosts (`--shaping agent`)"
 
 
 def _at_hosts(judge: Judge) -> Judge:
-    """The same of runs in which hosts shape, and no meters."""
+    """Return the judge for runs in which hosts shape, without meters."""
     return lambda measured: judge(measured.substituted(PUBLISHED, AT_HOSTS, HERE))
 
 
 def _claim(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
     """Return a claim judged for the default and as published.
 
-    What may decide ours is whether all demands are known; as published who shapes, and then the law.
+    What may decide ours is whether all demands are known; as published, where traffic is shaped, and then the law.
     """
     changes = ((name, make(control)) for name, control in CHANGES.items())
     published = Published(FORM, make(PUBLISHED), decides=((BY_HOSTS, _at_hosts(make(PUBLISHED))), *changes))

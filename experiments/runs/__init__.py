@@ -1,4 +1,4 @@
-"""Runs: a scenario under one control on one fabric, with the same columns whatever the fabric.
+"""Runs: a scenario under one control on one fabric, with the same columns on every fabric.
 
-Start with scenario_run.py (what a run is and returns), then model_run.py, ovs_run.py and wire_run.py.
+Start with scenario_run.py (a run and its results), then model_run.py, ovs_run.py and wire_run.py.
 """

@@ -1,4 +1,4 @@
-"""A job of map and reduce tasks on the model: reduce tasks fetch what map tasks left, on connections between PNs."""
+"""A job of map and reduce tasks on the model: reduce tasks fetch the output of map tasks over connections of PNs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ends = tuple[int, int]
 
 @dataclass(slots=True)
 class _ReduceTask:
-    """``waiting`` are the PNs that have output for it, one for each map task; ``fetching`` since when, by PN."""
+    """``waiting`` are the PNs with output for the task, one per map task; ``fetching`` the start times, by PN."""
 
     waiting: list[int]
     missing: int
@@ -46,7 +46,7 @@ class MapReduceJob:
         self._done: list[tuple[Ends, float, float]] = []
 
     def step(self, slot: int) -> None:
-        """Assign tasks, take what has been fetched, and fetch; called once in every slot."""
+        """Assign tasks, collect complete fetches, and begin new ones; called once in every slot."""
         now_s = slot * self._slot_s
         ended: list[int] = []
         while self._maps and self._maps[0][0] <= now_s:
@@ -78,7 +78,7 @@ class MapReduceJob:
         return found + [(some, self._free_s[some[1]], None)] * (self._expected - len(found))
 
     def _collect(self, pn: int, task: _ReduceTask) -> bool:
-        """Take the fetches of a task that have ended; return whether there are any."""
+        """Collect the complete fetches of a task; return whether there are any."""
         ended = [sender for sender in task.fetching if not self._connections[sender, pn].transferring]
         for sender in ended:
             ended_s = self._connections[sender, pn].transfers[-1].ended_s

@@ -47,8 +47,8 @@ from topologies.fabric import VirtualNode
 
 SETTLE_S = 0.5
 DROPS_FROM = 18  # intervals: a second
-START_SPREAD_S = 0.030  # the processes of one span do not start in the same instant
-_OPENFLOW_PORT, _REST_PORT = 6653, 8080  # a configuration names them; nothing listens
+START_SPREAD_S = 0.030  # the processes of one span do not start at the same instant
+_OPENFLOW_PORT, _REST_PORT = 6653, 8080  # the configuration needs ports; nothing listens
 
 Progress = Callable[[float], None]
 """Called with the seconds of traffic that have passed since the last call."""
@@ -103,7 +103,7 @@ def intervals_of(scenario: Scenario) -> int:
 
 
 def described(model: ModelFabric) -> dict[str, Any]:
-    """Return what each switch says of itself."""
+    """Return each switch's description of itself."""
     return {switch.name: model.switches[switch.dpid].describe() for switch in model.fabric.switches}
 
 
@@ -112,13 +112,13 @@ def _seen(model: ModelFabric, plane: ControlPlane | None) -> dict[str, Any]:
 
 
 def _dropped_packets(model: ModelFabric) -> list[float]:
-    """Return what the queues of each edge port have dropped so far, (PNs,)."""
+    """Return the packets that the queues of each edge port have dropped so far, (PNs,)."""
     ports = [model.ports[PortId(model.fabric.switch(pn.switch).dpid, pn.port_no)] for pn in model.fabric.pns]
     return [one.port.counters["tx_dropped"] + sum(queue.dropped for queue in one.queues.values()) for one in ports]
 
 
 def _drops_bps(dropped: list[list[float]]) -> dict[str, float]:
-    """Return what the queues of one edge port drop at most: in two intervals, the same after a second, on average."""
+    """Return the largest queue drops of one edge port: in two intervals, the same after a second, on average."""
     bits = np.array(dropped) * TCP_WIRE_BYTES * 8.0
     two = (bits[2:] - bits[:-2]) / (2 * INTERVAL_S)
     return {
@@ -129,7 +129,7 @@ def _drops_bps(dropped: list[list[float]]) -> dict[str, float]:
 
 
 def _vns(central: CentralController) -> list[dict[str, Any]]:
-    """Return what the controller knows of each VN."""
+    """Return the controller's values of each VN."""
     return [
         {
             "name": central.fabric.vn_name(row),
@@ -166,14 +166,14 @@ def _install(
 
 
 def _delay_grants(central: CentralController, intervals: int) -> None:
-    """Let grants work ``intervals`` intervals after they were decided."""
+    """Make grants effective ``intervals`` intervals after they were decided."""
     control = central.fabric.control
     groups = tuple(replace(one, policy=DelayedGrants(one.policy, intervals)) for one in control.groups)
     central.fabric.control = control._replace(groups=groups)
 
 
 def baseline_limits_bps(scenario: Scenario, control: str) -> FloatArray:
-    """Return what a baseline allows each pair, for good."""
+    """Return the constant limits of each pair under a baseline."""
     if control == "none":
         return np.full(len(scenario.pairs), np.nan)
     shares, _ = static_limits(scenario, scenario.fabric())
@@ -207,7 +207,7 @@ def vn_row(central: CentralController, model: ModelFabric, vn: VirtualNode) -> i
 
 
 class _Grants:
-    """Reads the limits in force of a scenario's pairs from a controller on the model."""
+    """Reads the effective limits of a scenario's pairs from a controller on the model."""
 
     def __init__(self, plane: ControlPlane, scenario: Scenario) -> None:
         self._central, self._pairs = plane.central, len(scenario.pairs)
@@ -218,7 +218,7 @@ class _Grants:
             self._number[sender_row, receiver_row] = number
 
     def in_force_bps(self) -> FloatArray:
-        """Return the limits, (pairs,); inf for a pair that has no entry."""
+        """Return the limits, (pairs,); inf for an unmetered pair."""
         granted_bps = np.full(self._pairs, np.inf)
         state = self._central.state
         ends = zip(state.entries.sender.tolist(), state.entries.receiver.tolist(), strict=True)
@@ -229,9 +229,9 @@ class _Grants:
 
 
 class ModelTraffic:
-    """The sources of a scenario on a model, from ``begin_s`` of its time on, and what came of them.
+    """The sources of a scenario on a model, started at its time ``begin_s``, and their results.
 
-    ``grants`` is asked at the end of each interval what the pairs are limited to, (pairs,).
+    ``grants`` returns the limits of the pairs, (pairs,), at the end of each interval.
     """
 
     def __init__(
@@ -297,7 +297,7 @@ class ModelTraffic:
         return [model.connect(one, *ends) for one in made]
 
     def _client(self, flows: list[ModelFlow], sessions: tuple[Session, ...]) -> RequestClient:
-        """Return the client of a web server, and set it going."""
+        """Return the client of a web server, started."""
         connections = [flow.source for flow in flows if isinstance(flow.source, TcpSource)]
         due = [(self._begin_s + begin_s, answers) for begin_s, answers in sessions]
         client = RequestClient(due, connections, self._model.slot_s)
@@ -305,7 +305,7 @@ class ModelTraffic:
         return client
 
     def _start_job(self, job: Job) -> MapReduceJob:
-        """Set the job going on the connections between its PNs."""
+        """Start the job on the connections between its PNs."""
         connections = {}
         for source, flows in zip(self._scenario.sources, self._flows, strict=True):
             if source.vlan_vid == job.vlan_vid and isinstance(flows[0].source, TcpSource):

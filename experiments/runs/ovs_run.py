@@ -52,7 +52,7 @@ def run_on_ovs(
     folder: Path,
     settings: RunSettings = DEFAULT_SETTINGS,
 ) -> ScenarioRun:
-    """Run a scenario under a control; files of the run go to ``folder``, with what the controller recorded."""
+    """Run a scenario under a control; files of the run go to ``folder``, with the controller's recording."""
     folder.mkdir(parents=True, exist_ok=True)
     fabric = scenario.fabric()
     with contextlib.ExitStack() as stack:
@@ -88,7 +88,7 @@ def run_on_ovs(
 
 
 def wait_agents(controller: Controllers, count: int) -> None:
-    """Wait until the controller knows so many agents; TimeoutError if it does not."""
+    """Wait until the controller has ``count`` agents; TimeoutError if it does not."""
     deadline = time.monotonic() + END_TIMEOUT_S
     while True:
         states = [port["agent"]["state"] for port in controller.get("/v1/ports")["ports"] if port["agent"]]
@@ -155,7 +155,7 @@ def _measure(
     endpoints.wait()
     warnings += busy_warning(shares, f"the run ({control})")
     columns = endpoints.columns()
-    notes: dict[str, Any] = {"begun_s": begun_s}  # in the time of the recording
+    notes: dict[str, Any] = {"begun_s": begun_s}  # on the clock of the recording
     if decisions is not None:
         notes |= decisions.notes(begun_s)
         granted_bps = decisions.granted_bps(scenario, fabric, begun_s, columns["time_s"])
@@ -169,7 +169,7 @@ def _measure(
 
 
 class _Costs(NamedTuple):
-    """What control has cost so far: seconds since whenever, processor time of controller and switch, meters set."""
+    """The cost of control so far: time on any clock, processor time of controller and switch, meters set."""
 
     at_s: float
     controller_s: float
@@ -185,7 +185,7 @@ def _costs(controller: ControllerProcess) -> _Costs:
 
 
 def _between(before: _Costs, after: _Costs) -> dict[str, float]:
-    """Return the costs of the time that is judged; shares are of one processor."""
+    """Return the costs of the judged time; shares are of one processor."""
     passed_s = after.at_s - before.at_s
     return {
         "controller_cpu_share": round((after.controller_s - before.controller_s) / passed_s, 4),
@@ -222,21 +222,21 @@ class _Endpoints:
         self._end()
 
     def begin(self) -> float:
-        """Let the traffic begin; return when, in seconds of CLOCK_MONOTONIC."""
+        """Start the traffic; return its start, in seconds of CLOCK_MONOTONIC."""
         begin_ns = time.monotonic_ns() + round(BEGIN_IN_S * 1e9)
         for end in self._ends.values():
             end.begin(begin_ns)
         return begin_ns / 1e9
 
     def wait(self) -> None:
-        """Wait until all have written their reports; RuntimeError naming one that failed."""
+        """Wait until all processes have written their reports; RuntimeError naming one that failed."""
         for name, end in self._ends.items():
             status = end.process.wait(END_TIMEOUT_S)
             if status != 0:
                 raise RuntimeError(f"{name}: ended with status {status}: {end.last_line()}")
 
     def columns(self) -> dict[str, FloatArray]:
-        """Return the columns of a run, but for the grants."""
+        """Return the columns of a run, without the grants."""
         sources = self._scenario.sources
         intervals = self._intervals()
         delivered = np.zeros((intervals, len(sources)))
@@ -250,7 +250,7 @@ class _Endpoints:
             rows = np.array(report["rows"], dtype=np.float64)
             own_s = rows[:, 0] / 1e9
             time_s = time_s if len(time_s) else own_s
-            # Each receiver samples when it is its turn: its rates are those over its own time.
+            # Each receiver samples at its own times: its rates are over these.
             counts = np.diff(rows[:, 1:], axis=0) * (np.diff(time_s) / np.diff(own_s))[:, None]
             received.append(counts[:, 0] * 8)
             packets.append(counts[:, 1])

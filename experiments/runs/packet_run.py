@@ -32,10 +32,10 @@ class StaticLimiter(Source):
 def run_packets(scenario: Scenario, control: str, seed: int, progress: Callable[[float], None]) -> ScenarioRun:
     """Run a scenario of senders to one receiver under one of CONTROLS; InvalidValueError for another scenario.
 
-    ``hygenicc`` is the paper's Algorithm 1 with its own constants and slips mended; each sender begins at C, which is
-    its Capacity Share, since it is alone on its NIC. With ``queue=N`` its limiters keep up to N frames and drop the
-    rest; without they drop what exceeds their rate, as printed. ``timeout`` is the congestion time-out in ms.
-    ``static`` gives each an equal part of the link.
+    ``hygenicc`` is the paper's Algorithm 1 with its own constants and its slips repaired; each sender begins at C,
+    which is its Capacity Share, since it is alone on its NIC. With ``queue=N`` its limiters keep up to N frames and
+    drop the rest; otherwise they drop what exceeds their rate, as printed. ``timeout`` is the congestion time-out in
+    ms. ``static`` gives each sender an equal part of the link.
     """
     name, parameters = parse_control(control)
     if name not in CONTROLS or set(parameters) - {QUEUE, TIMEOUT_MS} or (parameters and name != "hygenicc"):

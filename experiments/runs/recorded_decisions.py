@@ -1,6 +1,6 @@
-"""What a running controller decided during a run, taken from its own recording over REST.
+"""The decisions of a running controller during a run, from its own recording over REST.
 
-Nodes that share switches record nothing: they are asked now and then for the limits in force.
+Sharded nodes record nothing: they are polled for the effective limits.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Controllers = ControllerProcess | ShardedNodes
 
 
 def decisions_of(controller: Controllers, scenario: Scenario, fabric: Fabric) -> Decisions | NodesDecisions:
-    """Return what takes the decisions of a controller, or of nodes of which one can be killed."""
+    """Return the recorder of a controller's decisions, or of those of nodes one of which can be killed."""
     if isinstance(controller, ShardedNodes):
         return NodesDecisions(controller, fabric.pn(receivers_of(scenario)[0][1]).switch)
     return Decisions(controller)
 
 
 class Decisions:
-    """Records a controller; ``take`` has to be called every ``poll_interval_s`` or so, ``stop`` at the end."""
+    """Records a controller; ``poll`` must be called about every ``poll_interval_s``, ``stop`` at the end."""
 
     poll_interval_s = POLL_INTERVAL_S
 
@@ -50,7 +50,7 @@ class Decisions:
         self._ask("start")
 
     def poll(self) -> None:
-        """Take what was recorded, if it is time to."""
+        """Fetch the recording so far, if due."""
         if time.monotonic() - self._taken_s >= TAKE_EVERY_S:
             self._taken_s = time.monotonic()
             self._ask("take")
@@ -64,18 +64,18 @@ class Decisions:
         self._ask("stop")
 
     def save(self, path: Path) -> None:
-        """Write the recording to a file; one that is there is replaced."""
+        """Write the recording to a file, replacing it."""
         with path.open("wb") as file:
             recording_files.write(file, self._records)
 
     def notes(self, begun_s: float) -> dict[str, Any]:
-        """Return what a run notes of the controller."""
+        """Return a run's notes on the controller."""
         return {}
 
     def granted_bps(self, scenario: Scenario, fabric: Fabric, begun_s: float, time_s: FloatArray) -> FloatArray:
-        """Return the limits in force at the end of each interval, (intervals, pairs).
+        """Return the effective limits at the end of each interval, (intervals, pairs).
 
-        ``begun_s`` is when the traffic began, in the time of CLOCK_MONOTONIC, which the controller counts in too.
+        ``begun_s`` is the start of the traffic on CLOCK_MONOTONIC, which the controller uses too.
         """
         wanted = {ends: n for n, ends in enumerate(_places(fabric, scenario.pairs))}
         rows: list[FloatArray] = [np.full(len(wanted), np.inf)]
@@ -99,10 +99,10 @@ class Decisions:
 
 
 class NodesDecisions:
-    """Asks nodes for the limits in force; ``take`` and ``stop`` as in ``Decisions``. ``kill`` ends ``switch``'s owner.
+    """Polls nodes for the effective limits; ``poll``, ``stop`` as in ``Decisions``. ``kill`` ends ``switch``'s owner.
 
-    ``out_of_control_s`` is how long some switch was under nobody's control after that, as far as nodes told when they
-    were asked; None before, and if nobody came.
+    ``out_of_control_s`` is how long some switch had no controlling node after the kill, as polled; None before the
+    kill, and without a takeover.
     """
 
     def __init__(self, nodes: ShardedNodes, switch: str) -> None:
@@ -116,11 +116,11 @@ class NodesDecisions:
 
     @property
     def poll_interval_s(self) -> float:
-        """How often ``take`` should be called: more often while a switch may be under nobody's control."""
+        """The interval of ``poll``: shorter while a switch may have no controlling node."""
         return FAST_POLL_S if self._awaits else POLL_INTERVAL_S
 
     def poll(self) -> None:
-        """Ask for the limits, if it is time to, or whether all switches are under control again."""
+        """Poll the limits, if due, or whether all switches are under control again."""
         if self._awaits:
             if not self._nodes.check_recovered():
                 return
@@ -140,23 +140,23 @@ class NodesDecisions:
         self._kill = {"killed": self._nodes.kill_owner(self._switch), "owners": owners}
 
     def get(self, path: str) -> Any:
-        """Return the JSON of a REST resource. Raises ControllerError if nobody has taken over after a kill."""
+        """Return the JSON of a REST resource. Raises ControllerError without a takeover after a kill."""
         if self._awaits:
             raise ControllerError(f"after {self._kill['killed']} was killed, not every switch is under control again")
         return self._nodes.get(path)
 
     def stop(self) -> None:
-        """Ask for the last time. Raises ControllerError if nobody has taken over after a kill."""
+        """Poll for the last time. Raises ControllerError without a takeover after a kill."""
         self._taken_s = -math.inf
         self.poll()
         self.get("/v1/revision")
 
     def save(self, path: Path) -> None:
-        """Write what was asked for to a file: times in seconds, entries."""
+        """Write the polled values to a file: times in seconds, pairs."""
         path.write_text(json.dumps(self._samples))
 
     def notes(self, begun_s: float) -> dict[str, Any]:
-        """Return what a run notes of the kill: when, whom, and the owners of the switches before and after."""
+        """Return a run's notes on the kill: its time, the node, and the owners of the switches before and after."""
         if self._killed_s is None:
             return {}
         return {
@@ -167,7 +167,7 @@ class NodesDecisions:
         }
 
     def granted_bps(self, scenario: Scenario, fabric: Fabric, begun_s: float, time_s: FloatArray) -> FloatArray:
-        """Return the limits in force that were known at the end of each interval, (intervals, pairs)."""
+        """Return the last polled effective limits at the end of each interval, (intervals, pairs)."""
         wanted = {ends: n for n, ends in enumerate(_places(fabric, scenario.pairs))}
         rows = [np.full(len(wanted), np.inf)]
         for _, entries in self._samples:

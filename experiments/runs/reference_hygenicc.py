@@ -1,7 +1,7 @@
-"""HyGenICC's Algorithms 1 and 2 as printed, with their slips mended, frame by frame in plain Python: a reference.
+"""HyGenICC's Algorithms 1 and 2 as printed, with slips repaired, frame by frame in plain Python: a reference.
 
-Sources at one bottleneck (``experiments.model.packets``), updates every 0.5 ms. Each slip can be put back by a flag of
-``Slips``, to see what it does.
+Sources at one bottleneck (``experiments.model.packets``), updates every 0.5 ms. A flag of ``Slips`` restores a slip, to
+show its effect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from experiments.model.packets import FRAME_BITS, PacketLink, PacketNetwork, Udp
 
 @dataclass(frozen=True)
 class Slips:
-    """Slips of the listing that are left in. ``always_fed_back``: line 34 asks ``f >= 0``, which is always so."""
+    """Slips of the listing that are kept. ``always_fed_back``: the condition of line 34, ``f >= 0``, always holds."""
 
     always_fed_back: bool = False
 
@@ -33,7 +33,7 @@ class PaperConstants:
 class Source:
     """A VM: its token bucket (Algorithm 1, packet out) and its rate (timer).
 
-    It drops what it has no tokens for, as line 10 says, or with ``queue_frames`` keeps so many for later.
+    It drops frames without tokens, as line 10 does, or keeps up to ``queue_frames`` of them for later.
     """
 
     paper: PaperConstants
@@ -49,17 +49,17 @@ class Source:
     hides_marks: bool = True
 
     def consume(self, now_s: float) -> bool:
-        """Return whether a frame may go out now."""
+        """Return whether a frame may be sent now."""
         self.tokens_bits += self.rate_bps * (now_s - self.sent_s)
         self.tokens_bits = min(self.tokens_bits, max(self.paper.bucket_s * self.rate_bps, FRAME_BITS))
-        self.sent_s = now_s  # at every refill: the listing does so only where a frame goes out
+        self.sent_s = now_s  # at every refill: the listing does so only for a sent frame
         if self.tokens_bits < FRAME_BITS:
             return False
         self.tokens_bits -= FRAME_BITS
         return True
 
     def feedback(self, now_s: float) -> None:
-        """A mark came back."""
+        """Count a mark that came back."""
         self.marks += 1
         self.detected = True
         self.fed_back_s = now_s
@@ -81,7 +81,7 @@ class Source:
 
 @dataclass
 class Tick:
-    """What happened between two updates: by source the rate before, its marks and its frames, and the rate after."""
+    """One update interval: by source the rate before, its marks and its frames, and the rate after."""
 
     before_bps: list[float]
     marks: list[int]
@@ -90,7 +90,7 @@ class Tick:
 
 
 def run(sources: Sequence[Source], network: PacketNetwork, seconds: float) -> list[Tick]:
-    """Go on for so long: the network carries frames, and every source updates its rate after each ``update_s``."""
+    """Run for ``seconds``: the network carries frames, and every source updates its rate after each ``update_s``."""
     ticks = []
     begin_s = network.now_s
     for number in range(round(seconds / sources[0].paper.update_s)):
@@ -105,7 +105,7 @@ def run(sources: Sequence[Source], network: PacketNetwork, seconds: float) -> li
 
 
 def greedy(sources: Sequence[Source], seed: int = 1) -> PacketNetwork:
-    """Return the paper's network, in which each source has something to send in every slot."""
+    """Return the paper's network, in which each source has traffic in every slot."""
     flows = [UdpFlow() for _ in sources]
     for flow in flows:
         flow.start(0)
@@ -113,6 +113,6 @@ def greedy(sources: Sequence[Source], seed: int = 1) -> PacketNetwork:
 
 
 def used(ticks: list[Tick], paper: PaperConstants) -> float:
-    """Return the part of the link that was used."""
+    """Return the used part of the link."""
     bits = FRAME_BITS * sum(sum(tick.frames) for tick in ticks)
     return bits / (paper.capacity_bps * paper.update_s * len(ticks))

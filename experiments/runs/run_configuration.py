@@ -1,4 +1,4 @@
-"""What controllers and static limits get of a scenario: the same on every fabric."""
+"""The configuration of controllers and static limits for a scenario: the same on every fabric."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def controller_configuration(
 def controllers(
     scenario: Scenario, fabric: Fabric, control: str, folder: Path, settings: RunSettings, *, ovsdb: bool = True
 ) -> Iterator[tuple[ControllerProcess | ShardedNodes, list[tuple[str, int]]]]:
-    """Run the controller of a scenario, or the nodes of which one is to be killed; yield it and where switches connect.
+    """Run the controller of a scenario, or the nodes one of which is to be killed; yield it and the switches' targets.
 
-    Without ``ovsdb`` no switch has a database: one controller is told of none, nodes that share switches, which need
-    queues, of one that nobody answers at.
+    Without ``ovsdb`` no switch has a database: the configuration of one controller has no address, that of sharded
+    nodes, which need queues, has an address without a server.
     """
 
     def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
@@ -82,17 +82,17 @@ def controllers(
 
 
 def borrows(algorithm: str) -> bool:
-    """Whether an algorithm uses ceilings: the product refuses them under one that does not."""
+    """Whether an algorithm uses ceilings: under others the product rejects them."""
     return policies[algorithm].borrows
 
 
 def fields_in_use(change: LimitChange, algorithm: str) -> dict[str, float]:
-    """Return what a change asks of the product under an algorithm; nothing where it is about ceilings alone."""
+    """Return a change's fields for the product under an algorithm; {} if the change is about unused ceilings alone."""
     return {name: value for name, value in change.fields.items() if "ceiling" not in name or borrows(algorithm)}
 
 
 def agents_at(fabric: Fabric, shaping: str) -> dict[PhysicalNode, str]:
-    """Return the PNs with an agent, and how far the controller trusts each."""
+    """Return the PNs with an agent, and the controller's trust in each."""
     if shaping == "meter":
         return {}
     mode = "verify" if shaping == "both" else "trust"
@@ -100,9 +100,9 @@ def agents_at(fabric: Fabric, shaping: str) -> dict[PhysicalNode, str]:
 
 
 def uplink_classes(scenario: Scenario, fabric: Fabric, control: str) -> dict[int, dict[int, tuple[int, int]]]:
-    """Return what the senders' own schedulers serve each VLAN at least and at most, by PN; {}: they have none.
+    """Return the (min, max) rates of each VLAN at the senders' own schedulers, by PN; {}: there are none.
 
-    Static ones serve a VLAN its send limit at most.
+    Static schedulers serve a VLAN at most at its send limit.
     """
     if not scenario.uplink_queues or control == "none":
         return {}
@@ -117,10 +117,10 @@ def uplink_classes(scenario: Scenario, fabric: Fabric, control: str) -> dict[int
 
 
 def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], QueueRates]:
-    """Return the equal shares of all pairs, and the queues of the receiving PNs where the scenario has queues.
+    """Return the equal shares of all pairs, and the queues of the receiving PNs if the scenario has queues.
 
-    Where the senders' own schedulers hold send limits, a pair has all of its sender's and receiver's. A pair that TCP
-    uses has the burst TCP needs.
+    If the senders' own schedulers hold send limits, a pair has all of its sender's and receiver's. A pair with TCP has
+    the burst that TCP needs.
     """
     bursts_s: dict[tuple[VirtualNode, VirtualNode], float] = {}
     for source in scenario.sources:

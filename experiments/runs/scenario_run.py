@@ -1,4 +1,4 @@
-"""What one run of a scenario gave, on whatever fabric: columns by interval, and how to keep them in a file."""
+"""The results of one run of a scenario, on any fabric: columns by interval, and files of them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ _ARRAYS = ("time_s", *_BY_INTERVAL, "sent_packets", "lost_packets", "transfers")
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a scenario leaves open: the grain of virtual time, TCP's congestion control, Open vSwitch's datapath.
+    """Settings that a scenario leaves open: slot of virtual time, TCP's congestion control, Open vSwitch's datapath.
 
     ``shaping`` is one of scenario.SHAPINGS; "meter" leaves it to the scenario. ``interval_ms`` is the controller's:
-    what comes of a run is measured in the paper's intervals, whatever it is.
+    results are always measured in the paper's intervals.
 
-    With ``kill_at_s`` three controllers share the switches out, and the one that owns the first receiver's switch is
-    killed so many seconds after the traffic began; not on the model, where there are no processes. It does not count
-    for what a cell is called (its digest).
+    With ``kill_at_s`` there are three controllers in sharded mode, and the owner of the first receiver's switch is
+    killed that many seconds after the start of the traffic; not on the model, which has no processes. It is not part of
+    a run's digest.
 
-    ``announce`` is called with the address of a controller that runs for the scenario; it is no part of the settings
-    that runs are compared by. Nor is ``make``, which makes another switch of each software switch before it connects,
-    on the wire.
+    ``announce`` is called with the address of a controller that runs for the scenario; it does not take part in
+    comparisons. Nor does ``make``, which changes each software switch before it connects, on the wire.
     """
 
     slot_s: float = 0.001
@@ -51,10 +50,10 @@ DEFAULT_SETTINGS = RunSettings()
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRun:
-    """The columns of one run; row i is the time from ``time_s[i]`` to ``time_s[i + 1]`` since the traffic began.
+    """The columns of one run; row i is the time from ``time_s[i]`` to ``time_s[i + 1]`` since the start of the traffic.
 
-    Bits are those of tagged frames. ``granted_bps`` is what a pair was limited to at the end of the interval: inf
-    before it was known, NaN where there is no control. What was lost includes what meters and queues dropped.
+    Bits are those of tagged frames. ``granted_bps`` is a pair's limit at the end of the interval: inf before it was
+    known, NaN without control. Lost packets include drops of meters and queues.
     """
 
     scenario: Scenario
@@ -66,7 +65,7 @@ class ScenarioRun:
     delivered_bits: FloatArray
     """(intervals, sources)"""
     received_bits: FloatArray
-    """(intervals, receivers): all that the VN's link brought it"""
+    """(intervals, receivers): all that the VN's link delivered"""
     received_packets: FloatArray
     """(intervals, receivers)"""
     granted_bps: FloatArray
@@ -74,28 +73,28 @@ class ScenarioRun:
     sent_packets: FloatArray
     """(sources,)"""
     lost_packets: FloatArray
-    """(sources,); of TCP, the segments that it sent again"""
+    """(sources,); of TCP, the retransmitted segments"""
     transfers: FloatArray
     """(transfers, 3): source, begun, ended (NaN: not), of files and of answers to web requests"""
     notes: dict[str, Any]
     seen: dict[str, Any] = field(default_factory=dict)
-    """what switches and controller said at the end of the span that is judged; empty for a run that was loaded"""
+    """the reports of switches and controller at the end of the judged span; empty for a loaded run"""
 
     @property
     def receivers(self) -> list[tuple[int, int]]:
-        """Who receives, as (VLAN, PN), in the order of the columns."""
+        """The receivers, as (VLAN, PN), in the order of the columns."""
         return receivers_of(self.scenario)
 
     @property
     def senders(self) -> list[tuple[int, int]]:
-        """Who sends, as (VLAN, PN), in the order of the pairs."""
+        """The senders, as (VLAN, PN), in the order of the pairs."""
         return list(dict.fromkeys((vid, sender) for vid, sender, _ in self.scenario.pairs))
 
     def columns(self) -> dict[str, FloatArray]:
         """Return columns by name, (intervals,) each, such as ``granted_bps:v1_2:v1_11``: of VN v1_2 to VN v1_11.
 
-        A VN is ``vVLAN_PN``. ``time_s`` is when the interval begins. Rates are wire rates; ``delivered_bps`` is what
-        reached the receiver of a pair, of all of its sources together.
+        A VN is ``vVLAN_PN``. ``time_s`` is the beginning of the interval. Rates are wire rates; ``delivered_bps`` is
+        the rate of a pair at its receiver, of all of its sources together.
         """
         passed_s = np.diff(self.time_s)
         found = {"time_s": self.time_s[:-1], "duration_s": passed_s}
@@ -148,18 +147,18 @@ def _pair_name(pair: VnPair) -> str:
 
 
 def receivers_of(scenario: Scenario) -> list[tuple[int, int]]:
-    """Return the (VLAN, PN) that somebody sends to."""
+    """Return the receivers of all sources as (VLAN, PN)."""
     return list(dict.fromkeys((source.vlan_vid, source.receiver) for source in scenario.sources))
 
 
 def owner_changes(run: ScenarioRun) -> list[tuple[str, str, str]]:
-    """Return the switches that have changed hands since a controller's kill: name, owner before and after."""
+    """Return the switches whose owner has changed since a controller's kill: name, owner before and after."""
     before, after = run.notes.get("owners") or {}, run.notes.get("owners_after") or {}
     return [(name, owner, after[name]) for name, owner in before.items() if after.get(name, owner) != owner]
 
 
 def load_run(folder: Path, scenario: Scenario, control: str, fabric: str, seed: int) -> ScenarioRun:
-    """Return what ``save`` wrote."""
+    """Return the run that ``save`` wrote."""
     with np.load(folder / "run.npz") as arrays:
         columns = {name: arrays[name] for name in _ARRAYS}
     return ScenarioRun(
@@ -168,6 +167,6 @@ def load_run(folder: Path, scenario: Scenario, control: str, fabric: str, seed: 
 
 
 def transfer_rows(rows: Sequence[tuple[int, float, float | None]]) -> FloatArray:
-    """Return transfers as a column; None, for one that did not end, becomes NaN."""
+    """Return transfers as an array; None, for a transfer without an end, becomes NaN."""
     table = [(float(source), began_s, np.nan if ended_s is None else ended_s) for source, began_s, ended_s in rows]
     return np.array(table, dtype=np.float64).reshape(len(table), 3)

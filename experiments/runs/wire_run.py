@@ -36,7 +36,7 @@ def run_on_wire(
 ) -> ScenarioRun:
     """Run a scenario under a control; files of the run go to ``folder``.
 
-    Choice: without a controller nobody speaks OpenFlow, and real time would only be waiting: that is left to the model.
+    Choice: a baseline, which has no controller, runs on the model: without OpenFlow real time would add nothing.
     Choice: there is no OVSDB, so the ports have from the start the queues that the controller would write; they do not
     follow changes of limits.
     """

@@ -1,7 +1,7 @@
 """Every experiment is one module here, with a ``scenario``, or several ``scenarios`` that are variants of it.
 
-A new file is found by itself (docs/experiments.md): ``my_burst.py`` or ``my/burst.py`` as ``my-burst``. What scenarios
-are written in: scenario.py, limits.py, traffic.py.
+A new file is found automatically (docs/experiments.md): ``my_burst.py`` or ``my/burst.py`` as ``my-burst``. The
+language of scenarios: scenario.py, limits.py, traffic.py.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LANGUAGE = ("scenario", "limits", "traffic")
 def scenarios() -> dict[str, Scenario]:
     """Return all scenarios by name: those of the files here, and those of other packages.
 
-    One that cannot be loaded is left out and in ``plugins.faults``: one that is not named as its file (or as its entry
-    point), a variant whose name does not begin so, a name that stands twice, and a file that raises an error.
+    One that cannot be loaded is left out and reported in ``plugins.faults``: one whose name is not that of its file (or
+    entry point), a variant whose name does not begin with it, a duplicate name, and a file that raises an error.
     """
     found: dict[str, Scenario] = {}
     for module in pkgutil.walk_packages(__path__, f"{__name__}.", onerror=lambda _name: None):
@@ -38,7 +38,7 @@ def scenarios() -> dict[str, Scenario]:
 
 
 def scenario_named(name: str, key: str = "scenario") -> Scenario:
-    """Return the scenario of a name; InvalidValueError, about ``key``, if there is none, or why it is not loaded."""
+    """Return a scenario by its name; InvalidValueError, about ``key``, if it is unknown or not loaded."""
     known = scenarios()
     if name not in known and (fault := plugins.fault_of(name, plugins.SCENARIOS)):
         raise InvalidValueError(key, name, f"is not loaded: {fault}")
@@ -48,7 +48,7 @@ def scenario_named(name: str, key: str = "scenario") -> Scenario:
 
 
 def _add(found: dict[str, Scenario], plugin: plugins.Plugin, load: Callable[[str], Any]) -> None:
-    """Add what a file or an entry point holds, all of it or nothing: a scenario, or a tuple of variants."""
+    """Add the scenario or the tuple of variants of a file or entry point, completely or not at all."""
     try:
         loaded = load(plugin.target)
         if isinstance(loaded, ModuleType):

@@ -1,4 +1,4 @@
-"""The example of section III.A: 80, 80, 20 and 20 Mb/s of 200; the first stops; later the last two want more."""
+"""The example of section III.A: 80, 80, 20 and 20 Mb/s of 200; the first stops; later the last two offer more."""
 
 from experiments.scenarios.scenario import Limits, Scenario, Source
 

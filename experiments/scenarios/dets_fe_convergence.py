@@ -1,4 +1,4 @@
-"""Section III.A: how many intervals until everybody has the fair rate, once five of ten greedy senders stop."""
+"""Section III.A: intervals until all have the fair rate, after five of ten greedy senders stop."""
 
 from experiments.scenarios.scenario import CONTROLS, Limits, Scenario, Source
 

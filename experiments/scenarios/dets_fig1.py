@@ -1,4 +1,4 @@
-"""Figure 1: all PNs send to all others in both VLANs. UDP floods one PN first, then all: does TCP elsewhere notice?"""
+"""Figure 1: all PNs send to all others in both VLANs. UDP floods one PN first, then all; TCP must not suffer."""
 
 from experiments.scenarios.scenario import Limits, Scenario, Source
 

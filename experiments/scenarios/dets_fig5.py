@@ -24,10 +24,9 @@ def joined_by_udp(
 ) -> Scenario:
     """Return the run of figures 2 and 5: every sender has a TCP source in VLAN 1 and a UDP source in VLAN 2.
 
-    TCP is alone for ``warmup_s``, of which the second half is measured, and again for ``cooldown_s``. ``udp_rate_bps``
-    is what each UDP sender offers. Choice: the paper does not say how much; this is more than the link carries.
-    Deviation: the paper's UDP begins at about unit 320 (17.6 s), and in figure 2 lasts 700 units; all is settled sooner
-    here.
+    TCP is alone for ``warmup_s``, whose second half is measured, and again for ``cooldown_s``. ``udp_rate_bps`` is the
+    offered rate of each UDP sender. Choice: the paper does not give it; this is more than the link carries. Deviation:
+    the paper's UDP begins at about unit 320 (17.6 s), and in figure 2 lasts 700 units; here rates settle sooner.
     """
     receiver, stop_s = senders + 1, warmup_s + blast_s
     end_s = stop_s + cooldown_s
@@ -57,5 +56,5 @@ scenario = joined_by_udp(
     emulated_controls=("static", "fp", "level"),
     emulated_s=11.0,
     paper_controls=("none", "static", "fp", "level"),
-    emulated_seeds={"fp": 10, "level": 2},  # many: how soon TCP is back is a matter of luck as well
+    emulated_seeds={"fp": 10, "level": 2},  # many: TCP's recovery time is random, too
 )

@@ -1,11 +1,12 @@
-"""Figure 6 (section IV): ten senders of bursts, TCP and UDP, three of them with little to send, 1,500 intervals."""
+"""Figure 6 (section IV): ten senders of bursts, TCP and UDP, three of them with a low rate, 1,500 intervals."""
 
 from experiments.scenarios.scenario import CONTROLS, INTERVAL_S, Limits, Scenario, Source
 
 RECEIVER = 11
-# Choice: the paper gives no receive limit here; it is that of figure 5's first VLAN. Nor does it say which senders are
-# held to 20 Mb/s, which speak TCP, and what UDP offers in a burst. Every other one speaks TCP; the three are of both
-# kinds, with short, middling and long bursts. What holds them is their hosts, so that no allocator knows it beforehand.
+# Choice: the paper gives no receive limit here; it is that of figure 5's first VLAN. The paper does not say either
+# which senders are held to 20 Mb/s, which use TCP, and what UDP offers in a burst. Every other sender uses TCP; the
+# three are of both kinds, with short, medium and long bursts. Their hosts hold them, so no allocator knows it
+# beforehand.
 HELD = (2, 5, 8)
 HELD_BPS = 20_000_000
 UDP_BPS = 150_000_000

@@ -1,6 +1,6 @@
-"""Section V, from a host's end: two VNs of one PN fill its way out, before any switch sees a frame of theirs.
+"""Section V, at a host: two VNs of one PN fill its uplink, before any switch receives their frames.
 
-No meter behind the uplink can keep them apart; an agent on the PN can (``--shaping agent`` or ``both``).
+No meter behind the uplink can separate them; an agent on the PN can (``--shaping agent`` or ``both``).
 """
 
 from experiments.scenarios.scenario import Limits, Scenario, Source

@@ -1,4 +1,4 @@
-"""What VNs of a scenario are promised, and changes of it while the scenario runs."""
+"""The guarantees of a scenario's VNs, and changes of them while the scenario runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ RATES = ("send_bps", "receive_bps", "send_ceiling_bps", "receive_ceiling_bps")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a VN may send and receive, up to which ceilings it may borrow (None: not at all), and its weight.
+    """The send and receive limit of a VN, the ceilings for borrowing (None: no borrowing), and its weight.
 
-    Algorithms that do not borrow run without the ceilings. A weight of None is the VLAN's, of a VLAN 1.
+    Algorithms that do not borrow run without the ceilings. A weight of None is the VLAN's; a VLAN's is 1.
     """
 
     send_bps: int
@@ -23,7 +23,7 @@ class Limits:
     weight: float | None = None
 
     def check(self, key: str) -> None:
-        """Raise InvalidValueError naming what makes no sense below ``key``."""
+        """Raise InvalidValueError naming an invalid value below ``key``."""
         for way in ("send", "receive"):
             limit_bps, ceiling_bps = getattr(self, f"{way}_bps"), getattr(self, f"{way}_ceiling_bps")
             good = ceiling_bps is None or ceiling_bps >= limit_bps
@@ -31,14 +31,14 @@ class Limits:
         require(self.weight is None or self.weight > 0, f"{key}.weight", self.weight, "is not above 0")
 
     def scaled(self, factor: float) -> Limits:
-        """Return them with every rate times ``factor``."""
+        """Return the limits with every rate times ``factor``."""
         scaled: Limits = scaled_fields(self, RATES, factor)
         return scaled
 
 
 @dataclass(frozen=True, slots=True)
 class LimitChange:
-    """At a time a VN gets other limits, ceilings or another weight; what is None stays."""
+    """New limits, ceilings or weight of a VN at a time; None: unchanged."""
 
     at_s: float
     vlan_vid: int
@@ -51,7 +51,7 @@ class LimitChange:
 
     @property
     def fields(self) -> dict[str, float]:
-        """What changes, by the product's names of a VN's values."""
+        """The changed values, by the product's names."""
         names = {"send_bps": "send_limit_bps", "receive_bps": "receive_limit_bps"}
         found = {names.get(name, name): getattr(self, name) for name in (*RATES, "weight")}
         return {name: value for name, value in found.items() if value is not None}
@@ -59,7 +59,7 @@ class LimitChange:
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmChange:
-    """At a time a VLAN gets another algorithm. Baselines, which have none, do not notice."""
+    """A new algorithm of a VLAN at a time. Baselines, which have no algorithm, ignore it."""
 
     at_s: float
     vlan_vid: int

@@ -1,4 +1,4 @@
-"""What an experimenter writes: a topology, VNs with their limits, sources and events, in ``experiments.scenarios``.
+"""An experiment: a topology, VNs with their limits, sources and events; used by ``experiments.scenarios``.
 
 Rates are wire rates in bit/s at the paper's speed (links of 1 Gb/s); a fabric that cannot carry them runs the scenario
 scaled. Times are seconds from the start of the traffic. Standard library only, so that listing scenarios is quick.
@@ -38,7 +38,7 @@ LONGEST_S = 10_800.0
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Under which conditions a scenario runs: with a shaping queue at the receiver or without, grants late or not.
+    """The conditions of a scenario: with a shaping queue at the receiver or without, delayed grants or not.
 
     With ``packets`` it runs packet by packet on the network of the HyGenICC paper (experiments/runs/packet_run.py).
     """
@@ -50,7 +50,8 @@ class Conditions:
 
 
 # The paper has no queue at the receiver, and "it takes two time units for the control algorithm to receive the
-# measurements and make the decision and apply the limits" (section IV). The two between show which of the two decides.
+# measurements and make the decision and apply the limits" (section IV). The two conditions between show which one
+# decides.
 CONDITIONS = {
     "product": Conditions("the product's: the receiver's queue shapes, grants work at once"),
     "unshaped": Conditions("without the receiver's shaping queue", shaped=False),
@@ -59,11 +60,11 @@ CONDITIONS = {
     "packets": Conditions("packet by packet, without a controller", packets=True),
 }
 
-# Who shapes: meters, agents on the PNs without any meter, agents with meters behind them, or agents alone at every
-# second PN and meters at the others.
+# Where traffic is shaped: by meters, by agents on the PNs without any meter, by agents with meters behind them, or by
+# agents alone at every second PN and meters at the others.
 SHAPINGS = ("meter", "agent", "both", "mixed")
 
-# What the rates of a run are compared with, and over what Jain's index is taken (experiments/evaluation/oracle.py).
+# The reference for the rates of a run, and the base of Jain's index (experiments/evaluation/oracle.py).
 PROMISES = {
     "limits": "limits of senders and receivers, max-min fairly over pairs",
     "ceilings": "limits first, then what is left, by weight, up to ceilings and links; fairness over sending VNs",
@@ -73,20 +74,20 @@ PROMISES = {
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """An experiment, whatever fabric it runs on. ``limits`` are by VLAN, ``vn_limits`` by (VLAN, PN) where they differ.
+    """An experiment on any fabric. ``limits`` are by VLAN; ``vn_limits``, exceptions, by (VLAN, PN).
 
-    ``phases`` are spans that are measured by themselves. ``isolation`` names two of them, before and while the second
-    VLAN of ``limits`` sends UDP to the receiver of the first's TCP: then what the first keeps is measured as well.
-    ``controls`` says what it runs under: ``none``, ``static`` (equal limits set once), or an algorithm with parameters,
-    such as ``fp d=4``. Fabrics in real time run ``emulated_controls`` alone, if given, for ``emulated_s``, with
-    ``emulated_seeds``, which may be given by control. ``conditions`` are those of CONDITIONS, which are compared under
-    ``paper_controls``, those that are controls of the fabric. Without ``queues`` a receiving port has one plain queue,
-    and meters alone hold the limits. ``promise`` is one of PROMISES; ``topology_options`` go to the topology's builder,
-    those that end with ``_bps`` scaled. With ``uplink_queues`` the senders' own schedulers serve VLANs by their send
-    limits, and up to their send ceilings, under every control but ``none``. ``queue_packets`` is how deep the queues of
-    the model's switches are; None: as deep as elsewhere. ``shaping`` is one of SHAPINGS. Pictures show what the
-    ``tagged`` PN sends. ``interval_ms`` is the control interval. ``job`` drives the sources of its VLAN, on the model.
-    Raises InvalidValueError naming the field.
+    ``phases`` are spans that are measured separately. ``isolation`` names two of them, before and while the second VLAN
+    of ``limits`` sends UDP to the receiver of the first's TCP: then the first VLAN's isolation is measured as well.
+    ``controls`` lists the controls: ``none``, ``static`` (equal limits set once), or an algorithm with parameters, such
+    as ``fp d=4``. Fabrics in real time run only ``emulated_controls``, if given, for ``emulated_s``, with
+    ``emulated_seeds``, which may be given by control. ``conditions`` is one of CONDITIONS, which are compared under
+    ``paper_controls``, those that are controls of the fabric. Without ``queues`` a receiving port has a single queue,
+    and only meters enforce the limits. ``promise`` is one of PROMISES; ``topology_options`` go to the topology's
+    builder, those that end with ``_bps`` scaled. With ``uplink_queues`` the senders' own schedulers serve VLANs by
+    their send limits, and up to their send ceilings, under every control except ``none``. ``queue_packets`` is the
+    depth of the queues of the model's switches; None: the default. ``shaping`` is one of SHAPINGS. Plots show the
+    traffic of the ``tagged`` PN. ``interval_ms`` is the control interval. ``job`` drives the sources of its VLAN, on
+    the model. Raises InvalidValueError naming the field.
     """
 
     name: str
@@ -113,9 +114,9 @@ class Scenario:
     queues: bool = True
     uplink_queues: bool = False
     queue_packets: int | None = None
-    shaping: str = field(default="meter", repr=False)  # not in the digests of runs that are done: names tell them apart
-    tagged: int | None = field(default=None, repr=False)  # nor this: it is for pictures alone
-    interval_ms: int = field(default=55, repr=False)  # names tell these apart, too
+    shaping: str = field(default="meter", repr=False)  # not in digests of completed runs, whose names differ
+    tagged: int | None = field(default=None, repr=False)  # not in digests: only for plots
+    interval_ms: int = field(default=55, repr=False)  # not in digests: names differ
     job: Job | None = None
 
     def __post_init__(self) -> None:
@@ -166,28 +167,28 @@ class Scenario:
         require(0 <= begin_s < end_s <= self.duration_s, key, span, f"is not within 0 to {self.duration_s:g} seconds")
 
     def controls_on(self, fabric: str) -> tuple[str, ...]:
-        """Return what it runs under on a fabric."""
+        """Return the controls on a fabric."""
         return self.controls if fabric == "model" or self.emulated_controls is None else self.emulated_controls
 
     def seeds_on(self, fabric: str, control: str) -> int:
-        """Return with how many seeds a control runs on a fabric."""
+        """Return the number of seeds of a control on a fabric."""
         if fabric == "model":
             return self.seeds
         return self.emulated_seeds if isinstance(self.emulated_seeds, int) else self.emulated_seeds.get(control, 1)
 
     @property
     def judged(self) -> Span:
-        """The span that the run is about: while the second VLAN sends, or all of it."""
+        """The judged span: while the second VLAN sends, or the whole run."""
         return self.phases[self.isolation[1]] if self.isolation else (0.0, self.duration_s)
 
     def phase_at(self, time_s: float) -> str:
-        """Return the phase that holds a time, or else the next one; "" after the last."""
+        """Return the phase at a time, or else the next one; "" after the last."""
         return next((name for name, (_, end_s) in self.phases.items() if time_s < end_s), "")
 
     def on(self, fabric: str, scale: float = 1.0) -> Scenario:
-        """Return it as it runs on a fabric: scaled, and shortened in real time.
+        """Return the scenario for a fabric: scaled, and in real time shortened.
 
-        Raises InvalidValueError for a source, or for conditions, that the fabric cannot have.
+        Raises InvalidValueError for a source, or for conditions, that the fabric does not support.
         """
         packets = CONDITIONS[self.conditions].packets
         require(fabric == "model" or self.job is None, "job", self.name, f"is not run on {fabric}, but on the model")
@@ -199,12 +200,12 @@ class Scenario:
         return scenario if fabric == "model" or self.emulated_s is None else scenario.lasting(self.emulated_s)
 
     def with_conditions(self, conditions: str) -> Scenario:
-        """Return the same scenario under other conditions; InvalidValueError where there are none of that name."""
+        """Return the scenario under other conditions; InvalidValueError for unknown conditions."""
         return dataclasses.replace(self, conditions=conditions)
 
     @property
     def pairs(self) -> tuple[VnPair, ...]:
-        """Who sends to whom, in the order of the sources."""
+        """The sending and receiving VNs, in the order of the sources."""
         return tuple(dict.fromkeys(source.pair for source in self.sources))
 
     def fabric(self) -> Fabric:
@@ -213,15 +214,15 @@ class Scenario:
         return fabrics[self.topology](**sizes, **self.topology_options)
 
     def limits_of(self, vn: VirtualNode) -> Limits:
-        """Return what a VN is promised at the beginning; its weight is the VLAN's unless it has its own."""
+        """Return a VN's limits at the beginning; its weight is the VLAN's unless it has its own."""
         vlan = self.limits[vn.vlan_vid]
         own = self.vn_limits.get((vn.vlan_vid, vn.pn.number), vlan)
         return own if own.weight is not None else dataclasses.replace(own, weight=vlan.weight)
 
     def scaled(self, factor: float) -> Scenario:
-        """Return the same scenario with every rate, and the size of transfers, times ``factor``; times stay.
+        """Return the scenario with every rate, and the size of transfers, times ``factor``; times do not change.
 
-        Of web requests the rate changes, not the size: a page of a few packets would be less than one.
+        The rate of web requests changes, not their size: a page of a few packets would be less than one packet.
         """
         return dataclasses.replace(
             self,
@@ -235,7 +236,7 @@ class Scenario:
         )
 
     def lasting(self, duration_s: float) -> Scenario:
-        """Return the same scenario cut off after ``duration_s``: what begins later goes, what is on then ends."""
+        """Return the scenario cut off after ``duration_s``: without later spans, and with shorter ones at the end."""
 
         def kept(span: Span) -> Span:
             return span[0], min(span[1], duration_s)
@@ -253,18 +254,18 @@ class Scenario:
         )
 
     def timeline(self, seed: int) -> tuple[tuple[Span, ...], ...]:
-        """Return when each source has something to send: the same for a seed on every fabric, under every control."""
+        """Return the spans of traffic of each source: the same for a seed on every fabric, under every control."""
         return tuple(source.spans_of(number, seed, self.duration_s) for number, source in enumerate(self.sources))
 
     def sessions(self, seed: int) -> tuple[tuple[Session, ...], ...]:
-        """Return the sessions of web requests of each source, likewise."""
+        """Return the sessions of web requests of each source: the same for a seed on every fabric and control."""
         return tuple(source.sessions_of(number, seed, self.duration_s) for number, source in enumerate(self.sources))
 
 
 def parse_control(control: str) -> tuple[str, dict[str, float]]:
     """Return algorithm (or baseline) and parameters of a control such as ``fp d=4``.
 
-    Raises InvalidValueError. Whether the algorithm takes the parameters is checked where it is made.
+    Raises InvalidValueError. The parameters are checked when the policy is made.
     """
     name, *words = control.split() or [""]
     if name not in CONTROLS:

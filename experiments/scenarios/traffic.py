@@ -1,7 +1,7 @@
-"""What VNs send in a scenario: datagrams, TCP flows, files, web requests with their answers, and a job's shuffle.
+"""The traffic of a scenario: datagrams, TCP flows, files, web requests with their answers, and a job's shuffle.
 
-What is random comes from a seed and the number of the source, so that it is the same on every fabric, under every
-control. Standard library only.
+Random numbers depend on a seed and the number of the source, so they are the same on every fabric, under every control.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ CONGESTION_CONTROLS = {"ovs": ("cubic", "reno", "bbr"), "wire": _MODELLED, "mode
 """The congestion controls of each fabric."""
 MAX_FLOWS = 1000
 MIN_RATE_BPS = 100_000
-# WebStone's mix of files, as (bytes, part of the requests). Choice: Seawall (section 6.2) names WebStone and 500 B to
-# 5 MB, not the parts.
+# WebStone's mix of files, as (bytes, part of the requests). Choice: Seawall (section 6.2) names WebStone and 500 B to 5
+# MB, not the parts.
 WEBSTONE = ((500, 0.35), (5_000, 0.50), (50_000, 0.14), (500_000, 0.009), (5_000_000, 0.001))
 
 Span = tuple[float, float]
 VnPair = tuple[int, int, int]
 """(VLAN, sending PN, receiving PN)"""
 Session = tuple[float, tuple[int, ...]]
-"""When a session of web requests begins, and the bytes of its answers, one after another."""
+"""The beginning of a session of web requests, and the bytes of its answers, one after another."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebRequests:
     """A client's web requests: sessions that begin as a Poisson process, each of some requests, one after another.
 
-    How many a session has is exponential with a mean of ``mean_requests``, one at least. ``sizes`` holds the bytes of
-    answers with the probability of each.
+    The number of requests in a session is exponential with a mean of ``mean_requests``, at least one. ``sizes`` holds
+    the bytes of answers with the probability of each.
     """
 
     sessions_per_s: float
@@ -43,7 +43,7 @@ class WebRequests:
     sizes: tuple[tuple[int, float], ...] = WEBSTONE
 
     def check(self, key: str) -> None:
-        """Raise InvalidValueError naming what makes no sense below ``key``."""
+        """Raise InvalidValueError naming an invalid value below ``key``."""
         require(self.sessions_per_s > 0, f"{key}.sessions_per_s", self.sessions_per_s, "is not above 0")
         require(self.mean_requests >= 1, f"{key}.mean_requests", self.mean_requests, "is below 1")
         good = bool(self.sizes) and all(octets >= 1 and part > 0 for octets, part in self.sizes)
@@ -66,17 +66,17 @@ class WebRequests:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one VN sends to another.
+    """The traffic from one VN to another.
 
-    ``rate_bps`` is what UDP offers, whatever becomes of it, or the most that the application behind TCP has to send
-    (None: as much as the network lets it). It has something to send in each of ``spans``, or all the time. With
-    ``max_burst_s`` it is the generator of section IV instead: bursts and pauses of random length, uniform between 0
-    and that. With ``octets`` a TCP source begins to transfer so many bytes at the start of each span, and then stops.
-    With ``requests`` the sender is a web server and the receiver its client, which keeps ``flows`` connections: a
-    session takes a connection that is free, or waits for one.
+    ``rate_bps`` is UDP's offered rate, or the rate of the application behind TCP (None: as much as the network
+    carries). The source is active in each of ``spans``, or all the time. With ``max_burst_s`` it is the generator of
+    section IV instead: bursts and pauses of random length, uniform between 0 and that. With ``octets`` a TCP source
+    begins to transfer that many bytes at the start of each span, and then stops. With ``requests`` the sender is a web
+    server and the receiver its client, which keeps ``flows`` connections: a session takes a free connection, or waits
+    for one.
 
-    ``flows`` TCP connections carry what a source sends; they share ``rate_bps`` equally. ``congestion_control`` is its
-    own, None: that of the run. With ``ecn`` TCP reacts to marks, packet by packet alone.
+    ``flows`` TCP connections carry the traffic of a source; they share ``rate_bps`` equally. ``congestion_control`` is
+    the source's own; None: that of the run. With ``ecn`` TCP reacts to marks, in packet-by-packet runs only.
     """
 
     vlan_vid: int
@@ -90,15 +90,15 @@ class Source:
     flows: int = 1
     requests: WebRequests | None = None
     congestion_control: str | None = None
-    ecn: bool = field(default=False, repr=False)  # not in the digests of runs that are done
+    ecn: bool = field(default=False, repr=False)  # not in digests of completed runs
 
     @property
     def pair(self) -> VnPair:
-        """The VLAN and the two PNs: what has one entry, and one meter."""
+        """The VLAN and the two PNs: the pair that has one meter."""
         return self.vlan_vid, self.sender, self.receiver
 
     def check(self, key: str, vlans: tuple[int, ...], pns: int, duration_s: float) -> None:
-        """Raise InvalidValueError naming what makes no sense below ``key``, in a scenario of these VLANs and PNs."""
+        """Raise InvalidValueError naming an invalid value below ``key``, in a scenario of these VLANs and PNs."""
         require(self.protocol in PROTOCOLS, f"{key}.protocol", self.protocol, "is neither udp nor tcp")
         require(self.vlan_vid in vlans, f"{key}.vlan_vid", self.vlan_vid, "is not a VLAN of limits")
         for end in ("sender", "receiver"):
@@ -144,7 +144,7 @@ class Source:
         require(good, f"{key}.congestion_control", self.congestion_control, reason)
 
     def scaled(self, factor: float) -> Source:
-        """Return it with its rate, the size of its file and the frequency of its sessions times ``factor``."""
+        """Return the source with its rate, the size of its file and the frequency of its sessions times ``factor``."""
         scaled: Source = scaled_fields(self, ("rate_bps", "octets"), factor)
         if self.requests is None:
             return scaled
@@ -152,7 +152,7 @@ class Source:
         return replace(scaled, requests=replace(self.requests, sessions_per_s=per_s))
 
     def spans_of(self, number: int, seed: int, duration_s: float) -> tuple[Span, ...]:
-        """Return when the source, the scenario's ``number``-th, has something to send with a seed."""
+        """Return the spans of traffic of the source, the scenario's ``number``-th, for a seed."""
         if self.max_burst_s is None:
             return self.spans or ((0.0, duration_s),)
         rng, spans, now_s = Random(f"{seed}/{number}"), [], 0.0
@@ -163,7 +163,7 @@ class Source:
         return tuple(spans)
 
     def sessions_of(self, number: int, seed: int, duration_s: float) -> tuple[Session, ...]:
-        """Return the sessions of web requests with a seed; none for a source without requests."""
+        """Return the sessions of web requests for a seed; () for a source without requests."""
         if self.requests is None:
             return ()
         return self.requests.sessions(Random(f"{seed}/{number}/requests"), self.spans or ((0.0, duration_s),))
@@ -173,10 +173,10 @@ class Source:
 class Job:
     """A job of map and reduce tasks on the PNs of a VLAN, whose TCP sources carry it: one for each pair of the PNs.
 
-    Each PN runs ``maps`` map tasks one after another, each of which ends at a random time within ``map_s`` of the one
-    before. There are ``reduces`` reduce tasks for each PN; one of them at a time is on a PN, and the next goes to the
-    first PN that is free. It fetches ``fetch_bytes`` from each map task once that has ended, at most ``fetches`` at
-    once and one from a PN, and then computes for ``reduce_s``. What its own PN has costs nothing.
+    Each PN runs ``maps`` map tasks one after another; each ends at a random time within ``map_s`` of the previous one.
+    There are ``reduces`` reduce tasks for each PN; a PN runs one at a time, and the next goes to the first free PN. It
+    fetches ``fetch_bytes`` from each map task that has ended, at most ``fetches`` at once and one per PN, and then
+    computes for ``reduce_s``. Data of its own PN need no fetch.
     """
 
     vlan_vid: int
@@ -188,7 +188,7 @@ class Job:
     fetches: int = 5
 
     def check(self, sources: tuple[Source, ...]) -> None:
-        """Raise InvalidValueError naming what makes no sense in a scenario with these sources."""
+        """Raise InvalidValueError naming an invalid value in a scenario with these sources."""
         for name in ("maps", "map_s", "reduces", "reduce_s", "fetch_bytes", "fetches"):
             value = getattr(self, name)
             require(value > 0, f"job.{name}", value, "is not above 0")
@@ -200,7 +200,7 @@ class Job:
         require(whole, "job.vlan_vid", self.vlan_vid, "has not one source for each pair of its PNs")
 
     def map_ends(self, seed: int, pns: Sequence[int]) -> list[tuple[float, int]]:
-        """Return when each map task ends, and on which of the PNs, in order."""
+        """Return the end of each map task and its PN, in order."""
         rng = Random(f"{seed}/maps")
         ends = [(self.map_s * (wave + rng.random()), pn) for pn in pns for wave in range(self.maps)]
         return sorted(ends)
@@ -213,11 +213,11 @@ def require(condition: bool, key: str, value: object, reason: str) -> None:
 
 
 def scaled_rate_bps(rate_bps: float, factor: float) -> int:
-    """Return a rate times ``factor``, not below MIN_RATE_BPS."""
+    """Return a rate times ``factor``, at least MIN_RATE_BPS."""
     return max(round(rate_bps * factor), MIN_RATE_BPS)
 
 
 def scaled_fields(item: Any, names: tuple[str, ...], factor: float) -> Any:
-    """Return a dataclass with those of the fields that are there and not None times ``factor``."""
+    """Return a dataclass with those of the fields that exist and are not None times ``factor``."""
     found = {name: getattr(item, name) for name in names if getattr(item, name, None) is not None}
     return replace(item, **{name: scaled_rate_bps(rate, factor) for name, rate in found.items()})

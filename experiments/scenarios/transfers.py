@@ -1,11 +1,11 @@
-"""Finite transfers beside a flood: how long ten senders' files take while another VLAN sends UDP to the same PN."""
+"""Finite transfers beside UDP at full rate: how long ten files take while another VLAN sends to the same PN."""
 
 from experiments.scenarios.scenario import Limits, Scenario, Source
 
 RECEIVER = 11
 SENDERS = range(1, RECEIVER)
 END_S = 20.0
-FILE_BYTES = 20_000_000  # 4 s of a tenth of the limit, and what is left of it once others have finished
+FILE_BYTES = 20_000_000  # 4 s at a tenth of the limit; faster once others have finished
 
 
 def _file(number: int) -> Source:

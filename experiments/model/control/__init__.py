@@ -1,1 +1,1 @@
-"""What the model fabric is controlled by: the controller, agents on hosts, or nothing. Start with control_plane.py."""
+"""The control of the model fabric: the controller, agents on hosts, or nothing. Start with control_plane.py."""

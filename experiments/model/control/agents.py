@@ -1,6 +1,6 @@
 """Agents on the model's hosts: the real agent, with queues of the model in the place of HTB's classes.
 
-Its frames go through the edge switch's tables as bytes, and the controller's come back by packet-out.
+Its frames go through the edge switch's tables as bytes, and the controller's return as packet-outs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Key = TypeVar("_Key")
 
 
 class HostPort(SwitchPort):
-    """An uplink of two levels: VLANs share the link, each up to its own rate, and its queues share that."""
+    """An uplink of two levels: VLANs share the link, each up to its own rate, and its queues share that rate."""
 
     def __init__(self, name: str, rate_bps: float) -> None:
         super().__init__(1, name, 0, rate_bps)
@@ -35,7 +35,7 @@ class HostPort(SwitchPort):
         self.vlan_rate_bps: dict[int, float] = {}
 
     def serve(self, offered_bps: dict[int | None, float], used_bps: float = 0.0) -> dict[int | None, float]:
-        """Return what each queue gets: a VLAN's own rate is sure to it as far as the link carries all of them."""
+        """Return the rate of each queue: a VLAN's own rate is guaranteed if the link carries the rates of all VLANs."""
         by_vlan: dict[int, dict[int | None, float]] = {}
         for queue_id, rate_bps in offered_bps.items():
             vid = self.vlan_of.get(queue_id or 0, 0)
@@ -83,7 +83,7 @@ class ModelShaper:
         return self._queue.get(ShapedPair(vid, destination), self._rest[vid])
 
     def set_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
-        """Put rates in force."""
+        """Apply rates."""
         for pair, rate_bps in () if self._deaf else rates:
             if pair.destination == VN_AGGREGATE:
                 self.port.vlan_rate_bps[pair.vlan_vid] = rate_bps
@@ -94,11 +94,11 @@ class ModelShaper:
             self.port.set_queue(self._queue[pair], 0.0, rate_bps)
 
     def misreport(self) -> None:
-        """Count half of what is sent, and hold nothing back, from now on."""
+        """From now on count half of what is sent, and do not limit."""
         self._said, self._deaf = 0.5, True
 
     def remove(self, pairs: Sequence[ShapedPair]) -> None:
-        """Let pairs go back to the others of their VLAN."""
+        """Return pairs to the default queue of their VLAN."""
         for pair in pairs:
             if pair.destination == VN_AGGREGATE:
                 self.port.vlan_rate_bps.pop(pair.vlan_vid, None)
@@ -107,7 +107,7 @@ class ModelShaper:
         self._model.uplinks_changed()
 
     def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
-        """Return what pairs have sent, lost and have waiting; what all of a VLAN has for OWN."""
+        """Return what pairs have sent, lost and queued; the sums of all of a VLAN for OWN."""
         self._model.count_hits()
         found = [self._counted(pair) for pair in pairs]
         return PairCounters(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
@@ -122,7 +122,7 @@ class ModelShaper:
         return round(sent * self._said), dropped * FRAME_BYTES, waiting
 
     def close(self, *, keep: bool) -> None:
-        """Nothing outlives a model."""
+        """Do nothing: a model leaves nothing behind."""
 
     def _add(self, vid: int, rate_bps: float) -> int:
         number, self._next = self._next, self._next + 1
@@ -138,30 +138,30 @@ class ModelShaper:
 
 
 class ModelFrames:
-    """The host's end of the link to its edge switch, for control frames; ``loss`` of them vanish, either way."""
+    """The host's end of the link to its edge switch, for control frames; the part ``loss`` of them is lost."""
 
     def __init__(self, plane: ControlPlane, port: PortId, address: int, rng: Random) -> None:
         self.address, self.loss, self.arrived = address, 0.0, list[ControlFrame]()
         self._plane, self._port, self._rng = plane, port, rng
 
     def fileno(self) -> int:
-        """There is no file."""
+        """Raise OSError: the model has no files."""
         raise OSError("the model has no files")
 
     def send(self, frames: list[bytes]) -> None:
-        """Let the edge switch have frames."""
+        """Send frames to the edge switch."""
         for frame in frames:
             if self._rng.random() >= self.loss:
                 self._plane.model.switches[self._port.dpid].inject(self._port.port_no, frame, self._plane.model.now_s)
         self._plane.listen(self._port.dpid)
 
     def receive(self, max_frames: int) -> list[ControlFrame]:
-        """Return what has come."""
+        """Return the frames received."""
         taken, self.arrived = self.arrived[:max_frames], self.arrived[max_frames:]
         return taken
 
     def deliver(self, octets: bytes) -> bool:
-        """Take a frame from the switch; tell whether it got here and says something."""
+        """Receive a frame from the switch; return whether it arrived and was valid."""
         frame = decode(octets)
         if self._rng.random() < self.loss or isinstance(frame, FrameRejection):
             return False
@@ -170,7 +170,7 @@ class ModelFrames:
 
 
 class ModelAgents:
-    """The agents of some PNs, started before anybody sends; ``by_pn`` holds each."""
+    """The agents of some PNs, started before any traffic; ``by_pn`` has each by its PN."""
 
     def __init__(self, plane: ControlPlane, pns: Iterable[PhysicalNode]) -> None:
         self._plane, model = plane, plane.model
@@ -193,25 +193,25 @@ class ModelAgents:
         plane.on_control_frame = self._deliver
 
     def kill(self, number: int) -> None:
-        """End the agent of a PN without a word; its rates stay."""
+        """End the agent of a PN abruptly; its rates stay."""
         self.running.discard(number)
 
     def drop_rates(self, number: int) -> None:
-        """Take all rates of a PN away, as an operator of the host could."""
+        """Delete all rates of a PN, as an operator of the host could."""
         shaper = self._shapers[number]
         shaper.remove(list(self.by_pn[number].pairs.rate_kbps))
 
     def misreport(self, number: int) -> None:
-        """Let the agent of a PN shape nothing any more and report half of what is sent."""
+        """Let the agent of a PN stop shaping and report half of what is sent."""
         self.drop_rates(number)
         self._shapers[number].misreport()
 
     def cut_off(self) -> None:
-        """Let no frame arrive at any agent from now on."""
+        """Drop all frames to all agents from now on."""
         self._plane.on_control_frame = lambda _port, _frame: None
 
     def rates_kbps(self, number: int, vlan_vid: int, receiver: int) -> int:
-        """Return the rate in force at a PN towards another one's VN; 0 where there is none."""
+        """Return the effective rate at a PN towards another PN's VN; 0 without one."""
         destination = mac_of(self._plane.model.fabric.vn(vlan_vid, receiver)).to_bytes(6)
         rate_kbps = self.by_pn[number].pairs.rate_kbps.get(ShapedPair(vlan_vid, destination), NO_RATE)
         return 0 if rate_kbps == NO_RATE else rate_kbps

@@ -1,8 +1,8 @@
 """The central controller on the model fabric: OpenFlow bytes in both directions, in virtual time.
 
-What ``apps.southbound`` does with sockets and real time, this does with events: it reads counters every interval, runs
-the control step when they have come, and lets the switches have the messages a while later. The switches take the
-encoded messages, and what they say is decoded, so that a run on the model exercises the codecs as well.
+This module does with events what ``apps.southbound`` does with sockets and real time: it reads counters every interval,
+runs the control step when they have arrived, and delivers the messages to the switches a little later. The switches
+receive encoded messages, and their own messages are decoded, so a run on the model also tests the codecs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ControlTiming:
     """When the loop runs: every ``interval_s``, late by up to ``jitter_s`` (uniform).
 
     From the reading of the counters to the new meters ``loop_delay_s`` pass; the control step is half-way. The default
-    is what the application was seen to take on one Open vSwitch.
+    was measured with the application on one Open vSwitch.
     """
 
     interval_s: float = 0.055
@@ -69,7 +69,7 @@ class ControlTiming:
 def write_queues(model: ModelFabric, config: Config, vns: VnTable) -> None:
     """Give the edge ports the queues that a controller would write over OVSDB for these limits.
 
-    The ports of a switch without an OVSDB address keep their plain queue.
+    The ports of a switch without an OVSDB address keep their single queue.
     """
     written = {switch.dpid for switch in config.switches.values() if switch.ovsdb is not None}
     model.set_queues(
@@ -83,7 +83,7 @@ def write_queues(model: ModelFabric, config: Config, vns: VnTable) -> None:
 
 
 class Messages(NamedTuple):
-    """What one switch is sent at once; ``restarts_counts`` as in ``SwitchUpdate``."""
+    """The messages to one switch at one time; ``restarts_counts`` as in ``SwitchUpdate``."""
 
     data: bytes
     restarts_counts: bool
@@ -91,7 +91,7 @@ class Messages(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """What the loop has done."""
+    """Counts of what the loop has done."""
 
     intervals: int = 0
     meter_mods: int = 0
@@ -101,7 +101,7 @@ class Counts:
 
 
 class ControlPlane:
-    """Connects a central controller to all switches of a model and keeps its loop running.
+    """Connects a central controller to all switches of a model and runs its loop.
 
     ``operator`` changes limits and algorithms of the controller while it runs.
     """
@@ -118,7 +118,7 @@ class ControlPlane:
         self.on_control_frame: Callable[[PortId, bytes], None] = lambda _port, _frame: None
 
     def start(self) -> None:
-        """Connect the switches, bring up links, let every VN be heard once, and set the loop going."""
+        """Connect the switches, bring up links, send one frame from every VN, and start the loop."""
         model = self.model
         self._began_s = model.now_s
         for dpid in model.switches:
@@ -138,19 +138,19 @@ class ControlPlane:
         self._schedule()
 
     def listen(self, dpid: int) -> None:
-        """Take in what a switch says now."""
+        """Process the messages of a switch."""
         self._listen(dpid)
 
     def write_queues(self) -> None:
-        """Give the edge ports the queues that the limits in force ask for."""
+        """Give the edge ports the queues for the effective limits."""
         write_queues(self.model, self.central.config, self.central.vns)
 
     def push(self) -> None:
-        """Send what is due now, as the application does when REST has changed something."""
+        """Send due messages now, as the application does after a change over REST."""
         self._push(self._drain())
 
     def events(self) -> list[Event]:
-        """Return what the controller noted."""
+        """Return the events that the controller recorded."""
         return list(self.central.events.newer_than(0))
 
     # -- the loop
@@ -160,7 +160,7 @@ class ControlPlane:
         self.model.at(at_s + self.model.rng.uniform(0.0, self.timing.jitter_s), self._read)
 
     def _read(self) -> None:
-        """Read the counters; the reply is on its way for half the loop's delay."""
+        """Read the counters; the reply takes half the loop's delay."""
         model = self.model
         self.counts.intervals += 1
         model.count_hits()
@@ -179,7 +179,7 @@ class ControlPlane:
         self._schedule()
 
     def _step(self, stats: dict[int, NDArray[np.void]]) -> None:
-        """Run the control step; the switches get the messages after the other half."""
+        """Run the control step; the switches get the messages after the other half of the delay."""
         began_s = time.process_time()
         now_s = self.model.now_s
         self.central.interval(stats, dict.fromkeys(stats, self._read_s), now_s, self._confirmed_s)
@@ -203,7 +203,7 @@ class ControlPlane:
     # -- bytes
 
     def _drain(self) -> dict[int, Messages]:
-        """Return the messages that are due, encoded, by dpid."""
+        """Return the due messages, encoded, by dpid."""
         taken = {}
         for dpid, update in self.central.drain_updates().items():
             taken[dpid] = Messages(update.encode(self._xid), update.restarts_counts)
@@ -221,7 +221,7 @@ class ControlPlane:
         self.counts.meter_mods += self._meter_mods() - before
 
     def _send_agent_frames(self, frames: list[AgentFrame]) -> None:
-        """Send what agents are told by packet-out; what leaves by their ports is theirs."""
+        """Send the frames for agents by packet-out; frames that leave by agents' ports reach the agents."""
         for port, octets in frames:
             message = encode_packet_out(self._xid, PORT_CONTROLLER, (Output(port.port_no),), octets)
             self._xid += 1
@@ -239,9 +239,9 @@ class ControlPlane:
         return self._listen(dpid)
 
     def _listen(self, dpid: int) -> bytes:
-        """Take in what a switch says; return the bodies of its multipart replies, joined.
+        """Process the messages of a switch; return the bodies of its multipart replies, joined.
 
-        Raises ProtocolError when it refused something: on the model nothing should be.
+        Raises ProtocolError for an error reply: none is expected on the model.
         """
         datapath, now_s = self.model.switches[dpid], self.model.now_s
         datapath.drain_frames()

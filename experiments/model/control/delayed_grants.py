@@ -1,4 +1,4 @@
-"""Grants that take effect some intervals after they are decided, as in a network whose control messages are slow."""
+"""Grants that take effect some intervals after they are decided, as in a network with slow control messages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from controller.policy.policy_state import PolicyState
 
 @dataclass(frozen=True)
 class DelayedGrants(Policy):
-    """A per-receiver policy whose grants are put in force ``intervals`` intervals late.
+    """A per-receiver policy whose grants apply ``intervals`` intervals late.
 
-    The grants on their way are remembered, one column for each interval. A sender for which none has arrived keeps
-    the rate it has; one without a rate may send what it can. What a silent sender may start with is not late.
+    The grants in flight are kept, one column for each interval. A sender for which none has arrived keeps its rate; a
+    sender without a rate is unlimited. The rate at which an idle sender may start is not delayed.
     """
 
     policy: Policy
@@ -28,7 +28,7 @@ class DelayedGrants(Policy):
     controls_uncongested: ClassVar[bool] = False
 
     def decide(self, view: PolicyView, memory: PolicyState) -> Decision:
-        """Return the grants that arrive now, and remember those that were decided now."""
+        """Return the grants that arrive now, and store those that were decided now."""
         decided = self.policy.decide(view, memory)
         columns = [f"late.{number}" for number in range(self.intervals)]
         queue = [*map(memory.pair_column, columns), np.where(view.active, decided.grant_bps, np.nan)]
@@ -38,5 +38,5 @@ class DelayedGrants(Policy):
         return replace(decided, grant_bps=np.where(view.active, arrived_bps, decided.grant_bps), memory=kept)
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
-        """Return what binds the entry, as if its grant had not been late."""
+        """Return the constraint of the pair, as if its grant had not been late."""
         return self.policy.explain(decision, at, format_location)

@@ -1,4 +1,4 @@
-"""An operator of a controller that has no store: what REST changes, by the same checks, and nothing is kept."""
+"""An operator of a controller without a store: the changes of REST, with the same checks, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from controller.limits.overrides import FileValues, Override, Overrides
 
 
 class Operator:
-    """Changes limits, ceilings, algorithms and shadows of a running controller, in force from the next interval on.
+    """Changes limits, ceilings, algorithms and shadows of a running controller, from the next interval on.
 
-    Nobody else may change them meanwhile. A change that is refused raises InvalidValueError and changes nothing.
+    Nothing else may change them at the same time. A rejected change raises InvalidValueError and changes nothing.
     """
 
     def __init__(self, central: CentralController) -> None:
@@ -25,14 +25,14 @@ class Operator:
         self._revision = 0
 
     def set_vn(self, row: int, now_s: float, **given: float | None) -> None:
-        """Give the VN of a row of the VN table other values (``VN_FIELDS``); a ceiling of None is none."""
+        """Set values (``VN_FIELDS``) of the VN in a row of the VN table; a ceiling of None removes it."""
         vns, vlans = self._central.vns, self._central.config.vlans
         check_vn(vns, vlans[vns.key(row).vlan_vid], row, given)
         name, before = self._file.names[row], self._overrides.vn_override(row)
         self._change(self._overrides.with_vns({name: self._override(before, given)}), now_s, vns=[name])
 
     def set_vlan(self, vlan_vid: int, now_s: float, **given: Any) -> None:
-        """Give a VLAN other values (``VLAN_FIELDS``)."""
+        """Set values (``VLAN_FIELDS``) of a VLAN."""
         if vlan_vid not in self._central.config.vlans:
             raise InvalidValueError("vlan_vid", vlan_vid, "is not a VLAN of the configuration")
         values = complete_vlan(self._central.config.vlans[vlan_vid], given, self._central.config.interval_ms)

@@ -1,6 +1,6 @@
 """Switches without a controller: they forward by address; static limits are meters and queues set once.
 
-The counterpart of what Open vSwitch does by itself (NORMAL) once it has learned, and of ``ovs.static_limits``.
+The counterpart of Open vSwitch's own forwarding (NORMAL) after learning, and of ``ovs.static_limits``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORWARD_PRIORITY, LIMIT_PRIORITY = 10, 100
 
 
 def install_forwarding(model: ModelFabric) -> None:
-    """Give every switch an entry per VN that leads towards it, along the shortest way."""
+    """Give every switch a flow entry per VN, towards the VN along the shortest path."""
     for vn in model.received:
         target = model.edge_port(vn)
         for dpid, port_no in next_ports(model, target).items():
@@ -46,7 +46,7 @@ def install_shares(model: ModelFabric, shares: Sequence[Share], queues: QueueRat
 def install_metered_flow(
     model: ModelFabric, sender: VirtualNode, receiver: VirtualNode, meter_id: int, rate_kbps: int, burst_kbits: int
 ) -> None:
-    """Forward by address, and let what one VN sends to another pass a meter."""
+    """Forward by address, with a meter for the traffic from one VN to another."""
     install_forwarding(model)
     at = model.edge_port(sender)
     set_meter(model, at.dpid, meter_id, rate_kbps, burst_kbits)
@@ -56,7 +56,7 @@ def install_metered_flow(
 
 
 def set_static_queues(model: ModelFabric, limits_bps: Mapping[int, int], pn: PhysicalNode) -> None:
-    """Give a PN's edge port a queue per VLAN, at least and at most its limit."""
+    """Give a PN's edge port a queue per VLAN, with its limit as minimum and maximum."""
     queues = port_queues(pn.port_no, pn.link_rate_bps, dict(limits_bps), borrows=False).queues
     port = PortId(model.fabric.switch(pn.switch).dpid, pn.port_no)
     model.set_queues({port: {q.queue_id: (q.min_rate_bps, q.max_rate_bps) for q in queues}})

@@ -1,7 +1,8 @@
-"""Gatekeeper (HPL-2010-151): what it claims, and what this project aims at.
+"""Gatekeeper (HPL-2010-151): its claims, and the aims of this project.
 
-Of its figures only numbers in the text are known. Rates are on the wire: the scheduler gives 860 Mb/s, of which A is
-promised 645 and B 215; a fabric that carries less is compared with its part of them. Start with tenant_claims.py.
+Of its figures only numbers in the text are known. Rates are on the wire: the scheduler gives 860 Mb/s, of which A's
+guarantee is 645 and B's 215; a fabric with lower rates is compared with the same part of them. Start with
+tenant_claims.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures 6 and 7: how long a job takes next to pairs of TCP or UDP, and what they get meanwhile, seed by seed."""
+"""Figures 6 and 7: how long a job takes next to pairs of TCP or UDP, and the pairs' rates, seed by seed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def job_times_s(measured: Measured, experiment: str, control: str) -> dict[int, 
 
 
 def background_bps(measured: Measured, kind: str, share: int, control: str) -> dict[int, float]:
-    """Return what a pair got on average until the job was done, by seed."""
+    """Return a pair's mean rate until the job was done, by seed."""
     name = name_of(kind, share, control)
     rates = measured.values(name, control, "received_bps_by_receiver_until_transferred")
     return {seed: sum(one[-PAIRS:]) / PAIRS / measured.scale for seed, one in rates.items()}
 
 
 def _ratios(times: dict[int, float], of: dict[int, float]) -> list[float]:
-    """Return times over others, seed by seed; those of a seed whose other did not end are left out."""
+    """Return times over others, seed by seed, without seeds whose other time is infinite."""
     return [one / of[seed] for seed, one in times.items() if math.isfinite(of.get(seed, math.inf))]
 
 
@@ -40,7 +40,7 @@ def _slower(measured: Measured, kind: str, share: int, control: str, other: str)
 def job_takes(
     say: str, bounds: tuple[float, float], kind: str, shares: tuple[int, ...], pair: tuple[str, str]
 ) -> Judge:
-    """The job's time under the first control of a pair over that under the second lies within bounds."""
+    """Judge whether the job's time under the first control of a pair over that under the second lies within bounds."""
 
     def verdict(measured: Measured) -> ClaimVerdict:
         ratios = [_slower(measured, kind, share, *pair) for share in shares]
@@ -63,7 +63,7 @@ def best_effort(measured: Measured) -> ClaimVerdict:
 
 
 def time_falls(measured: Measured, control: str = NAME) -> ClaimVerdict:
-    """Judge whether more guaranteed to the job is less time."""
+    """Judge whether a larger guarantee shortens the job."""
     times = [job_times_s(measured, name_of("tcp", share, control), control) for share in SHARES]
     if not all(times):
         return UNKNOWN
@@ -73,7 +73,7 @@ def time_falls(measured: Measured, control: str = NAME) -> ClaimVerdict:
 
 
 def background(kind: str, minimum: float, own: str = NAME, shares: tuple[int, ...] = SHARES) -> Judge:
-    """What the pairs get over some shares together, in parts of what they get with static limits."""
+    """Judge the pairs' rates over some shares together, relative to those with static limits."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         rates = {
@@ -95,7 +95,7 @@ def background(kind: str, minimum: float, own: str = NAME, shares: tuple[int, ..
 
 
 def messages_not_needed(silent: str, control: str, shares: tuple[int, ...] = SHARES) -> Judge:
-    """Whether messages matter next to TCP: times without them, and who sends any."""
+    """Judge whether notifications matter next to TCP: times without them, and the share of receivers that notify."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         ratios = [_slower(measured, "tcp", share, silent, control) for share in shares]

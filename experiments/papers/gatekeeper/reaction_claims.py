@@ -1,4 +1,4 @@
-"""Messages, what queues drop, and how soon a tenant has its own back."""
+"""Notifications, queue drops, and the time until a tenant regains its guarantee."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ THRESHOLD_BPS = 0.02 * LINK_BPS
 
 
 def _ending(control: str) -> str:
-    """Return what ends the name of a scenario that runs under a control."""
+    """Return the end of the name of a scenario that runs under a control."""
     return SAMPLED if SAMPLES in control else ""
 
 
 def quiet(control: str) -> Judge:
-    """Whether anybody is told of congestion where all is TCP."""
+    """Judge whether there is any notification with TCP alone."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         names = [f"gatekeeper-fig5-tcp-{way}{_ending(control)}" for way in ("rx", "tx")]
@@ -33,7 +33,7 @@ def quiet(control: str) -> Judge:
 
 
 def quiet_start(control: str) -> Judge:
-    """The same of many connections that start at once."""
+    """Judge the number of notifications when many connections start at once."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         counts = list(measured.values(f"gatekeeper-queue-64{_ending(control)}", control, "notifications").values())
@@ -43,9 +43,9 @@ def quiet_start(control: str) -> Judge:
 
 
 def queue(control: str, span: str = "worst") -> Judge:
-    """What the receiver's queue drops of many connections, by how many PNs they come from.
+    """Judge the receiver's queue drops with many connections, by the number of sending PNs.
 
-    ``span`` "settled" leaves out how they start.
+    ``span`` "settled" excludes their start.
     """
 
     def judge(measured: Measured) -> ClaimVerdict:
@@ -70,7 +70,7 @@ def queue(control: str, span: str = "worst") -> Judge:
 
 
 def recovers_within(experiment: str, max_intervals: int) -> Judge:
-    """Judge after how many intervals the victim of a blast has its own again, in the worst seed."""
+    """Judge after how many intervals the victim of a blast has regained its guarantee, in the worst seed."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         def told(control: str) -> tuple[str, Outcome]:
@@ -89,7 +89,7 @@ def recovers_within(experiment: str, max_intervals: int) -> Judge:
 
 
 def use_of_edge(measured: Measured) -> ClaimVerdict:
-    """Judge what TCP alone gets of a link without headroom."""
+    """Judge TCP's rate, alone on a link without headroom."""
     parts = {
         control: [
             run["victim_goodput_bps_before"] / measured.scale / goodput_limit_bps(LINK_BPS)

@@ -1,4 +1,4 @@
-"""What came of every cell under every control, next to each other."""
+"""The rates of every cell under every control, side by side."""
 
 from __future__ import annotations
 

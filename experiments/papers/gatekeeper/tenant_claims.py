@@ -1,4 +1,4 @@
-"""Figure 5: whether two tenants at one bottleneck have what they were promised, in each of its 15 cells."""
+"""Figure 5: whether two tenants at one bottleneck have their guarantees, in each of its 15 cells."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Cell = tuple[str, str]
 
 
 def rates_in(measured: Measured, experiment: str, control: str, cell: Cell) -> list[tuple[float, float]]:
-    """Return what A and B got in a cell, by seed, at the paper's rates; B is the first that sends anywhere."""
+    """Return the rates of A and B in a cell, by seed, at the paper's scale; B is the first sender."""
     values = measured.values(experiment, control, "received_bps_by_receiver", cell_name(*cell)).values()
     return [(a_bps / measured.scale, b_bps / measured.scale) for b_bps, a_bps in values]
 
 
 def _kept(cell: Cell, got: tuple[float, float], near: float = NEAR) -> bool:
-    """Whether both have what they were promised, and what is idle is used."""
+    """Whether both tenants have their guarantees, and idle capacity is used."""
     sending = [kind != "none" for kind in cell]
     if not all(sending):
         return sum(got) >= USED * SCHEDULED_BPS
@@ -41,7 +41,7 @@ def _kept(cell: Cell, got: tuple[float, float], near: float = NEAR) -> bool:
 def cells_kept(
     measured: Measured, experiment: str, control: str, cells: tuple[Cell, ...] = CELLS, near: float = NEAR
 ) -> tuple[str, bool | None]:
-    """Return how many cells are as promised in every seed, and the worst of the others."""
+    """Return how many cells meet the guarantees in every seed, and the worst of the others."""
     seen = {cell: rates_in(measured, experiment, control, cell) for cell in cells}
     if not all(seen.values()):
         return "-", None
@@ -60,7 +60,7 @@ def _least(cell: Cell, got: tuple[float, float]) -> float:
 
 
 def as_promised(experiment: str, control: str = NAME, cells: tuple[Cell, ...] = CELLS, near: float = NEAR) -> Judge:
-    """Judge whether all cells are as promised."""
+    """Judge whether all cells meet the guarantees."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         found, holds = cells_kept(measured, experiment, control, cells, near)
@@ -93,7 +93,7 @@ def starved_receiving(measured: Measured) -> ClaimVerdict:
 
 
 def starved_sending(measured: Measured) -> ClaimVerdict:
-    """Judge the same at one sender."""
+    """Judge whether A's TCP misses its guarantee at one sender without control."""
     parts = {kind: _of_a(measured, TX, "none", ("1 TCP", kind)) for kind in ("10 TCP", "UDP")}
     if not all(parts.values()):
         return UNKNOWN
@@ -104,7 +104,7 @@ def starved_sending(measured: Measured) -> ClaimVerdict:
 
 
 def needs_messages(experiment: str, silent: str, control: str) -> Judge:
-    """Whether the queue alone protects TCP from UDP before the scheduler."""
+    """Judge whether the queue alone protects TCP from UDP before the scheduler."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         cell = ("1 TCP", "UDP")
@@ -118,7 +118,7 @@ def needs_messages(experiment: str, silent: str, control: str) -> Judge:
 
 
 def guarantees(experiment: str) -> Judge:
-    """Each tenant keeps of its guarantee, where both send, what an operator may count on."""
+    """Judge the part of its guarantee that each tenant keeps if both send: the part that an operator may rely on."""
 
     def worst(measured: Measured, control: str) -> tuple[str, bool | None]:
         least: dict[str, float] = {}
@@ -143,7 +143,7 @@ def guarantees(experiment: str) -> Judge:
 
 
 def uses_idle_capacity(experiment: str) -> Judge:
-    """One tenant is idle: the other has all that the scheduler gives."""
+    """Judge whether a tenant gets all of the scheduler's capacity while the other is idle."""
 
     def least(measured: Measured, control: str) -> list[float]:
         cells = [cell for cell in CELLS if "none" in cell]

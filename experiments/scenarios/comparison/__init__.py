@@ -1,8 +1,8 @@
-"""All systems on the traffic of all four papers, in two blocks: where nobody may borrow, and where everybody may.
+"""All systems on the traffic of all four papers, in two blocks: without borrowing, and with borrowing.
 
-In the first every ceiling is the limit; in the second ceilings are the link's. Systems that never borrow run in the
-first alone: in the second they would do the same. Weights are in proportion to guarantees. Each paper's law has its
-published form next to that of the product where they differ.
+In the first every ceiling is the limit; in the second ceilings are the link's rate. Systems that never borrow run only
+in the first: in the second they would do the same. Weights are in proportion to guarantees. Each paper's law has its
+published form next to the product's if the two differ.
 """
 
 import dataclasses
@@ -40,27 +40,27 @@ SYSTEMS: dict[str, str | Callable[[Scenario], str]] = {
     "HyGenICC, cut 2": CUTS[2],
     "HyGenICC, as published": _hygenicc_published,
 }
-"""By name the control of each, which may depend on how many send to one receiver."""
+"""By name the control of each system, which may depend on the number of senders to one receiver."""
 BORROWERS = ("max-min", "Gatekeeper", "Gatekeeper, as published", "Seawall", "Seawall, as published")
 
 
 WITHOUT_WEIGHTS = ("DETS, RAA-FE",)
-"""Systems that the product refuses weights under."""
+"""Systems under which the product rejects weights."""
 
 
 def control_of(system: str, scenario: Scenario) -> str:
-    """Return the control that is a system on a scenario."""
+    """Return the control of a system on a scenario."""
     control = SYSTEMS[system]
     return control if isinstance(control, str) else control(scenario)
 
 
 def alone(scenario: Scenario) -> Scenario:
-    """Return the scenario where nobody may borrow, under all systems."""
+    """Return the scenario without borrowing, under all systems."""
     return _compared(scenario, ALONE, tuple(SYSTEMS), lambda one: (one.send_bps, one.receive_bps))
 
 
 def lending(scenario: Scenario, link_bps: int) -> Scenario:
-    """Return the scenario where everybody may borrow up to the link, under the systems that do."""
+    """Return the scenario with borrowing up to the link's rate, under the systems that borrow."""
     return _compared(scenario, LENDING, BORROWERS, lambda _: (link_bps, link_bps))
 
 

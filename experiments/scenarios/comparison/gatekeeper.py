@@ -1,4 +1,4 @@
-"""The traffic of Gatekeeper's figure 5: cells in which both tenants send to one PN, and where they lend, two more."""
+"""The traffic of Gatekeeper's figure 5: cells in which both tenants send to one PN; with borrowing, two more."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The traffic of HyGenICC's figure 3: eight senders, of which seven send UDP at full rate, and the last one TCP."""
+"""The traffic of HyGenICC's figure 3: eight senders, seven with UDP at full rate, and the last one with TCP."""
 
 import dataclasses
 

@@ -1,6 +1,6 @@
-"""How soon a tenant's TCP is back when UDP of another begins: of one PN or ten, scheduled on hosts or at the edge.
+"""Recovery of a tenant's TCP after UDP of another tenant begins: of one PN or ten, scheduled on hosts or at the edge.
 
-Ten blasts at once lose TCP all of its packets, and it waits for its timer. A victim with UDP waits for nothing.
+Ten simultaneous blasts lose all of TCP's packets, and TCP waits for its timer. A UDP victim does not wait.
 """
 
 from typing import Any
@@ -15,10 +15,9 @@ WARMUP_S, BLAST_S = 3.0, 6.0
 
 
 def _blast(name: str, title: str, pns: int, rate_bps: int, kind: str = "tcp", **more: Any) -> Scenario:
-    """Return the run: PN 1 sends A's TCP to the last PN, or UDP as promised, and all others B's UDP at link rate.
+    """Return the run: PN 1 sends A's TCP to the last PN, or UDP at A's guarantee, and the others B's UDP at link rate.
 
-    Ten blasts are for the model: two processors that send and switch them on Open vSwitch have none of their time left,
-    and rounds are missed.
+    Ten blasts are for the model: on Open vSwitch they would use all of two processors, and rounds would be missed.
     """
     end_s = WARMUP_S + BLAST_S
     limits = {1: (A_BPS, A_BPS), 2: (B_BPS, B_BPS)}

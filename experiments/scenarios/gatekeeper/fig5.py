@@ -1,8 +1,8 @@
-"""Figure 5 (section 3.2): two tenants at one bottleneck, each silent or with 1 TCP, 10 TCP or UDP: 15 cells.
+"""Figure 5 (section 3.2): two tenants at one bottleneck, each idle or with 1 TCP, 10 TCP or UDP: 15 cells.
 
-Of a link of 1 Gb/s the scheduler gives 860 Mb/s, A 75 % and B 25 % of it. ``rx``: both send to one PN, and meet in the
+Of a link of 1 Gb/s the scheduler gives 860 Mb/s: 75 % to A, 25 % to B. ``rx``: both send to one PN, and meet in the
 core switch before it. ``tx``: one PN sends for both, to one PN each. All cells run one after another, as phases: the
-paper does not say how long they take. 5(a) is the control ``none``, 5(b) ``gatekeeper``.
+paper does not give their duration. 5(a) is the control ``none``, 5(b) ``gatekeeper``.
 """
 
 from itertools import product
@@ -32,13 +32,13 @@ DEVIATIONS = {
     "limits not below the share of the guarantee (`floor=1`)": f"gatekeeper served=0 targets=0 pair=0 {SAMPLES}",
     DEFAULT_LAW: f"gatekeeper {SAMPLES}",
 }
-"""Controls by what each changes of PUBLISHED."""
+"""Controls by their difference to PUBLISHED."""
 SWEPT = {f"`{change}`": f"{PUBLISHED} {change}" for change in ("slope=2", "slope=10", "threshold=0.1")}
-"""The same with constants that the paper does not give, five times the default's or more; for UDP_CELLS."""
+"""Controls with constants that the paper does not give, five times the default's or more; for UDP_CELLS."""
 
 
 def cell_name(a: str, b: str) -> str:
-    """Return what the phase of a cell is called."""
+    """Return the name of a cell's phase."""
     return f"A {a}, B {b}"
 
 

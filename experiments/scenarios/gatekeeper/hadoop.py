@@ -1,12 +1,12 @@
 """Figures 6 and 7 (section 3.3): a Hadoop job next to pairs of netperf, ten TCP flows each (6) or UDP (7).
 
-A stand-in for the job: its map tasks end one after another, and its reduce tasks, which go to VMs as they come free,
-fetch from five VMs at once, as Hadoop does. So VMs without a pair's traffic on their link take more of the work. The
-paper has 26 VNs and 13 pairs; 14 and 7 keep a run short. So does a quarter of the time.
-Choice: two map tasks and four reduce tasks for each VM; what the job sends makes it take about 10 s alone (paper: 41).
-The job has 25, 50 or 75 % of the 860 Mb/s that a host's scheduler gives, the pairs have the rest, both ways. Three
-seeds stand for the paper's five runs. A run lasts a third longer than its slowest job. Pairs whose senders are apart
-from the job show what the scheduler on their hosts does for it.
+A stand-in for the job: its map tasks end one after another, and its reduce tasks, which go to VMs as these come free,
+fetch from five VMs at once, as Hadoop does. So VMs without a pair's traffic on their link do more of the work. The
+paper has 26 VNs and 13 pairs; 14 and 7, and a quarter of the time, keep a run short. Choice: two map tasks and four
+reduce tasks for each VM; the job's size makes it take about 10 s alone (paper: 41). The job has 25, 50 or 75 % of the
+860 Mb/s that a host's scheduler gives, the pairs have the rest, in both directions. Three seeds stand for the paper's
+five runs. A run lasts a third longer than its slowest job. Pairs with senders on other hosts than the job's show the
+effect of the scheduler on their hosts on the job.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ JOB = Job(1, maps=2, map_s=2.0, reduces=4, reduce_s=0.3, fetch_bytes=5_000_000)
 
 
 def name_of(kind: str, share: int, control: str = "") -> str:
-    """Return the name of the run with a kind of pairs in the background, where the job has ``share`` percent.
+    """Return the name of the run with a kind of pairs in the background, and ``share`` percent for the job.
 
     The paper's law has samples of 10 ms.
     """
@@ -77,7 +77,7 @@ def _beside(name: str, title: str, share: int, background: tuple[Source, ...], *
 def _shared(kind: str, share: int) -> tuple[Scenario, Scenario]:
     what = {"tcp": "ten TCP flows each", "udp": "UDP", APART: "UDP from other PNs"}[kind]
     title = f"a job with {share} % next to {PNS // 2} pairs with {what}"
-    others = ("static", "none", "max-min") if share == 50 else ("static",)  # guarantees mean nothing to none
+    others = ("static", "none", "max-min") if share == 50 else ("static",)  # guarantees mean nothing to the control none
     higher = (kind, share) == ("tcp", 25)
     laws = (("gatekeeper", SILENT), (PUBLISHED, PUBLISHED_SILENT))
     ours, published = ((*law, f"{law[0]} {HIGHER}") if higher else law for law in laws)

@@ -1,9 +1,9 @@
-"""Section 3.1: 256 TCP connections to one VN, dealt to 1 to 16 PNs, queues of 160 packets: how much they drop.
+"""Section 3.1: drops of queues of 160 packets with 256 TCP connections to one VN, from 1 to 16 PNs.
 
-The receiver's scheduler gives 956 Mb/s, as the paper's 900 of 941 Mb/s of goodput. Deviation: 20 s, for the paper's
-60; from the second on all is as it stays.
+The receiver's scheduler gives 956 Mb/s, as the paper's 900 of 941 Mb/s of goodput. Deviation: 20 s, for the paper's 60;
+from the second second on rates are steady.
 
-And 64 of one tenant against ten of another, which all start at once: drops that must not be taken for a flood.
+Also 64 connections of one tenant against ten of another, started at once: their drops must not count as a flood.
 """
 
 from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, LINK_BPS, PUBLISHED, SAMPLE_MS, SCHEDULED_BPS
@@ -17,7 +17,7 @@ DURATION_S = 20.0
 TOGETHER_S = 10.0
 SAMPLED = "-10ms"
 INTERVALS = {"": (55, ("gatekeeper",)), SAMPLED: (SAMPLE_MS, (PUBLISHED,))}
-"""The control interval, and the controls of it, by what ends the name."""
+"""The control interval and its controls, by the end of the scenario's name."""
 
 
 def _dealt(senders: int, more: str) -> Scenario:

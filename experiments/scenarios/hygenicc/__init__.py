@@ -1,1 +1,1 @@
-"""HyGenICC's experiments: figures 2 and 3, and what its shares depend on. Start with fig2.py."""
+"""HyGenICC's experiments: figures 2 and 3, and the influences on its shares. Start with fig2.py."""

@@ -1,8 +1,8 @@
-"""HyGenICC's figure 2: two senders to one receiver; the tagged one, TCP, comes at 5 s, the other goes at 10.
+"""HyGenICC's figure 2: two senders to one receiver; the tagged TCP sender joins at 5 s, the other leaves at 10 s.
 
-The competitor is TCP or UDP. Deviation: the paper has DCTCP and ECN as well (figures 2b, 2d, 2f); the link to the
-receiver makes no ECN marks here. Its queue holds 30 ms, for the paper's 100 packets. TCP is cubic unless it is told
-otherwise, for the paper's NewReno.
+The competitor is TCP or UDP. Deviation: the paper has DCTCP and ECN as well (figures 2b, 2d, 2f); here the link to the
+receiver makes no ECN marks. Its queue holds 30 ms, for the paper's 100 packets. TCP is cubic by default, for the
+paper's NewReno.
 """
 
 from experiments.scenarios.scenario import Limits, Scenario, Source
@@ -22,10 +22,10 @@ SOONER = "hygenicc timeout=2"
 
 
 def published(senders: int) -> str:
-    """Return the paper's law with its printed constants, for so many senders.
+    """Return the paper's law with its printed constants, for ``senders`` senders.
 
-    C/1000 and C/100 in 0.5 ms are 0.11 C and 1.1 C in 55 ms. Rises are parts of an equal share, C/n, and 1 is the most
-    of them. Limiters are of VNs, and begin at the whole Capacity Share.
+    C/1000 and C/100 in 0.5 ms are 0.11 C and 1.1 C in 55 ms. Rises are parts of an equal share, C/n, with a maximum of
+    1. Limiters are of VNs, and begin at the whole Capacity Share.
     """
     return f"hygenicc slow={min(0.11 * senders, 1.0):g} fast=1 scope=0 start=0"
 
@@ -36,7 +36,7 @@ def in_real_time(controls: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def competition(name: str, title: str, senders: int, competitor: str, controls: tuple[str, ...]) -> Scenario:
-    """Return a run of so many senders, the last of which is the tagged one; the others are all alike."""
+    """Return a run of ``senders`` senders: the last one is tagged, the others are all alike."""
     receiver = senders + 1
     rate_bps = LINK_BPS if competitor == "udp" else None
     others = (

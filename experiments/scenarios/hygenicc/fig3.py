@@ -1,4 +1,4 @@
-"""HyGenICC's figure 3: four and eight senders to one receiver, of which the last is the tagged one."""
+"""HyGenICC's figure 3: four and eight senders to one receiver; the last sender is tagged."""
 
 from experiments.scenarios.hygenicc.fig2 import CUTS, competition
 

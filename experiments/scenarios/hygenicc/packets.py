@@ -1,8 +1,8 @@
 """HyGenICC's figures 2(a) to (f) and 3 as published: packet by packet, updates every 0.5 ms.
 
 Links of 1 Gb/s, a round trip of 100 us, buffers of 100 frames, marks above 20 by the instantaneous queue. The tagged
-sender is NewReno with SACK; ``-ecn`` is where it reacts to marks: figures 2(b), (d), (f). Competitors are NewReno
-likewise, DCTCP or UDP. Controls are none (2(a), (b)), static (2(c), (d)) and the paper's law (2(e), (f), 3).
+sender is NewReno with SACK; with ``-ecn`` it reacts to marks: figures 2(b), (d), (f). Competitors are NewReno with
+SACK, DCTCP or UDP. Controls are none (2(a), (b)), static (2(c), (d)) and the paper's law (2(e), (f), 3).
 """
 
 from experiments.scenarios.hygenicc.fig2 import BEGIN_S, END_S, JOIN_S, LEAVE_S, LINK_BPS, PHASES
@@ -10,7 +10,7 @@ from experiments.scenarios.scenario import Limits, Scenario, Source
 
 COMPETITORS = ("tcp", "dctcp", "udp")
 QUEUED = "hygenicc queue=20 timeout=1"
-"""The paper's law with limiters that keep 20 frames for later, where the printed ones drop.
+"""The paper's law with limiters that keep 20 frames for later; the printed ones drop them.
 
 Its congestion time-out, which the paper does not give, is 1 ms; with 20 ms such limiters use 87 % of the link.
 """

@@ -1,4 +1,4 @@
-"""What HyGenICC's shares depend on: not on connections, on weights, and on one destination of two or on all."""
+"""HyGenICC's shares: independent of the number of connections, dependent on weights and on each destination."""
 
 from experiments.scenarios.hygenicc.fig2 import CUTS, LINK_BPS, in_real_time, published
 from experiments.scenarios.scenario import Limits, Scenario, Source

@@ -1,8 +1,8 @@
-"""The Seawall paper (NSDI 2011): its figures, and what else it promises. All share links of 1 Gb/s by ceilings.
+"""The Seawall paper (NSDI 2011): its figures, and its other promises. All VNs share links of 1 Gb/s by ceilings.
 
-Edge ports have one queue, as the paper's, so that nothing but the senders' meters shares a link. The first seconds are
-left out, so that TCP's slow start and the law's approach do not count. Deviation: the paper has runs of two minutes,
-and 60 servers, of which a figure uses a few; here there are those alone.
+Edge ports have one queue, as the paper's, so that only the senders' meters share a link. The first seconds are not
+measured, because of TCP's slow start and the law's approach. Deviation: the paper has runs of two minutes, and 60
+servers, of which a figure uses a few; here there are only these.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from experiments.scenarios.scenario import Limits, Scenario
 
 LINK_BPS = 1_000_000_000
-GUARANTEED_BPS = 50_000_000  # limits hold nothing here: ceilings and weights do
+GUARANTEED_BPS = 50_000_000  # limits do not bind here: ceilings and weights do
 DURATION_S = 30.0
 SETTLED = {"settled": (10.0, DURATION_S)}
 PUBLISHED = "seawall-cubic path=1"
@@ -23,11 +23,11 @@ CHANGES = {
     "marks as well as losses (`seawall-dctcp path=1`)": "seawall-dctcp path=1",
     "a rate in proportion to marks (`seawall path=1`)": "seawall path=1",
 }
-"""Controls by what each changes of PUBLISHED."""
+"""Controls by their difference to PUBLISHED."""
 CONTROLS = ("none", "seawall", "seawall-exact", PUBLISHED, *CHANGES.values())
 ALL_LAWS = (*CONTROLS, "seawall-dctcp", "seawall-strawman")
 HERE, AT_HOSTS = "seawall-", "seawall-hosts-"
-"""What begins the names of experiments, and of the same where hosts shape."""
+"""The beginning of the names of experiments, and of those in which hosts shape."""
 
 
 def entity(weight: float | None = None) -> Limits:

@@ -1,7 +1,7 @@
 """Figure 10: a selfish sender with one TCP flow to each of n receivers, on the same PN as a well-behaved one.
 
-The paper's placement needs senders that respond: a host's own way out drops before any switch sees a frame. So the
-UDP variant is between two PNs, over one core link.
+The paper's placement needs responsive senders: a host's own uplink drops before any switch receives a frame. So the UDP
+variant is between two PNs, over one core link.
 """
 
 from experiments.scenarios.scenario import Scenario, Source

@@ -1,4 +1,4 @@
-"""Figure 11: a web server and a UDP flooder, whose client and sink share one PN.
+"""Figure 11: a web server and a sender of UDP; the server's client and the UDP receiver share one PN.
 
 Choice: requests load 30 % of the link; sizes are WebStone's mix (traffic.py).
 """

@@ -1,7 +1,7 @@
-"""Figure 3: five map tasks of one unit and a reduce of ten, from ten places, over one link. A unit is 2 s of the link.
+"""Figure 3: five map tasks of one unit and a reduce of ten, from ten PNs, over one link. A unit is 2 s of the link.
 
-The reduce receives: its ten sources are ten entities. So equal shares for senders give what TCP gives; the paper's
-remedy is a weight of one over the fan-in (section 4.6).
+The reduce receives: its ten sources are ten entities. So equal shares of senders give the same result as TCP; the
+paper's remedy is a weight of one over the fan-in (section 4.6).
 """
 
 from experiments.scenarios.scenario import Scenario, Source

@@ -1,4 +1,4 @@
-"""Figure 7: a sender with three tunnels and one with one, over one link. A loop for each tunnel gives the first 3/4."""
+"""Figure 7: a sender with three tunnels and one with one, over one link. A loop per tunnel gives the first 3/4."""
 
 from experiments.scenarios.scenario import Source
 from experiments.scenarios.seawall import LINK_BPS, PUBLISHED, shared

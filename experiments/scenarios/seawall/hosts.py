@@ -1,6 +1,6 @@
-"""All that is run under the paper's published law, shaped by agents on hosts, where its shims are, instead of meters.
+"""All scenarios with the paper's published law, shaped by agents on hosts, where its shims are, instead of meters.
 
-A shim queues what a meter drops.
+A shim queues the frames that a meter drops.
 """
 
 import dataclasses

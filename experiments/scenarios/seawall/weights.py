@@ -1,9 +1,9 @@
-"""Shares by weight, whatever is sent (sections 1 and 4): the paper does not measure it."""
+"""Shares by weight, for any traffic (sections 1 and 4): the paper does not measure them."""
 
 from experiments.scenarios.scenario import LimitChange, Source
 from experiments.scenarios.seawall import CONTROLS, LINK_BPS, shared
 
-MORE_BPS = LINK_BPS * 11 // 10  # who is alone wants more than there is, too
+MORE_BPS = LINK_BPS * 11 // 10  # a single sender offers more than the link, too
 _WEIGHTS = {1: 1.0, 2: 2.0, 3: 4.0}
 
 

@@ -1,4 +1,4 @@
-"""Work conservation: two links of which three senders share, and the on/off senders of DETS's figure 6."""
+"""Work conservation: three senders that share two links, and the on/off senders of DETS's figure 6."""
 
 from experiments.scenarios.scenario import Source
 from experiments.scenarios.seawall import LINK_BPS, shared

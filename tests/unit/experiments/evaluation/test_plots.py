@@ -54,7 +54,7 @@ def test_a_vlans_rate_has_the_colour_of_its_limit_whoever_sends_first():
 
 def test_a_tagged_sender_is_shown_next_to_all_that_its_receiver_gets():
     run = run_of((Source(1, 1, 3, "tcp"), Source(1, 2, 3, "tcp")), [30, 10], {1: Limits(60 * M, 60 * M)}, tagged=2)
-    assert [line[0::2] for line in shown(run)] == [("VLAN 1, PN 3", 40), ("of it, from PN 2", 10)]
+    assert [line[0::2] for line in shown(run)] == [("VLAN 1, PN 3", 40), ("part of PN 2", 10)]
     with pytest.raises(InvalidValueError, match="tagged"):
         run_of((Source(1, 1, 3, "tcp"),), [1], {1: Limits(60 * M, 60 * M)}, tagged=7)
 
