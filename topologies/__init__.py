@@ -1,5 +1,4 @@
-"""Fabrics: what they are made of and how Mininet builds them.
+"""Fabrics: their parts, and how Mininet builds them.
 
-Start with fabric.py (the description), then builders.py (the fabrics that there are); mininet_topo.py builds them in
-Mininet.
+Start with fabric.py (the description), then builders.py (the known fabrics); mininet_topo.py builds them in Mininet.
 """

@@ -11,9 +11,9 @@ DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"
 
 
 def ensure_mininet() -> None:
-    """Import mininet, from Debian's folder if need be; raise ImportError naming the package if it is not installed.
+    """Import mininet, from Debian's folder if necessary; raise ImportError naming the package if it is not installed.
 
-    The folder goes to the end of sys.path, so that nothing of the virtual environment is shadowed by an older copy.
+    The folder goes to the end of sys.path, so that an older copy there shadows nothing of the virtual environment.
     """
     with warnings.catch_warnings():
         # Mininet 2.3 imports distutils, which Python 3.11 deprecates.
@@ -34,7 +34,7 @@ def ensure_mininet() -> None:
 
 
 def _ensure_distutils() -> None:
-    """Stand in for ``distutils.version``, which Python 3.12 dropped and mininet.node compares two versions with."""
+    """Provide ``distutils.version``, which Python 3.12 dropped and with which mininet.node compares two versions."""
     try:
         importlib.import_module("distutils.version")
     except ModuleNotFoundError:

@@ -1,7 +1,7 @@
 """The papers' fabrics as descriptions, parametrised by size and rates.
 
-The papers' links carry 1 Gb/s. The default here is a tenth of it: userspace Open vSwitch on two cores carries about
-1 Gb/s in all, so that the experiments on it are scaled.
+The papers' links carry 1 Gb/s. The default here is a tenth of it: userspace Open vSwitch on two cores carries about 1
+Gb/s in total, so experiments on it are scaled.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, TopoLi
 
 LINK_RATE_BPS = 100_000_000
 VLANS = (1, 2)
-FIRST_UPLINK_PORT_NO = 1001  # of every edge switch; its PNs have the ports from 1 on
+FIRST_UPLINK_PORT_NO = 1001  # of every edge switch; its PNs are at the ports from 1 on
 CORE_DPID_BASE = 0x1000
 
 
 def fig1(pns: int = 5, link_rate_bps: int = LINK_RATE_BPS, vlans: tuple[int, ...] = VLANS) -> Fabric:
-    """Figure 1: ``pns`` PNs with a VN per VLAN each, PN i at port i of the one edge switch s1."""
+    """Return figure 1: ``pns`` PNs with a VN per VLAN each, PN i at port i of the one edge switch s1."""
     return _star("dets-fig1", pns, link_rate_bps, vlans)
 
 
 def fig5(pns: int = 11, link_rate_bps: int = LINK_RATE_BPS, vlans: tuple[int, ...] = VLANS) -> Fabric:
-    """Section IV, figure 5: the same with eleven PNs, of which the last one is the receiver."""
+    """Return section IV, figure 5: figure 1 with eleven PNs; the last PN is the receiver."""
     return _star("dets-fig5", pns, link_rate_bps, vlans)
 
 
@@ -36,10 +36,10 @@ def fig7(
     cores: int = 1,
     core_rate_bps: int | None = None,
 ) -> Fabric:
-    """Figure 7: edge switches s1.. linked by core switches c1..; each edge switch has a link to each core switch.
+    """Return figure 7: edge switches s1.. linked by core switches c1..; each edge switch is linked to each core switch.
 
-    The last PN, the receiver, is alone behind the last edge switch; the others are dealt out to the edge switches
-    before it in turn. Core links carry ten times an access link, at most 1 Gb/s, unless ``core_rate_bps`` is given.
+    The last PN, the receiver, is alone behind the last edge switch; the others are distributed in turn to the edge
+    switches before it. Core links carry ten times an access link, at most 1 Gb/s, unless ``core_rate_bps`` is given.
     Choice: the paper's figure shows three edge switches and no rates.
     """
     _at_least("pns", pns, 2)
@@ -67,10 +67,10 @@ def gatekeeper_hosts(
     vlans: tuple[int, ...] = VLANS,
     access_rates_bps: Mapping[int, int] | None = None,
 ) -> Fabric:
-    """Gatekeeper (HPL-2010-151, section 2) with the scheduler on hosts: PN i alone behind edge switch si, all si on c1.
+    """Return Gatekeeper (HPL-2010-151, section 2), scheduler on hosts: PN i alone behind edge switch si, all si on c1.
 
-    All links carry ``link_rate_bps``, so that what is sent to a PN queues in c1. ``access_rates_bps`` gives PNs, by
-    number, another rate between edge switch and PN: a receiver's is below its link's, the paper's headroom.
+    All links carry ``link_rate_bps``, so the traffic to a PN queues in c1. ``access_rates_bps`` gives PNs, by number,
+    another rate between edge switch and PN: a receiver's is below its link's, the paper's headroom.
     """
     _at_least("pns", pns, 2)
     access_rates_bps = access_rates_bps or {}
@@ -91,9 +91,9 @@ def dumbbell(
     core_rate_bps: int | None = None,
     receivers: int = 1,
 ) -> Fabric:
-    """A narrow core: the last ``receivers`` PNs are behind s2, the senders behind s1, and one link joins the switches.
+    """Return a narrow core: the last ``receivers`` PNs are behind s2, the senders behind s1, with one link between.
 
-    The link carries ``core_rate_bps``, a PN's rate unless given, so that the senders together fill it.
+    The link carries ``core_rate_bps``, by default a PN's rate, so that the senders together fill it.
     """
     _at_least("receivers", receivers, 1)
     _at_least("pns", pns, receivers + 1)
@@ -135,7 +135,7 @@ fabrics: Mapping[str, Callable[..., Fabric]] = plugins.Extended(OWN, plugins.TOP
 
 
 def build(words: str) -> Fabric:
-    """Return the fabric of ``NAME,KEY=VALUE,...``, as ``mn --topo`` has it; raise ValueError with a sentence."""
+    """Return the fabric of ``NAME,KEY=VALUE,...``, as for ``mn --topo``; raise ValueError with a sentence."""
     name, *rest = words.split(",")
     if name not in fabrics:
         raise ValueError(f"{name!r} is no topology; there are {', '.join(fabrics)}")
@@ -158,7 +158,7 @@ def build(words: str) -> Fabric:
 
 
 def _value(annotation: str, text: str) -> object:
-    """Return the value of a parameter's text; ValueError says what it must be."""
+    """Return the value of a parameter's text; ValueError with the rule for it."""
     if annotation.startswith("tuple"):
         return tuple(_whole(one, "must be VLAN ids joined by +, such as 10+20") for one in text.split("+"))
     if annotation in ("int", "int | None"):

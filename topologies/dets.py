@@ -1,10 +1,9 @@
 """The fabrics of topologies/builders.py for Mininet: ``mn --custom topologies/dets.py --topo dets-fig1``.
 
-Parameters follow the name: ``--topo dets-fig5,pns=6,datapath=kernel``. With ``--controller dets`` the
-controller runs too, with the configuration that ``dets topology dets-fig5,pns=6`` writes. ``mn`` executes this file
-without ``__file__`` and copies every name it defines over its own, so that there are few names here and all of them are
-peculiar to it. On the userspace datapath a process next to each switch makes its queues real
-(experiments/ovs/queue_classifier.py).
+Parameters follow the name: ``--topo dets-fig5,pns=6,datapath=kernel``. With ``--controller dets`` the controller runs
+too, with the configuration that ``dets topology dets-fig5,pns=6`` writes. ``mn`` executes this file without
+``__file__`` and copies every name it defines over its own, so this file defines few names, and only unusual ones. On
+the userspace datapath a process next to each switch makes its queues real (experiments/ovs/queue_classifier.py).
 """
 
 import sys as _sys
@@ -21,7 +20,7 @@ if _typing.TYPE_CHECKING:
 
 
 def _fabrics() -> "dict[str, _Callable[..., _Fabric]]":
-    """Return the builders by name; the project's root goes on sys.path for that."""
+    """Return the builders by name; adds the project's root to sys.path."""
     root = str(_Path(_fabrics.__code__.co_filename).resolve().parent.parent)
     if root not in _sys.path:
         _sys.path.insert(0, root)
@@ -37,7 +36,7 @@ def _dets_topo(name: str, *numbers: object, datapath: str = "user", **parameters
     from topologies.mininet_topo import FabricTopo
 
     words = ",".join([name, *map(str, numbers), *(f"{key}={value}" for key, value in parameters.items())])
-    # After any other exception mn cleans up by name: it ends processes and removes bridges that are not its own.
+    # After any other exception mn cleans up by name: it ends foreign processes and removes foreign bridges.
     try:
         FabricTopo.chosen = words
         return FabricTopo(build(words), datapath, emulate_queues=True)
@@ -46,7 +45,7 @@ def _dets_topo(name: str, *numbers: object, datapath: str = "user", **parameters
 
 
 def _dets_controllers() -> "dict[str, type[_DetsController]]":
-    """Return the class of the controller that ``mn`` may start; none without Mininet, which ``mn`` has."""
+    """Return the class of the controller that ``mn`` may start; {} without Mininet, which ``mn`` has."""
     try:
         from topologies.mininet_controller import DetsController
     except ImportError:

@@ -1,11 +1,11 @@
-"""A vswitch of access ports and one trunk in the kernel: two eBPF programs a PN instead of a bridge in userspace.
+"""A vswitch of access ports and one trunk in the kernel: two eBPF programs per PN instead of a bridge in userspace.
 
-A PN has one VN in each VLAN, so that its vswitch has nothing to learn: what a VN sends leaves on the trunk with the
-VLAN's tag, what comes in on the trunk goes to the VN of its tag, without it. Frames that a VN has tagged itself, and
-those on the trunk without a tag or with that of a VLAN without a VN here, are dropped.
+A PN has one VN in each VLAN, so its vswitch has nothing to learn: a VN's frames leave on the trunk with the VLAN's tag;
+frames from the trunk go to the VN of their tag, without it. Frames that a VN has tagged itself, and frames from the
+trunk without a tag or with the tag of a VLAN without a VN here, are dropped.
 
 The programs (linux/bpf.h) are written here instruction by instruction, loaded by bpf(2) and attached to interfaces'
-ingress over rtnetlink; the interfaces hold them, and they go when the interfaces go. Standard library only.
+ingress over rtnetlink; the interfaces hold them, and they disappear with the interfaces. Standard library only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = b"dets_vlan"
 
 
 def attach(trunk: str, access: Mapping[str, int]) -> None:
-    """Switch frames between interfaces: ``trunk`` and the access ports, names to VLAN ids. OSError says what refused.
+    """Switch frames between interfaces: ``trunk`` and the access ports, names to VLAN ids. OSError names the refusal.
 
     The interfaces must be new: nothing may be at their ingress.
     """
@@ -34,7 +34,7 @@ def attach(trunk: str, access: Mapping[str, int]) -> None:
 
 
 def unsupported_reason() -> str:
-    """Return why this process may not load such programs, "" where it may."""
+    """Return why this process may not load such programs; "" if it may."""
     try:
         os.close(ebpf.load_program(access_program(1, 1), _NAME))
     except OSError as error:
@@ -43,7 +43,7 @@ def unsupported_reason() -> str:
 
 
 def access_program(vlan_vid: int, trunk_index: int) -> bytes:
-    """Return what an access port does with a VN's frame: tag it and send it on the trunk."""
+    """Return an access port's program: tag a VN's frame and send it on the trunk."""
     return b"".join(
         (
             ebpf.move(ebpf.R6, ebpf.R1),
@@ -60,8 +60,8 @@ def access_program(vlan_vid: int, trunk_index: int) -> bytes:
 
 
 def trunk_program(ports: Mapping[int, int]) -> bytes:
-    """Return what the trunk does with a frame: give it, without its tag, to the port (an index) of its VLAN."""
-    lines_to_pop = 2 * len(ports)  # from the first choice's jump: over the other choices and the two lines that drop
+    """Return the trunk's program: send a frame, without its tag, to the port (an index) of its VLAN."""
+    lines_to_pop = 2 * len(ports)  # from the first choice's jump over the other choices and the two lines that drop
     choices = [
         line
         for number, (vid, index) in enumerate(ports.items())

@@ -1,4 +1,4 @@
-"""What a fabric is made of, apart from whether Mininet, a model or software switches realize it.
+"""The parts of a fabric, independent of its realization by Mininet, a model or software switches.
 
 Standard library only: ``mn --custom`` runs it with the system's Python. Rates are L2 bit/s, delays seconds. Wrong
 values raise ValueError naming the key, the value and the limit.
@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-MAX_MININET_RATE_BPS = 1_000_000_000  # mininet.link.TCIntf ignores bw > 1000 with no more than a line in its log
+MAX_MININET_RATE_BPS = 1_000_000_000  # mininet.link.TCIntf ignores bw > 1000 with only a log line
 MAX_INTERFACE_NAME = 15  # IFNAMSIZ less the terminating zero
 MAX_PORT_NO = 0xFFFFFF00  # OFPP_MAX, OpenFlow 1.3.5 section 7.2.1
 MAX_NETDEV_PORT_NO = 0xFEFF  # OVS numbers its ports with 16 bits
-TRUNK_PORT_NO = 1  # of every PN's own bridge; its VNs follow from 2 on
+TRUNK_PORT_NO = 1  # of every PN's own bridge; its VNs are at the ports from 2 on
 _SWITCH_NAME = re.compile(r"[a-z][a-z0-9]*")
 
 
@@ -79,7 +79,7 @@ class TopoLink:
 
 @dataclass(frozen=True, slots=True)
 class VirtualNode:
-    """A VN: the host of one VLAN on one PN. Derived from the fabric by ``Fabric.vn``."""
+    """A VN: the host of one VLAN on one PN. Created by ``Fabric.vn``."""
 
     vlan_vid: int
     pn: PhysicalNode
@@ -181,13 +181,13 @@ class Fabric:
         return VirtualNode(vlan_vid, pn, self.vlans.index(vlan_vid) + 1, pn_port_no)
 
     def uncongested_links(self) -> tuple[TopoLink, ...]:
-        """Return the core links without delay that are never full: all PNs on one side of it may send to the other."""
+        """Return the core links without delay that are never full, even if all PNs on one side send to the other."""
         rates_bps = [pn.link_rate_bps for pn in self.pns]
         most_bps = sum(rates_bps) - min(rates_bps, default=0)
         return tuple(link for link in self.core_links if link.rate_bps >= most_bps and not link.delay_s)
 
     def check_emulable(self) -> None:
-        """Raise ValueError for what Mininet or Linux would cut off or ignore without a word.
+        """Raise ValueError for values that Mininet or Linux would silently cut off or ignore.
 
         Rates over 1 Gb/s (Mininet ignores them), interface names over 15 characters, port numbers OVS cannot give,
         delays (they need the netem qdisc, which many kernels lack; the model fabric has delays).

@@ -1,7 +1,7 @@
 """The controller that ``mn --controller dets`` starts: ``dets run`` with the configuration of the chosen topology.
 
-``--controller dets,port=6653,rest=8080`` says where it listens for switches and for REST. It runs before anything of
-the network is made, so that a port that is taken ends ``mn`` with a sentence and leaves nothing behind.
+``--controller dets,port=6653,rest=8080`` sets its ports for switches and for REST. It runs before anything of the
+network is created, so that a port in use ends ``mn`` with a sentence and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class DetsController(Controller):  # type: ignore[misc]  # Mininet has no types
-    """``dets run`` in a process of its own, which ends with ``mn``, however that ends."""
+    """``dets run`` in its own process, which ends with ``mn``, however ``mn`` ends."""
 
     def __init__(self, name: str, port: int = 6653, rest: int = 8080, **params: Any) -> None:
         super().__init__(name, port=port)
@@ -66,10 +66,10 @@ class DetsController(Controller):  # type: ignore[misc]  # Mininet has no types
         info(f"*** DETS: web UI http://127.0.0.1:{rest}/ui, configuration {config}, log {self._log}\n")
 
     def checkListening(self) -> None:  # noqa: N802 - overrides Mininet's name
-        """Leave it to the controller, which says who has its port."""
+        """Do nothing: the controller itself reports who uses its port."""
 
     def start(self) -> None:
-        """It runs since it was made."""
+        """Do nothing: the controller has run since ``__init__``."""
 
     def stop(self, *arguments: Any, **options: Any) -> None:
         """Stop the controller, which removes what it has installed."""
@@ -83,7 +83,7 @@ class DetsController(Controller):  # type: ignore[misc]  # Mininet has no types
 
     @classmethod
     def isAvailable(cls) -> bool:  # noqa: N802 - overrides Mininet's name
-        """Return True: what is missing is said when it is made."""
+        """Return True: ``__init__`` reports missing parts."""
         return True
 
     def _wait_live(self, url: str) -> None:

@@ -2,8 +2,8 @@
 
 Edge and core switches are Open vSwitch bridges that wait for the controller (fail_mode secure, OpenFlow 1.3). A PN's
 vswitch has an access port per VN. Next to bridges of the userspace datapath, which one thread forwards for, it is two
-programs in the kernel (ebpf_vlan_switch.py), so that this thread is left to the switches under control; otherwise,
-and where such programs may not be loaded, it is a bridge that learns by itself (fail_mode standalone, no controller).
+programs in the kernel (ebpf_vlan_switch.py), to leave this thread to the controlled switches; otherwise, and if such
+programs may not be loaded, it is a learning bridge (fail_mode standalone, no controller).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUEUE_CLASSIFIER = Path(__file__).resolve().parent.parent / "experiments" / "ovs
 class _Bridge(OVSSwitch):  # type: ignore[misc]  # Mininet has no types
     @classmethod
     def isOldOVS(cls) -> bool:  # noqa: N802 - overrides Mininet's name
-        """Return False: Mininet asks for versions before 1.10, with a class of distutils that warns of its end."""
+        """Return False: Mininet checks for versions before 1.10 with a deprecated class of distutils."""
         return False
 
 
@@ -43,7 +43,7 @@ class FabricSwitch(_Bridge):
         self._follower: subprocess.Popen[bytes] | None = None
 
     def start(self, controllers: list[Any]) -> None:
-        """Start the bridge, and the follower of its queues; that one ends by itself should Mininet be killed."""
+        """Start the bridge, and the follower of its queues, which ends on its own if Mininet is killed."""
         super().start(controllers)
         if self.emulate_queues:
             interfaces = [str(intf) for intf in self.intfList() if self.ports[intf]]
@@ -66,14 +66,14 @@ class EbpfPnSwitch(Switch):  # type: ignore[misc]  # Mininet has no types
         self.tags = tags
 
     def start(self, controllers: list[Any]) -> None:
-        """Let the programs switch frames between the PN's interfaces; raise OSError where the kernel refuses them."""
+        """Attach the programs to the PN's interfaces; raise OSError if the kernel refuses them."""
         del controllers
         names = {port_no: str(intf) for intf, port_no in self.ports.items() if port_no}
         access = {names[port_no]: vid for port_no, vid in self.tags.items()}
         for name in names.values():
             off = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
             if off.exists():
-                off.write_text("1")  # the machine has nothing to say on these
+                off.write_text("1")  # the machine itself must not send on these
         ebpf_vlan_switch.attach(names[TRUNK_PORT_NO], access)
 
 
@@ -100,11 +100,11 @@ class PnBridge(_Bridge):
 class VnHost(Host):  # type: ignore[misc]  # Mininet has no types
     """A VN that sends frames as they are on a wire: checksummed, and no larger than the MTU.
 
-    Bridges of the userspace datapath hand on what is left to hardware that is not there: ping would work, TCP not.
+    Bridges of the userspace datapath forward frames without hardware offloads: with offloads ping would work, TCP not.
     """
 
     def config(self, **params: Any) -> Any:
-        """Configure the interface, and take from it what a network card would do."""
+        """Configure the interface, and turn off its offloads."""
         configured = super().config(**params)
         self.cmd(f"ethtool -K {self.defaultIntf()} tx off tso off gso off gro off >/dev/null")
         return configured
@@ -113,12 +113,13 @@ class VnHost(Host):  # type: ignore[misc]  # Mininet has no types
 class FabricTopo(Topo):  # type: ignore[misc]  # Mininet has no types
     """The Topo of a fabric. ``datapath`` is Mininet's word: user or kernel; ``emulate_queues`` as in FabricSwitch.
 
-    With ``patch_links`` core links that are never full (``patched``) are patch ports: bridges hand frames over without
+    With ``patch_links`` core links that are never full (``patched``) are patch ports: bridges exchange frames without
     an interface between them.
 
-    ``chosen`` are the words of ``mn --topo`` for the one of this process.
+    ``chosen`` is the argument of ``mn --topo`` for this process's topology.
 
-    ``pn_bridges`` says whether PNs' vswitches are bridges, and ``programs_refused`` why, where they could be programs.
+    ``pn_bridges`` is whether PNs' vswitches are bridges, and ``programs_refused`` the reason, if they could be
+    programs.
     """
 
     chosen = ""
