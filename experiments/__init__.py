@@ -26,12 +26,12 @@ def run(
     placed: bool = False,
     progress: RunProgress = lambda _number, _passed_s: None,
 ) -> Result:
-    """Run a scenario, or the one of that name, under one or several controls, such as ``"fp d=4"``.
+    """Run a scenario, given as such or by its name, under one or several controls, such as ``"fp d=4"``.
 
     ``controls`` None: those that the scenario names. ``fabric`` is ``model``, ``wire`` or ``ovs``. ``seeds`` is one
-    seed or several. ``folder`` keeps the files of each run, below EXPERIMENT/CONTROL/seed-N; None: they are not kept.
-    A scenario that is ``placed`` has rates and a duration that the fabric can carry; any other one is scaled to it.
-    Raises InvalidValueError naming the argument.
+    seed or several. ``folder`` keeps the files of each run, below EXPERIMENT/CONTROL/seed-N; None: the files are
+    deleted. A scenario that is ``placed`` has rates and a duration that the fabric can carry; any other scenario is
+    scaled to the fabric. Raises InvalidValueError naming the argument.
     """
     from tempfile import TemporaryDirectory
 

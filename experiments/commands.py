@@ -1,6 +1,6 @@
-"""Sub-commands of ``dets`` with which DETS is tried, shown and measured.
+"""Sub-commands of ``dets`` for trying, showing and measuring DETS.
 
-They are there where ``experiments`` is installed (``apps.cli``). What each needs is imported inside it.
+They exist if ``experiments`` is installed (``apps.cli``). Each imports what it needs itself.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ def lab(
     config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The controller's configuration.")],
     offer: Annotated[
         list[str] | None,
-        typer.Option(metavar="VID/SWITCH:PORT/SWITCH:PORT/RATE", help="A host sends so much to another; repeatable."),
+        typer.Option(metavar="VID/SWITCH:PORT/SWITCH:PORT/RATE", help="One host's traffic to another; repeatable."),
     ] = None,
-    duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long; else until Ctrl-C.")] = None,
+    duration: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Duration; by default until Ctrl-C.")
+    ] = None,
 ) -> int:
     """Run software switches with the ports of a configuration, a host behind each VN, and traffic; without root."""
     from controller.config.loader import load_config
@@ -47,7 +49,7 @@ def lab(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if loaded.rest.ui:
         scheme = "http" if loaded.rest.tls is None else "https"
-        echo(f"the live page of the controller: {scheme}://{loaded.rest.listen}/ui", flush=True)
+        echo(f"web UI of the controller: {scheme}://{loaded.rest.listen}/ui", flush=True)
     with Lab(loaded, offers) as running:
         try:
             running.run(lambda text: echo(text, flush=True), duration)
@@ -58,13 +60,15 @@ def lab(
 
 @app.command()
 def topology(
-    name: Annotated[str | None, typer.Argument(metavar="NAME[,KEY=VALUE...]", help="As of mn --topo.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME[,KEY=VALUE...]", help="A topology, as for mn --topo.")
+    ] = None,
     openflow_port: Annotated[
         int, typer.Option(metavar="PORT", help="Where switches connect.", min=1, max=65535)
     ] = 6653,
     rest_port: Annotated[int, typer.Option(metavar="PORT", help="Where REST is served.", min=1, max=65535)] = 8080,
 ) -> int:
-    """Write a configuration for a topology, with equal limits for all VLANs; without a name list the topologies."""
+    """Write a configuration for a topology, with equal limits for all VLANs; without a name, list the topologies."""
     from experiments.machine.controller_process import configuration, dump_yaml, has_ovsdb
     from topologies.builders import build, fabrics
 
@@ -88,10 +92,10 @@ def topology(
 @app.command()
 def demo(
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="With three controllers that share switches; one is killed (etcd-server).")
+        bool, typer.Option("--cluster", help="Three controllers in sharded mode; one is killed (etcd-server).")
     ] = False,
 ) -> int:
-    """See DETS protect a TCP tenant from a UDP blast: on Open vSwitch (root, two minutes), else on the model."""
+    """See DETS protect a TCP tenant from a UDP blast: on Open vSwitch (root, two minutes), or else on the model."""
     from experiments.demo import run as run_demo
     from experiments.demo import run_cluster
 
@@ -110,7 +114,7 @@ def running(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _parameter(name: str, field: dataclasses.Field[Any]) -> inspect.Parameter:
-    """Return a field as an option of the command line: a rate as text, a switch that is off as a flag alone."""
+    """Return a field as an option of the command line: a rate as text, a switch that is off as a flag."""
     if name == "parameter":
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Parameters)
     kind: Any = KINDS[str(field.type)]
@@ -158,12 +162,12 @@ def figures(
     paper: Annotated[str, typer.Option(help="The paper whose claims are judged.")] = "dets",
     fabric: Annotated[str, typer.Option(help="model (minutes), ovs (root, a quarter of an hour) or wire.")] = "model",
     only: Annotated[
-        list[str] | None, typer.Option(metavar="EXPERIMENT", help="This experiment alone; repeatable.")
+        list[str] | None, typer.Option(metavar="EXPERIMENT", help="Only this experiment; repeatable.")
     ] = None,
     control: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="This control alone, as fp or 'fp d=4'; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only this control, such as fp or 'fp d=4'; repeatable.")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds of each; default: what each says.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds of each experiment; by default its own number.")] = None,
     conditions: Annotated[
         str, typer.Option(help="product, paper (no shaping queue at receivers; late grants on the model) or both.")
     ] = "both",
@@ -176,13 +180,13 @@ def figures(
         typer.Option("--check", help="Run nothing; list pages that an older version made; exit status 1 if any."),
     ] = False,
     repeat: Annotated[
-        bool, typer.Option("--repeat", help="Repeat one seed of each control on the model: is it what it was?")
+        bool, typer.Option("--repeat", help="Repeat one seed of each control on the model and compare.")
     ] = False,
-    output: Annotated[Path, typer.Option(help="Where runs and pictures go.")] = Path("results"),
-    docs: Annotated[Path, typer.Option(help="Where results.md and results/ go.")] = Path("docs"),
+    output: Annotated[Path, typer.Option(help="Folder of runs and pictures.")] = Path("results"),
+    docs: Annotated[Path, typer.Option(help="Folder of results.md and results/.")] = Path("docs"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
-    """Make every figure and claim of a paper again; what is done already is kept, so it can be interrupted."""
+    """Make every figure and claim of a paper again. Complete runs are kept, so the command can be interrupted."""
     from experiments.figures.figure_runner import FigureOptions, make_figures, repeat_runs, stale_pages, write_pages
     from experiments.figures.markdown_pages import page_of
     from experiments.figures.result_digests import HOLDS

@@ -1,8 +1,8 @@
-"""The demonstration: figure 5 of the DETS paper, on Open vSwitch where that can be, else on the model.
+"""The demonstration: figure 5 of the DETS paper, on Open vSwitch if possible, or else on the model.
 
-With a cluster three controllers share the switches out, and the one that owns the receiver's switch is killed in the
-middle of the blast: not on the model. Figure 5 has one switch; here its senders are behind three, its receiver behind a
-fourth one, and a fifth joins them (figure 7's fabric).
+With a cluster there are three controllers in sharded mode, and the owner of the receiver's switch is killed in the
+middle of the blast; this does not run on the model. Figure 5 has one switch; here its senders are behind three, its
+receiver behind a fourth, and a fifth joins them (figure 7's fabric).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from experiments.experiment_options import ExperimentOptions
 from experiments.machine.cluster_process import ETCD_MEMBERS
 
 OUTPUT = Path("results/demo")
-# The paper's 400 and 500 Mb/s on 1 Gb/s links, a twentieth of each: what userspace Open vSwitch carries on two cores
-# with room to spare, so that the figures are of the control and not of the machine.
+# A twentieth of the paper's 400 and 500 Mb/s on 1 Gb/s links: userspace Open vSwitch on two cores carries it easily, so
+# that the figures show the control and not the machine.
 ON_OVS = ExperimentOptions(parameters={"d": 2}, warmup_s=18, blast_s=18, cooldown_s=9, output=OUTPUT)
 # The model has the paper's own rates.
 ON_MODEL = ExperimentOptions(
@@ -40,18 +40,18 @@ ON_MODEL = ExperimentOptions(
 # Software switches in real time have the rates of Open vSwitch; they need no root.
 ON_WIRE = dataclasses.replace(ON_OVS, fabric="wire", baseline=False)
 CLUSTER_OUTPUT, CLUSTER_TOPOLOGY = Path("results/demo-cluster"), "dets-fig7"
-# Under "fp" one timeout of a sender, at 2 Mb/s a few packets, sets all of TCP off now and then, killed or not.
+# Under "fp" one timeout of a sender, a few packets at 2 Mb/s, sometimes disturbs all of TCP, killed or not.
 CLUSTER_ALGORITHM = "level"
 
 
 def choose_fabric(cluster: bool = False) -> tuple[ExperimentOptions, str]:
-    """Return what to run, and one line that says where and why."""
+    """Return the options, and a line that names the fabric with the reason."""
     if os.geteuid() != 0:
         why = "not root, which network namespaces and bridges need; on Open vSwitch: sudo make demo"
     elif shutil.which("ovs-vsctl") is None:
         why = "Open vSwitch is not installed"
     else:
-        return ON_OVS, "On Open vSwitch, in real time: root, and Open vSwitch is here."
+        return ON_OVS, "On Open vSwitch, in real time: root, and Open vSwitch is installed."
     if cluster:
         return ON_WIRE, f"On software switches, in real time: {why}."
     return ON_MODEL, f"On the model fabric, in virtual time: {why}."
@@ -66,9 +66,9 @@ def run(quiet: bool = False) -> dict[str, Any]:
 
 
 def run_cluster(quiet: bool = False) -> dict[str, Any]:
-    """Run the same with three controllers that share the switches out, and kill one of them; return its summaries.
+    """Run dets-fig5 with three controllers in sharded mode, and kill one of them; return its summaries.
 
-    Raises EtcdProcessError where etcd is not installed.
+    Raises EtcdProcessError if etcd is not installed.
     """
     options, why = choose_fabric(cluster=True)
     options = dataclasses.replace(
@@ -82,8 +82,9 @@ def run_cluster(quiet: bool = False) -> dict[str, Any]:
     if not quiet:
         print(why, flush=True)
         print(
-            f"Three controllers that share five switches out, and an etcd of {ETCD_MEMBERS} members, all on this\n"
-            "machine. The owner of the receiver's switch is killed in the middle of the blast. Grants stand meanwhile.",
+            f"Three controllers share five switches, and an etcd of {ETCD_MEMBERS} members, all on this\n"
+            "machine. The owner of the receiver's switch is killed in the middle of the blast. Its grants\n"
+            "stay until another controller takes over.",
             flush=True,
         )
     done = experiment_runner.run("dets-fig5", options, kill_at_s=options.warmup_s + options.blast_s / 2)
@@ -93,7 +94,7 @@ def run_cluster(quiet: bool = False) -> dict[str, Any]:
 
 
 def _around_the_kill(figures: dict[str, Any]) -> str:
-    """Return what is to be said of the kill."""
+    """Return the lines about the kill."""
     lines = [
         f"{figures['killed']} was killed. Its switches were under control again after"
         f" {figures['out_of_control_s']:.2f} s: {', '.join(figures['new_owners'])}.",

@@ -19,7 +19,7 @@ from topologies.builders import fabrics
 FABRICS = ("ovs", "wire", "model")
 DATAPATHS = ("user", "kernel")
 QUEUES = ("limit", "none")
-MAX_SENDERS = 50  # 2 x 50 sources are more than two cores can drive honestly
+MAX_SENDERS = 50  # two cores cannot drive more than 2 x 50 sources reliably
 MAX_MODEL_RATE_BPS = 100_000_000_000
 MIN_WINDOW_S, MAX_WINDOW_S = 1.0, 3600.0
 
@@ -31,7 +31,7 @@ def _option(default: Any, help_text: str = "", name: str | None = None, short: s
 
 @dataclass(frozen=True, slots=True)
 class ExperimentOptions:
-    """What ``dets experiment`` runs. Rates are wire rates in bit/s; "of figures 2 and 5" alone: see ``single``.
+    """The options of ``dets experiment``. Rates are wire rates in bit/s.
 
     TCP alone runs for ``warmup_s``, then UDP next to it for ``blast_s``, then TCP alone for ``cooldown_s``.
     """
@@ -51,13 +51,13 @@ class ExperimentOptions:
     fabric: str = _option("ovs", "ovs (root), wire (software switches) or model.")
     datapath: str = _option("user", "Open vSwitch datapath: user or kernel.")
     shaping: str = _option("meter", "Who shapes: meter, agent (no meters), both, mixed (agents at every second PN).")
-    queues: str = _option("limit", "Receiving queues: limit, or none, as on a switch whose queues nobody can set.")
+    queues: str = _option("limit", "Receiving queues: limit, or none, as on a switch without configurable queues.")
     interval_ms: int = _option(55, "The controller's control interval.")
-    slot_s: float = _option(0.001, "Wire and model: the grain of time, in seconds.")
-    seed: int = _option(1, "Of random bursts; on the model of every chance.")
+    slot_s: float = _option(0.001, "Wire and model: duration of a time slot, in seconds.")
+    seed: int = _option(1, "Seed of random bursts; on the model of all randomness.")
     output: Path | None = _option(None, "Output folder; default results/NAME.")  # noqa: RUF009 - it makes a field
-    baseline: bool = _option(True, "Run it without control first.")
-    static: bool = _option(False, "Run it under static equal limits too.")
+    baseline: bool = _option(True, "Also run without control, first.")
+    static: bool = _option(False, "Also run under static equal limits.")
     quiet: bool = _option(False, "No progress.", short="-q")
 
     @property
@@ -71,7 +71,7 @@ class ExperimentOptions:
         return " ".join([self.algorithm, *(f"{key}={value}" for key, value in self.parameters.items())])
 
     def value_of(self, key: str) -> object:
-        """Return the value of the option ``key`` in the words of the command line."""
+        """Return the value of the option ``key`` as on the command line."""
         field = next(field for field in dataclasses.fields(self) if option_name(field) == key)
         value = getattr(self, field.name)
         return format_rate(value) if field.name.endswith("_bps") else value
@@ -87,7 +87,7 @@ class ExperimentOptions:
         return self
 
     def _check_rates(self) -> None:
-        # Here, so that the command line does not wait for it at every start.
+        # Imported here, so that the command line starts faster.
         from topologies.fabric import MAX_MININET_RATE_BPS
 
         for name in ("link_rate", "victim_limit", "aggressor_limit", "udp_rate"):
@@ -145,5 +145,5 @@ class ExperimentOptions:
 
 
 def option_name(field: dataclasses.Field[Any]) -> str:
-    """Return what the option of a field of ``ExperimentOptions`` is called: the field without its unit, or a name."""
+    """Return the option's name of a field of ``ExperimentOptions``: the field without its unit, or a set name."""
     return field.metadata.get("name") or field.name.removesuffix("_bps").removesuffix("_s")

@@ -1,6 +1,6 @@
-"""``dets experiment NAME``: one scenario with one seed on one fabric, a cell for each of the controls asked for.
+"""``dets experiment NAME``: one scenario with one seed on one fabric, a run for each of the controls.
 
-Figures 2 and 5 are scenarios whose senders, rates and durations can be set.
+In figures 2 and 5 senders, rates and durations can be set.
 """
 
 from __future__ import annotations
@@ -31,22 +31,21 @@ UNUSED_BY = {"dets-fig2": ("algorithm", "parameter", "interval_ms", "baseline", 
 def run(
     name: str, options: ExperimentOptions, given: Collection[str] = (), kill_at_s: float | None = None
 ) -> dict[str, Any]:
-    """Run it, write the output folder, show a table unless ``options.quiet``, and return the summaries by control.
+    """Run a scenario, write the output folder, show a table unless ``options.quiet``; return the summaries by control.
 
-    With ``kill_at_s`` three controllers share the switches out, and the one that owns the receiver's is killed so long
-    after the traffic began.
-    ``given`` names the options that the user gave, as the command line has them: InvalidValueError for one that means
-    nothing here, and for a name that there is none of.
+    With ``kill_at_s`` there are three controllers in sharded mode, and the owner of the receiver's switch is killed
+    that long after the start of the traffic. ``given`` names the options that the user set, as on the command line:
+    InvalidValueError for one that means nothing here, and for an unknown scenario.
     """
     known = scenario_named(name, "NAME")
     options = options.checked()
     _refuse(given, options, UNUSED_BY.get(name, ()), f"means nothing to {name}, which runs without control")
     _refuse(given, options, UNUSED_ON[options.fabric], f"means nothing on the {options.fabric} fabric")
     if name not in SET_BY_OPTIONS:
-        says = f"means nothing to {name}, whose file in experiments/scenarios says it"
+        says = f"means nothing to {name}: its file in experiments/scenarios sets it"
         _refuse(given, options, (*SPECIAL_OPTIONS, *(("parameter",) if "algorithm" not in given else ())), says)
     if known.shaping != "meter":
-        _refuse(given, options, ("shaping",), f"means nothing to {name}, whose file in experiments/scenarios says it")
+        _refuse(given, options, ("shaping",), f"means nothing to {name}: its file in experiments/scenarios sets it")
     announce = None if options.quiet else _announce
     grain = options.slot_s, options.congestion_control, options.datapath, options.shaping, options.interval_ms
     settings = RunSettings(*grain, kill_at_s=kill_at_s, announce=announce)
@@ -69,7 +68,7 @@ def run(
 
 
 def _announce(rest_url: str) -> None:
-    print(f"The live page of this run: {rest_url}/ui", file=sys.stderr, flush=True)
+    print(f"Web UI of this run: {rest_url}/ui", file=sys.stderr, flush=True)
 
 
 def _refuse(given: Collection[str], options: ExperimentOptions, unused: tuple[str, ...], reason: str) -> None:
@@ -95,7 +94,7 @@ def _placed(scenario: Scenario, options: ExperimentOptions) -> Scenario:
 
 
 def _set_by(scenario: Scenario, options: ExperimentOptions) -> Scenario:
-    """Return figure 2 or 5 as the options have it."""
+    """Return figure 2 or 5 with the values of the options."""
     return joined_by_udp(
         scenario.name,
         scenario.title,

@@ -1,4 +1,4 @@
-"""What ``dets experiment`` leaves next to the folders of its cells, and shows: summary, series, a picture, a table."""
+"""The output of ``dets experiment`` next to the folders of its runs: summary, series, a plot, a table."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from experiments.scenarios.scenario import BASELINES, INTERVAL_S, Scenario
 
 TITLES = {"none": "without control", "static": "static limits"}
 Summaries = Mapping[str, dict[str, Any]]
-"""The summaries of cells by their controls."""
+"""The summaries of runs by their controls."""
 
 
 def titles(controls: Sequence[str]) -> dict[str, str]:
-    """Return what controls are called; one that is the only one besides the baselines is DETS."""
+    """Return the displayed names of controls; the only one besides the baselines is DETS."""
     others = [control for control in controls if control not in BASELINES]
     return {**TITLES, **({others[0]: "with DETS"} if len(others) == 1 else {control: control for control in others})}
 
 
 def report(name: str, options: ExperimentOptions, folder: Path, result: Result) -> None:
-    """Write all of a result with one seed into ``folder``, and show it unless ``options.quiet``."""
+    """Write a result with one seed into ``folder``, and show it unless ``options.quiet``."""
     done = {one["control"]: dict(one) for one in result.summaries}
     called = titles([*done])
     _write_json(folder / "summary.json", done)
@@ -62,7 +62,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _draw(result: Result, called: Mapping[str, str], path: Path) -> Path | None:
-    """Draw the picture; return its path, None where matplotlib is not installed."""
+    """Draw the plot; return its path, or None if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
@@ -81,7 +81,7 @@ def _table(name: str, done: Summaries) -> Table:
 
 
 def _isolation_table(scenario: Scenario, called: Mapping[str, str], done: Summaries) -> Table:
-    """Return what a newcomer wants to know of the runs, a column each."""
+    """Return a table of the runs for newcomers, a column per run."""
     table = Table(title="What the receiving node got (Mb/s)", title_justify="left")
     table.add_column("")
     for control in done:

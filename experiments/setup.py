@@ -1,4 +1,4 @@
-"""Packaging of dets-lab: what dets-controller is tried, shown and measured with. A controller runs without it."""
+"""Packaging of dets-lab: experiments for trying, showing and measuring dets-controller, which runs without it."""
 
 import re
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""The machine that experiments run on: controllers and etcd as processes, their namespaces and clocks, the processors,
-the kernel datapath.
+"""The machine of experiments: controllers and etcd as processes, namespaces, clocks, processors, kernel datapath.
 
-Start with controller_process.py; cluster_process.py runs two or three that know each other.
+Start with controller_process.py; cluster_process.py runs two or three that form a cluster.
 """

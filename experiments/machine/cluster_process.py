@@ -20,17 +20,17 @@ Document = Callable[[int, int], Mapping[str, Any]]
 
 
 def name_of(number: int) -> str:
-    """Return what a node is called in configurations: ``n1`` is node 0."""
+    """Return the name of a node in configurations: ``n1`` is node 0."""
     return f"n{number + 1}"
 
 
 def number_of(name: str) -> int:
-    """Return the number of a node that has such a name."""
+    """Return the number of the node with a name."""
     return int(name.removeprefix("n")) - 1
 
 
 def kill_machine_of(pid: int) -> None:
-    """Kill a node with the process that would give its lease up, as if their machine had died."""
+    """Kill a node and its lease watchdog, as if their machine had died."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     for each in (*map(int, children), pid):
         os.kill(each, signal.SIGKILL)
@@ -39,9 +39,9 @@ def kill_machine_of(pid: int) -> None:
 class Cluster:
     """The nodes and etcd, inside a ``with``, in which the first node is active; files go to ``folder``.
 
-    ``document`` makes a node's configuration from its OpenFlow port and its REST port. ``openflow`` is where switches
-    reach the nodes. Nodes are numbered from 0, and each runs at one of the ``places``. What a
-    node is asked raises RequestError while it does not answer.
+    ``document`` makes a node's configuration from its OpenFlow port and its REST port. ``openflow`` is the nodes'
+    addresses for switches. Nodes are numbered from 0, and each runs at one of the ``places``. A request to a node that
+    does not answer raises RequestError.
     """
 
     start_s = START_S
@@ -85,11 +85,11 @@ class Cluster:
         self._stack.close()
 
     def _cluster_section(self, place: ProcessLocation) -> dict[str, Any]:
-        """Return what else is in the section ``cluster`` of the next node."""
+        """Return additional keys of the section ``cluster`` for the next node."""
         return {}
 
     def _node(self, config: Mapping[str, Any], folder: Path, place: ProcessLocation) -> ControllerProcess:
-        """Return a node, which is not started."""
+        """Return a node, not started."""
         return ControllerProcess(config, folder, location=place)
 
     @property
@@ -99,7 +99,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """The REST interface of the node that was seen in control last."""
+        """The REST interface of the node that was last in control."""
         return self.nodes[self.in_charge].url
 
     def get(self, path: str) -> Any:
@@ -107,7 +107,7 @@ class Cluster:
         return self.nodes[self.in_charge].get(path)
 
     def patch(self, path: str, **fields: object) -> Any:
-        """Change a REST resource by that node, and return it as it is then."""
+        """Change a REST resource of that node, and return its new state."""
         return self.nodes[self.in_charge].patch(path, **fields)
 
     def check_alive(self) -> None:
@@ -115,18 +115,18 @@ class Cluster:
         self.nodes[self.in_charge].check_alive()
 
     def check_recovered(self) -> bool:
-        """Look whether a node controls every switch, which is in charge then; return whether one does."""
+        """Return whether a node controls every switch; that node then becomes the one in control."""
         found = [number for number in range(len(self.nodes)) if self.controls(number)]
         self.in_charge = found[0] if found else self.in_charge
         return bool(found)
 
     @property
     def active(self) -> int | None:
-        """The node that says that it may change switches; None if none does."""
+        """The node that reports that it may change switches; None without one."""
         return next((number for number in range(len(self.nodes)) if self.role(number) == "active"), None)
 
     def role(self, number: int) -> str | None:
-        """Return what a node says that it is; None before etcd has answered it, or if it does not answer."""
+        """Return the role that a node reports; None before etcd has answered it, or if it does not answer."""
         if number in self.paused:
             return None
         cluster = self.nodes[number].health().get("cluster")
@@ -145,17 +145,17 @@ class Cluster:
         return health.get("cluster", {}).get("role") == "active" and states == {"ready"}
 
     def wait_controls(self, timeout_s: float = START_S) -> int:
-        """Wait until a node controls every switch; return it. Raises ControllerError when none does."""
+        """Wait until a node controls every switch; return it. Raises ControllerError if none does."""
         self.wait(self.check_recovered, "a node controls every switch", timeout_s)
         return self.in_charge
 
     def wait_ready(self, switches: Iterable[str] = (), timeout_s: float = START_S) -> None:
-        """Wait until one node controls every switch, these among them, and the others are ready to."""
+        """Wait until one node controls every switch, these included, and the others are ready to take over."""
         number = self.wait_controls(timeout_s)
         missing = set(switches) - set(self.nodes[number].health().get("switches", {}))
         if missing:
             raise ControllerError(f"not in the configuration: {', '.join(sorted(missing))}")
-        # A standby calls its switches "standby": it is ready when it says so of itself.
+        # A standby reports its switches as "standby": it is ready when it reports "ready" for itself.
         self.wait(
             lambda: all(node.health().get("status") == "ready" for node in self.nodes),
             "all nodes are ready",
@@ -169,7 +169,7 @@ class Cluster:
         self.nodes[number].send_signal(what)
 
     def resume(self, number: int) -> None:
-        """Let a node go on that was paused, if it was."""
+        """Resume a node if it is paused."""
         if number in self.paused:
             self.paused.discard(number)
             self.nodes[number].send_signal(signal.SIGCONT)
@@ -183,7 +183,7 @@ class Cluster:
 
 
 class ShardedNodes(Cluster):
-    """Three nodes that share the switches out; each decides about the pairs that send behind its switches."""
+    """Three sharded nodes; each decides about the pairs with senders behind its switches."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class ShardedNodes(Cluster):
 
     @property
     def active(self) -> int | None:
-        """The node that takes changes, as one of them says; None if none does."""
+        """The node that accepts changes, as a node reports; None without one."""
         for number in self.deciding:
             active = self.nodes[number].health().get("cluster", {}).get("active")
             if active is not None:
@@ -212,7 +212,7 @@ class ShardedNodes(Cluster):
         return None
 
     def owners(self) -> dict[str, str | None]:
-        """Return the node of each switch, as the first one says that answers."""
+        """Return the node of each switch, as reported by the first node that answers."""
         healths = (self.nodes[number].health().get("cluster", {}) for number in self.deciding)
         return next((dict(one["owners"]) for one in healths if "owners" in one), {})
 
@@ -224,9 +224,9 @@ class ShardedNodes(Cluster):
         return owner
 
     def check_recovered(self) -> bool:
-        """Look whether every switch is under its owner's control, as all nodes say that are there; return whether.
+        """Return whether all running nodes report that every switch is under its owner's control.
 
-        One of them has to be the active one, which is in charge then.
+        One of the nodes must be active, and becomes the one in control.
         """
         healths = {number: self.nodes[number].health() for number in self.deciding}
         there = {number: health for number, health in healths.items() if "cluster" in health}
@@ -237,18 +237,18 @@ class ShardedNodes(Cluster):
         return True
 
     def shared_by(self, numbers: Collection[int]) -> bool:
-        """Whether every switch is under the control of one of these nodes, as all of them say."""
+        """Whether all of these nodes report that every switch is under the control of one of them."""
         return _is_shared_by({number: self.nodes[number].health() for number in numbers})
 
 
 def _is_active(health: Mapping[str, Any]) -> bool:
-    """Whether a node says that it takes changes."""
+    """Whether a node reports that it accepts changes."""
     cluster = health["cluster"]
     return cluster["generation"] is not None and cluster["active"] == cluster["node"]
 
 
 def _is_shared_by(healths: Mapping[int, Mapping[str, Any]]) -> bool:
-    """Whether every switch is under the control of one of these nodes, by number, as they all say."""
+    """Whether all of these nodes, by number, report that every switch is under the control of one of them."""
     owners = [health.get("cluster", {}).get("owners") or {"": None} for health in healths.values()]
     names = set(map(name_of, healths))
     if not owners or any(one != owners[0] or not names >= set(one.values()) for one in owners):

@@ -1,4 +1,4 @@
-"""The real controller in a process of its own, configured for a fabric, for the time of one experiment."""
+"""The real controller in its own process, configured for a fabric, for the time of one experiment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apps.cli.support.rest_client import Client, RequestError
 from experiments.machine.process_runner import ControllerError, Process, ProcessRunner, wait_until
 from topologies.fabric import Fabric
 
-OVSDB = f"unix:{os.environ.get('OVS_RUNDIR', '/var/run/openvswitch')}/db.sock"  # as ovs-vsctl looks for it
+OVSDB = f"unix:{os.environ.get('OVS_RUNDIR', '/var/run/openvswitch')}/db.sock"  # the default of ovs-vsctl
 REST_TIMEOUT_S = 5.0
 FIRST_PORT, MAX_TRIES = 10_000, 2000
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,11 +37,11 @@ def configuration(
     *,
     queues: bool = True,
 ) -> dict[str, Any]:
-    """Return a configuration for a fabric: ``limits_bps`` of each VLAN, both ways, for every VN; queues held to limits.
+    """Return a configuration for a fabric: ``limits_bps`` by VLAN, both directions, for every VN; queues at the limits.
 
-    Without ``queues`` no switch has an OVSDB address, as one whose queues nobody can set.
+    Without ``queues`` no switch has an OVSDB address, like a switch without configurable queues.
 
-    The controller is to leave nothing behind when it stops (``on_stop: remove``).
+    The controller removes its state from the switches when it stops (``on_stop: remove``).
     """
     vlans = {
         vid: {
@@ -73,24 +73,24 @@ def configuration(
 
 
 def has_ovsdb() -> bool:
-    """Whether a database of Open vSwitch is where configurations say."""
+    """Whether a database of Open vSwitch exists at the address of configurations."""
     return Path(OVSDB.removeprefix("unix:")).exists()
 
 
 def dump_yaml(config: Mapping[str, Any]) -> str:
-    """Return a configuration as YAML, in the order it has; a value that stands in two places is written twice."""
+    """Return a configuration as YAML, in its order; a value used twice is written twice."""
     text: str = yaml.dump(dict(config), Dumper=_DUMPER, sort_keys=False)
     return text
 
 
-# libyaml, where PyYAML was built with it: a configuration of hundreds of switches takes the plain one 10 s.
+# libyaml, if PyYAML was built with it: the pure Python dumper takes 10 s for a configuration of hundreds of switches.
 _DUMPER: Any = type("_DUMPER", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {"ignore_aliases": lambda *_: True})
 
 
 def free_ports(count: int) -> list[int]:
-    """Return TCP ports that nobody listens on at 127.0.0.1, and that nobody is given by chance until they are used.
+    """Return TCP ports that are free at 127.0.0.1, and that stay free until they are used.
 
-    They are none of those that the kernel gives to whoever connects, and processes that ask get other ones in turn.
+    They are outside the kernel's range of ephemeral ports, and processes that ask get different ones in turn.
     """
     found: list[int] = []
     for _ in range(MAX_TRIES):
@@ -104,7 +104,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _next_port() -> int:
-    """Return the port after the one that this user's processes were given last."""
+    """Return the port after the last one given to a process of this user."""
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     end = lowest if lowest >= FIRST_PORT + MAX_TRIES else 1 << 16
     path = Path(tempfile.gettempdir()) / f"dets-ports-{os.getuid()}"
@@ -119,7 +119,7 @@ def _next_port() -> int:
 
 @dataclass(frozen=True)
 class ProcessLocation:
-    """Where a process runs: the address that others reach it at, what its command begins with, and its environment.
+    """Where a process runs: its address for others, the beginning of its command, and its environment.
 
     ``inside`` is the network namespace of its loopback, for one ``with`` in one thread.
     """
@@ -134,8 +134,8 @@ class ControllerProcess(ProcessRunner):
     """``dets run`` with a configuration, inside a ``with``; its log and configuration stay in ``folder``.
 
     Another Ryu ``application`` can run in its place; ``environment`` is added to the process's own; ``profile`` is a
-    file for where its processor time goes (``experiments.machine.profiler``). It runs at ``place``. What it is asked
-    raises RequestError when it refuses, or does not answer.
+    file for its processor time by function (``experiments.machine.profiler``). It runs at ``location``. Requests raise
+    RequestError when the controller rejects them, or does not answer.
     """
 
     file_name = "controller"
@@ -150,7 +150,10 @@ class ControllerProcess(ProcessRunner):
         profile: Path | None = None,
         location: ProcessLocation | None = None,
     ) -> None:
-        self._place, folder = location or ProcessLocation(), folder.resolve()  # the process runs elsewhere
+        self._place, folder = (
+            location or ProcessLocation(),
+            folder.resolve(),
+        )  # the process has another working directory
         self.config_path = folder / f"{self.file_name}.yaml"
         self.log_path = folder / f"{self.file_name}.log"
         self.token: str | None = None
@@ -170,7 +173,7 @@ class ControllerProcess(ProcessRunner):
 
     def __enter__(self) -> Self:
         for kept in self.config_path.parent.glob(f"{self.config_path.stem}.db*"):
-            kept.unlink()  # what an earlier run has set is not to be in force in this one
+            kept.unlink()  # settings of an earlier run must not apply to this one
         self.log_path.write_bytes(b"")
         self.start()
         return self
@@ -179,13 +182,13 @@ class ControllerProcess(ProcessRunner):
         self.end()
 
     def configure(self, config: Mapping[str, Any]) -> None:
-        """Write the configuration that the next start reads."""
+        """Write the configuration for the next start."""
         self.config_path.write_text(dump_yaml(config))
         self.url = f"http://{config['rest']['listen']}"
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is ``dets run`` in this process's place and environment, and nothing else."""
+        """Whether it is ``dets run`` at this process's location and in its environment, without additions."""
         return self._command == self._plain and self._environment == os.environ
 
     def start(self) -> None:
@@ -200,7 +203,7 @@ class ControllerProcess(ProcessRunner):
         )
 
     def wait_ready(self, switches: set[str], timeout_s: float = 40.0) -> None:
-        """Wait until the controller says that each of these switches is ready; else ControllerError."""
+        """Wait until the controller reports each of these switches as ready; ControllerError after ``timeout_s``."""
 
         def states() -> dict[str, str]:
             known = self.health().get("switches", {})
@@ -219,7 +222,7 @@ class ControllerProcess(ProcessRunner):
             raise ControllerError(f"the controller ended with status {status}{self.log_tail()}")
 
     def call(self, path: str, method: str = "GET", body: object = None) -> Any:
-        """Return the JSON of what the controller answers to a request."""
+        """Return the JSON of the controller's response to a request."""
         with self._place.inside():
             return self.client.call(path, method=method, body=body)
 
@@ -228,7 +231,7 @@ class ControllerProcess(ProcessRunner):
         return self.call(path)
 
     def patch(self, path: str, **fields: object) -> Any:
-        """Change a REST resource and return it as it is then."""
+        """Change a REST resource and return its new state."""
         return self.call(path, "PATCH", fields)
 
     def read(self, path: str) -> str:
@@ -237,18 +240,18 @@ class ControllerProcess(ProcessRunner):
             return self.client.read(path).decode()
 
     def health(self) -> dict[str, Any]:
-        """Return what the controller says of itself; {} while it does not answer."""
+        """Return the controller's health; {} while it does not answer."""
         try:
             return dict(self.get("/v1/health"))
         except RequestError:
             return {}
 
     def log_tail(self) -> str:
-        """Return the last lines of its log as the end of a complaint."""
+        """Return the last lines of the log, as the end of an error message."""
         lines = self.log_path.read_text(errors="replace").splitlines()[-15:]
         return "; its log ends with:\n" + "\n".join(lines) if lines else "; its log is empty"
 
     @property
     def client(self) -> Client:
-        """A client of its REST interface."""
+        """A client of the REST interface."""
         return Client(self.url, self.token, timeout_s=self.rest_timeout_s)

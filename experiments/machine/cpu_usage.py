@@ -1,8 +1,7 @@
-"""This machine's processors: how much of their time was used, and keeping them from being put to sleep.
+"""This machine's processors: how much of their time was used, and keeping them from idle states.
 
-A processor of a virtual machine that has nothing to do halts, which hands it back to the host; waking it again takes
-the host up to some milliseconds, and more when machines are nested. A userspace switch sleeps and wakes with almost
-every frame.
+An idle processor of a virtual machine halts and returns to the host; waking it takes the host up to some milliseconds,
+and longer with nested machines. A userspace switch sleeps and wakes with almost every frame.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# The kernel's quality of service for latencies: what is written stands for as long as the file is open (Linux,
-# Documentation/power/pm_qos_interface.rst). Of no latency at all, the idle loop polls.
+# The kernel's quality of service for latencies: the written value applies while the file is open (Linux,
+# Documentation/power/pm_qos_interface.rst). With a latency of 0 the idle loop polls.
 LATENCY_REQUEST = Path("/dev/cpu_dma_latency")
 STATISTICS, CPU_INFO = Path("/proc/stat"), Path("/proc/cpuinfo")
-BUSY_IDLE_SHARE = 0.10  # seen: below it frames are lost in front of the switch,
-STOLEN_SHARE = 0.05  # and so they are where the host takes more than this
+BUSY_IDLE_SHARE = 0.10  # below it frames were lost in front of the switch,
+STOLEN_SHARE = 0.05  # and also when the host took more than this
 
 
 def machine() -> dict[str, Any]:
-    """Return what figures of time are to be read with: the processor's model, how many there are, and their load."""
+    """Return the machine's data for reading times: the processor's model, the number of processors, and their load."""
     lines = CPU_INFO.read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
     return {"cpu": model, "cores": os.cpu_count(), "load_average": os.getloadavg()[0]}
@@ -31,7 +30,7 @@ def machine() -> dict[str, Any]:
 
 @contextlib.contextmanager
 def disable_cpu_idle() -> Iterator[bool]:
-    """Inside, processors without work look for some instead of halting; False where that cannot be asked for."""
+    """Inside, idle processors poll for work instead of halting; yields False if that cannot be requested."""
     try:
         request = LATENCY_REQUEST.open("r+b", buffering=0)
     except OSError:
@@ -43,9 +42,10 @@ def disable_cpu_idle() -> Iterator[bool]:
 
 
 class CpuTicks(NamedTuple):
-    """Ticks of all processors since boot: to spare, taken by a virtual machine's host, all.
+    """Ticks of all processors since boot: idle, taken by a virtual machine's host, total.
 
-    To spare is what nobody used (or a disk was waited for), and what processes of a lower priority used: they give way.
+    Idle are ticks that nothing used (or that waited for a disk), and those of lower-priority processes, which yield to
+    others.
     """
 
     idle: int
@@ -63,7 +63,7 @@ class CpuShares(NamedTuple):
 def read_cpu_ticks() -> CpuTicks:
     """Read /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
 
-    A process that is itself of a lower priority has to share with the others: their time is not to spare for it.
+    A process that has a lower priority itself competes with the other ones: for it their time is not idle.
     """
     ticks = [int(word) for word in STATISTICS.read_text().split("\n", 1)[0].split()[1:9]]
     gives_way = ticks[1] if os.getpriority(os.PRIO_PROCESS, 0) <= 0 else 0
@@ -71,13 +71,13 @@ def read_cpu_ticks() -> CpuTicks:
 
 
 def cpu_shares(before: CpuTicks, after: CpuTicks) -> CpuShares:
-    """Return what share of the time between two readings was to spare, and what share the host took."""
+    """Return the shares of the time between two readings that were idle, and that the host took."""
     total = max(1, after.total - before.total)
     return CpuShares((after.idle - before.idle) / total, (after.stolen - before.stolen) / total)
 
 
 def busy_warning(shares: CpuShares, when: str) -> list[str]:
-    """Return what to tell where processors had so little to spare that an emulated switch may have lost frames."""
+    """Return a warning if processors had so little idle time that an emulated switch may have lost frames."""
     if shares.idle >= BUSY_IDLE_SHARE and shares.stolen <= STOLEN_SHARE:
         return []
     return [
@@ -94,15 +94,15 @@ def process_cpu_s(pid: int) -> float:
 
 
 def withheld_s(pid: int) -> float:
-    """Return how long this machine has let a process's main thread wait for a processor, and the host all of them.
+    """Return how long a process's main thread has waited for a processor, and the host has taken all processors.
 
-    Nothing that the process does or waits for itself is in it (Linux, Documentation/scheduler/sched-stats.rst).
+    The process's own work and waiting do not count (Linux, Documentation/scheduler/sched-stats.rst).
     """
     waited_ns = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
     return waited_ns / 1e9 + read_cpu_ticks().stolen / os.sysconf("SC_CLK_TCK")
 
 
 def vswitchd_pid() -> int:
-    """Return the process of Open vSwitch's daemon; OSError where it does not run."""
+    """Return the process id of Open vSwitch's daemon; OSError if it does not run."""
     folder = Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch"))
     return int((folder / "ovs-vswitchd.pid").read_text())

@@ -23,7 +23,7 @@ class EtcdProcessError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class EtcdTls:
-    """Files in PEM form: the CA, the members' certificate with its key, and a client's. Clients must show one."""
+    """Files in PEM form: the CA, the members' certificate with its key, and a client's. Clients must present one."""
 
     ca: Path
     certificate: Path
@@ -33,7 +33,7 @@ class EtcdTls:
 
 
 class EtcdMember(ProcessRunner):
-    """One member: its process, its client URL, and its data, which stay while it is stopped."""
+    """One member: its process, its client URL, and its data, which remain while it is stopped."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class EtcdMember(ProcessRunner):
         return EtcdClient([self.url], str(self._tls.ca), str(self._tls.client_certificate), str(self._tls.client_key))
 
     def launch(self) -> None:
-        """Start the process; it may not answer yet. Raises EtcdProcessError when etcd is not installed."""
+        """Start the process; it may not answer yet. Raises EtcdProcessError if etcd is not installed."""
         if shutil.which("etcd") is None:
             raise EtcdProcessError("etcd is not installed: apt-get install etcd-server")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT)
 
     def wait_answers(self) -> None:
-        """Wait until it answers, for which most of the members have to be there. Raises EtcdProcessError."""
+        """Wait until the member answers, which needs most of the members. Raises EtcdProcessError."""
         assert self._process is not None
         deadline_s = time.monotonic() + START_S
         with closing(self.client()) as client:
@@ -89,16 +89,16 @@ class EtcdMember(ProcessRunner):
                     return
 
     def forget(self) -> None:
-        """Remove what it holds, if anything, while it is stopped."""
+        """Remove the data of a stopped member, if any."""
         if self._data.exists():
             shutil.rmtree(self._data)
 
 
 class EtcdProcesses:
-    """An etcd of so many members on free ports, for one ``with``; ``stop`` and ``start`` may follow each other.
+    """An etcd of ``members`` members on free ports, for one ``with``; ``stop`` and ``start`` may alternate.
 
     It is full when it holds ``quota_bytes`` (None: etcd's default). Clients reach it at ``host``. A member's data are
-    in a folder that has its name: etcd1, etcd2, and so on.
+    in a folder of its name: etcd1, etcd2, and so on.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class EtcdProcesses:
 
     def __enter__(self) -> EtcdProcesses:
         try:
-            self.forget()  # what an earlier run has left is not to be in force in this one
+            self.forget()  # data of an earlier run must not apply to this one
             self.start()
         except BaseException:
             self.__exit__()
@@ -136,7 +136,7 @@ class EtcdProcesses:
         self.stop(signal.SIGTERM)
 
     def start(self) -> None:
-        """Start all members, and wait until each answers. Raises EtcdProcessError when one does not."""
+        """Start all members, and wait until each answers. Raises EtcdProcessError if one does not."""
         for member in self.members:
             member.launch()
         for member in self.members:
@@ -148,6 +148,6 @@ class EtcdProcesses:
             member.end(number)
 
     def forget(self) -> None:
-        """Remove what all of them hold, while they are stopped."""
+        """Remove the data of all stopped members."""
         for member in self.members:
             member.forget()

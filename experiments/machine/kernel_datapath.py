@@ -1,11 +1,11 @@
-"""Run a command where Open vSwitch has its kernel datapath: here if this kernel has it, else in user-mode-linux.
+"""Run a command with Open vSwitch's kernel datapath: natively if this kernel has it, or else in user-mode-linux.
 
     python -m experiments.machine.kernel_datapath -- dets bench enforcement --datapath kernel
 
-Debian's user-mode-linux is a kernel, with all the modules of a Debian, that runs as a process. It is booted on
-this machine's own root file system, which it can read and not write; /run, /tmp, /var/log and /etc/openvswitch are its
-own and vanish with it. It has an Open vSwitch of its own, so that nothing of the host's is seen or touched. Source:
-docs/experiments.md. Standard library only.
+Debian's user-mode-linux is a kernel, with all modules of a Debian, that runs as a process. It boots on this machine's
+own root file system, which it can read and not write; /run, /tmp, /var/log and /etc/openvswitch are its own and vanish
+with it. It runs its own Open vSwitch, so nothing of the host's is visible or changed. Source: docs/experiments.md.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ COVERED = ("/run", "/tmp", "/var/log", "/etc/openvswitch")
 NEEDED_PROGRAMS = {"ovs-vswitchd": "openvswitch-switch", "mnexec": "mininet", "modprobe": "kmod"}
 MEMORY_BYTES = 1 << 30
 TIMEOUT_S = 600.0
-TIMED_OUT = 124  # as timeout(1) has it
-NO_STATUS = 125  # it went down without telling how the command ended
+TIMED_OUT = 124  # as timeout(1) returns
+NO_STATUS = 125  # it ended without the command's exit status
 
 
 def is_native() -> bool:
-    """Return whether this kernel has Open vSwitch's module, loaded or to be loaded."""
+    """Return whether this kernel has Open vSwitch's module, loaded or loadable."""
     if Path("/sys/module/openvswitch").exists():
         return True
     try:
@@ -50,7 +50,7 @@ def is_native() -> bool:
 
 
 def why_not_emulated() -> str | None:
-    """Return what keeps this machine from running user-mode-linux with Open vSwitch; None if nothing does."""
+    """Return the reason why this machine cannot run user-mode-linux with Open vSwitch; None if it can."""
     if os.geteuid() != 0:
         return "not root"
     if shutil.which(KERNEL) is None or not MODULES.is_dir():
@@ -60,10 +60,10 @@ def why_not_emulated() -> str | None:
 
 
 class UserModeLinux:
-    """A command inside user-mode-linux: started by ``with``, and gone, with all that it started, after it.
+    """A command inside user-mode-linux: started by ``with``, and ended, with all that it started, after it.
 
-    ``folder`` must exist; the command may write there, nowhere else on the host. It takes the files console.log (the
-    kernel's own messages) and ovs-vswitchd.log. ``exchange`` is a folder that it has for as long as it runs.
+    ``folder`` must exist; the command may write there, nowhere else on the host. The files console.log (the kernel's
+    own messages) and ovs-vswitchd.log go there. ``exchange`` is a folder that exists while it runs.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class UserModeLinux:
         self.exchange = Path()
 
     def __enter__(self) -> UserModeLinux:
-        # A folder made here: the kernel's command line takes no blanks, which other paths may have.
+        # A folder made here: the kernel's command line allows no blanks, which other paths may have.
         self.exchange = Path(tempfile.mkdtemp(prefix="uml-"))
         shutil.copy(INIT, self.exchange / "init")
         self.exchange.joinpath("order.sh").write_text(order(self._command, self._environment, self.folder))
@@ -114,12 +114,12 @@ class UserModeLinux:
 
     @property
     def ended(self) -> bool:
-        """Whether it is down."""
+        """Whether it has ended."""
         assert self._process is not None
         return self._process.poll() is not None
 
     def wait(self, timeout_s: float) -> int:
-        """Return the command's exit status; TIMED_OUT after ``timeout_s``, NO_STATUS if it went down without one."""
+        """Return the command's exit status; TIMED_OUT after ``timeout_s``, NO_STATUS if it ended without one."""
         assert self._process is not None
         try:
             self._process.wait(timeout_s)
@@ -134,7 +134,7 @@ class UserModeLinux:
         """End it at once, with every process inside."""
         self._awake.close()
         if self._process is not None:
-            # The processes inside are children of the kernel's process, in the session that was made for it.
+            # The processes inside are children of the kernel's process, in its session.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(10)
@@ -142,13 +142,13 @@ class UserModeLinux:
 
 
 def order(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:
-    """Return what the first process inside reads: what is covered, what is needed below that, the command.
+    """Return the script for the first process inside: what is covered, what is needed below that, the command.
 
-    ``folder`` is the one that can be written.
+    ``folder`` is the writable one.
     """
     needed = {str(ROOT), sys.prefix, sys.base_prefix}
     hidden = sorted(path for path in needed if _is_covered(path))
-    # Consoles are terminals, but nobody looks at them.
+    # Consoles are terminals, but unattended.
     quiet = {"TERM": "dumb", "NO_COLOR": "1"}
     settings = {"HOME": "/run", "PYTHONDONTWRITEBYTECODE": "1", **quiet, **environment}
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items())
@@ -164,9 +164,9 @@ def _is_covered(path: str) -> bool:
 
 
 def whole_state(folder: Path) -> dict[str, str]:
-    """Return the environment in which the kernel runs on processors with AMX, too; its library is made in ``folder``.
+    """Return the environment in which the kernel also runs on processors with AMX; its library is made in ``folder``.
 
-    Without a C compiler it is empty: then only others will do.
+    Without a C compiler it is empty: then only other processors work.
     """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
@@ -177,7 +177,7 @@ def whole_state(folder: Path) -> dict[str, str]:
 
 
 def choose_memory_folder() -> str:
-    """Return the folder for the file that is the guest's memory: /dev/shm where it has the room."""
+    """Return the folder for the file that is the guest's memory: /dev/shm if it has the space."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage("/dev/shm").free >= MEMORY_BYTES:
             return "/dev/shm"
@@ -187,13 +187,13 @@ def choose_memory_folder() -> str:
 def run(command: Sequence[str], folder: Path | None, timeout_s: float) -> int:
     """Run a command, natively or in user-mode-linux, and return its exit status, TIMED_OUT after ``timeout_s``.
 
-    Raises RuntimeError where neither can be.
+    Raises RuntimeError if neither is possible.
     """
     if is_native():
         try:
             return subprocess.run(command, check=False, timeout=timeout_s).returncode
         except subprocess.TimeoutExpired:
-            print("out of time", file=sys.stderr)
+            print("timed out", file=sys.stderr)
             return TIMED_OUT
     reason = why_not_emulated()
     if reason is not None:
@@ -203,7 +203,7 @@ def run(command: Sequence[str], folder: Path | None, timeout_s: float) -> int:
             status = machine.wait(timeout_s)
         if status in (TIMED_OUT, NO_STATUS):
             said = machine.folder.joinpath("console.log").read_text(errors="replace")
-            print(f"user-mode-linux: {'out of time' if status == TIMED_OUT else 'went down'}\n{said}", file=sys.stderr)
+            print(f"user-mode-linux: {'timed out' if status == TIMED_OUT else 'ended'}\n{said}", file=sys.stderr)
         return status
 
 
@@ -212,7 +212,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.machine.kernel_datapath", description=__doc__.split("\n\n")[0]
     )
-    parser.add_argument("--folder", type=Path, help="where the command may write on the host; without it nowhere")
+    parser.add_argument("--folder", type=Path, help="folder of the host that the command may write to; by default none")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds (default: %(default)g)")
     parser.add_argument("command", nargs="+", metavar="COMMAND")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Network namespaces for processes of one experiment: a bridge here, a veth pair to each, and cuts by nft (root)."""
+"""Network namespaces for processes of one experiment: a bridge, a veth pair to each namespace, nft cuts (root)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Self
 
 from controller.errors import InvalidValueError
 
-PROCESSES = 60_000  # so many have networks of their own, from 10.200.0.0 to 10.214.255.255
+PROCESSES = 60_000  # processes with their own networks, from 10.200.0.0 to 10.214.255.255
 FIRST_ADDRESS, HOST_BITS = IPv4Address("10.200.0.0"), 4
 PREFIX_BITS, MAX_HOSTS = 32 - HOST_BITS, (1 << HOST_BITS) - 3
 _TABLE = "inet cut"
 
 
 class Namespaces:
-    """So many namespaces for one ``with``, numbered from 0. ``host`` is this machine's address for them.
+    """``count`` namespaces for one ``with``, numbered from 0. ``host`` is this machine's address for them.
 
     ``more_hosts`` are ``more`` addresses of this machine, for processes that are to be cut off one by one.
 
-    Names and network are of this process's id, so that several experiments may run at the same time. Raises
-    InvalidValueError for more than MAX_HOSTS of both, OSError without root, and subprocess.CalledProcessError where
-    ip or nft fail.
+    Names and network depend on this process's id, so that several experiments may run at the same time. Raises
+    InvalidValueError for more than MAX_HOSTS of both, OSError without root, and subprocess.CalledProcessError if ip or
+    nft fail.
     """
 
     def __init__(self, count: int, more: int = 0) -> None:
@@ -39,7 +39,9 @@ class Namespaces:
 
     def __enter__(self) -> Self:
         bridge = self._bridge
-        _run("ip", "link", "add", bridge, "type", "bridge")  # another one of that name is not this one's to remove
+        _run(
+            "ip", "link", "add", bridge, "type", "bridge"
+        )  # fails if the name exists: a foreign bridge must not be removed
         try:
             for host in (self.host, *self.more_hosts):
                 _run("ip", "addr", "add", f"{host}/{PREFIX_BITS}", "dev", bridge)
@@ -65,12 +67,12 @@ class Namespaces:
             _run("ip", "link", "del", self._bridge)
 
     def command(self, number: int) -> tuple[str, ...]:
-        """Return what a command begins with that runs in a namespace; its process keeps the id."""
+        """Return the beginning of a command that runs in a namespace; its process keeps the id."""
         return ("ip", "netns", "exec", self._names[number])
 
     @contextmanager
     def inside(self, number: int) -> Iterator[None]:
-        """Let this thread make its sockets in a namespace."""
+        """Let this thread open sockets in a namespace."""
         own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         try:
             _enter(Path("/run/netns") / self._names[number])
@@ -93,7 +95,7 @@ class Namespaces:
         _run(*self.command(number), "nft", "delete", "table", *_TABLE.split())
 
     def link(self, number: int, up: bool) -> None:
-        """Let a namespace's only link be up or down, as if its cable were pulled."""
+        """Set a namespace's only link up or down, as if its cable were pulled."""
         _run("ip", "link", "set", self._outer(number), "up" if up else "down")
 
     @property
@@ -113,7 +115,7 @@ def _enter(path: Path) -> None:
 
 
 def _set_namespace(namespace: int) -> None:
-    """setns(2), which Python has from 3.12 on."""
+    """Call setns(2), which Python has from 3.12 on."""
     if ctypes.CDLL(None, use_errno=True).setns(namespace, 0) != 0:
         raise OSError(ctypes.get_errno(), "setns(2) failed")
 

@@ -1,4 +1,4 @@
-"""Processes that lead a group each, as those of an emulated fabric do: mnexec starts a session for them."""
+"""Processes that lead a group each, as those of an emulated fabric: mnexec starts a session for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ END_S = 3.0
 
 
 def end_groups(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End processes, each with the group that it leads: SIGTERM to all, SIGKILL to those that stay END_S.
+    """End processes, each with the group that it leads: SIGTERM to all, SIGKILL to those left after END_S.
 
     Their files are closed.
     """

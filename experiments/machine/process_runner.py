@@ -1,4 +1,4 @@
-"""How a process of a test, an experiment or a benchmark is signalled, ended and waited for."""
+"""Signals, end and exit status of a process of a test, an experiment or a benchmark."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Process(Protocol):
     pid: int
 
     def poll(self) -> int | None:
-        """Return the exit status, None while it runs."""
+        """Return the exit status; None while it runs."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status once it has ended; subprocess.TimeoutExpired."""
+        """Return the exit status once it has ended; raises subprocess.TimeoutExpired."""
 
     def send_signal(self, sig: int) -> None:
         """Send a signal, unless it has ended."""
@@ -37,7 +37,7 @@ class Process(Protocol):
 
 
 class ProcessRunner:
-    """A process that a subclass starts, as ``_process``, and may start again once it has ended."""
+    """A process that a subclass starts, as ``_process``, and may restart once it has ended."""
 
     _process: Process | None = None
 
@@ -48,7 +48,7 @@ class ProcessRunner:
 
     @property
     def running(self) -> bool:
-        """Whether it runs now."""
+        """Whether it is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -68,7 +68,7 @@ class ProcessRunner:
 
 
 def end(process: Process, number: signal.Signals = signal.SIGTERM) -> int:
-    """Send a process that runs a signal, wait for it, killing it if it does not end, and return its exit status."""
+    """Send a running process a signal, wait for it, kill it if it does not end, and return its exit status."""
     if process.poll() is None:
         process.send_signal(number)
         try:
@@ -88,8 +88,8 @@ def wait_until(
 ) -> None:
     """Wait until a condition is true; an error of a server that does not answer makes it false.
 
-    ``alive`` raises if the process that is waited for has ended. Raises ControllerError, which says ``what`` was not
-    there and ends with the ``log``, after ``timeout_s``.
+    ``alive`` raises if the awaited process has ended. Raises ControllerError after ``timeout_s``, which names ``what``
+    was not true and ends with the ``log``.
     """
     deadline_s = time.monotonic() + timeout_s
     problem: Exception | None = None
@@ -98,7 +98,7 @@ def wait_until(
         try:
             if condition():
                 return
-        except (OSError, RequestError) as error:  # it does not listen yet, or is too busy to answer
+        except (OSError, RequestError) as error:  # the server does not listen yet, or is too busy
             problem = error
         if time.monotonic() > deadline_s:
             raise ControllerError(f"not within {timeout_s:g} s: {what}{f' ({problem})' if problem else ''}{log()}")

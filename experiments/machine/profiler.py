@@ -1,12 +1,11 @@
-"""Runs a module and tells where its processor time went.
+"""Run a module and report its processor time by function.
 
 ``python -m experiments.machine.profiler FILE MODULE [ARGUMENT...]``
-
 A sampling profiler: the kernel interrupts the process after every SAMPLE_S of processor time (ITIMER_PROF), greenlets
-and time inside numpy or the kernel included, and the stack is noted. Nothing is traced, so that the program runs as it
-does without. Idle time does not count (py-spy samples elapsed time, and with ``--gil`` leaves out numpy and C; perf
-needs Python 3.12). A SIGUSR1 restarts it. FILE gets a table when a SIGUSR2 comes, or else when the module ends: what a
-program does to end is not what was measured.
+and time inside numpy or the kernel included, and the stack is recorded. Nothing is traced, so the program runs as it
+does without the profiler. Idle time does not count (py-spy samples elapsed time, and with ``--gil`` excludes numpy and
+C; perf needs Python 3.12). A SIGUSR1 restarts it. FILE gets a table at a SIGUSR2, or otherwise at the end of the
+module: the program's own shutdown is not to be measured.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-SAMPLE_S = 0.004  # a tick of a kernel at 250 Hz; finer is not to be had
+SAMPLE_S = 0.004  # a tick of a kernel at 250 Hz, the finest resolution
 MAX_ROWS = 300
 
 
 class Profile:
-    """Samples by function: in how many it was at work itself, and in how many anywhere on the stack."""
+    """Samples by function: how many were in the function itself, and how many had it anywhere on the stack."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -39,18 +38,21 @@ class Profile:
         signal.setitimer(signal.ITIMER_PROF, SAMPLE_S, SAMPLE_S)
 
     def clear(self) -> None:
-        """Forget the samples so far."""
+        """Delete the samples so far."""
         self._own.clear()
         self._with_callees.clear()
 
     def end(self) -> None:
-        """Sample no more, and write the table, if that has not been done."""
+        """Stop sampling, and write the table unless it is written."""
         if self._ended:
             return
         self._ended = True
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         total = sum(self._own.values())
-        lines = [f"{total} samples, one each {SAMPLE_S * 1e3:g} ms of processor time", "   own  with callees  function"]
+        lines = [
+            f"{total} samples, one every {SAMPLE_S * 1e3:g} ms of processor time",
+            "   own  with callees  function",
+        ]
         for name, count in self._with_callees.most_common(MAX_ROWS):
             lines.append(f"{self._own[name] / total:6.1%}  {count / total:12.1%}  {name}")
         self._path.write_text("\n".join(lines) + "\n")

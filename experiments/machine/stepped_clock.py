@@ -1,4 +1,4 @@
-"""A wall clock of one process that can be stepped while it runs; its monotonic clocks go on as they are."""
+"""A wall clock of one process that can be stepped while it runs; its monotonic clocks are unaffected."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class SteppedClock:
         self.environment = {"LD_PRELOAD": str(library), "DETS_CLOCK_STEP_FILE": str(self._file)}
 
     def step(self, seconds: int) -> None:
-        """Let the wall clock be so many seconds ahead of the machine's from now on; behind it, if negative."""
+        """Set the wall clock ``seconds`` ahead of the machine's from now on; behind it, if negative."""
         with self._file.open("r+b", buffering=0) as file:
             file.write(seconds.to_bytes(_WORD_BYTES, "little", signed=True))

@@ -1,4 +1,4 @@
-"""Fabrics of Mininet and Open vSwitch: the truth, as root.
+"""Fabrics of Mininet and Open vSwitch, the reference for the other fabrics; they need root.
 
 Start with fabric.py.
 """

@@ -1,8 +1,8 @@
-"""The agents of an emulated fabric's PNs, all in one process: eleven of them would be eleven interpreters.
+"""The agents of an emulated fabric's PNs, all in one process: eleven processes would be eleven interpreters.
 
-    with FabricAgents(fabric, [pn, ...], folder): ...
+    with fabric_agents([pn, ...], folder): ...
 
-Each speaks and shapes on its PN's trunk as ``dets agent`` does; only the loop around them is shared.
+Each agent communicates and shapes on its PN's trunk as ``dets agent`` does; only the loop around them is shared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIMEOUT_S = 20.0
 
 @contextlib.contextmanager
 def fabric_agents(pns: Iterable[PhysicalNode], folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run the agents of these PNs until the block ends; RuntimeError with what they said if they do not start."""
+    """Run the agents of these PNs until the block ends; RuntimeError with their last output if they do not start."""
     job = [{"interface": pn.trunk_interface, "vlans": list(pn.vlans), "link_rate_bps": pn.link_rate_bps} for pn in pns]
     path = folder / "agents.log"
     with path.open("w") as log:
@@ -54,7 +54,7 @@ def fabric_agents(pns: Iterable[PhysicalNode], folder: Path) -> Iterator[subproc
 
 
 def run_all(agents: dict[FrameSocket, Agent], stopped: threading.Event) -> None:
-    """Let agents speak, each in its own rhythm, until ``stopped``."""
+    """Run agents, each at its own interval, until ``stopped``."""
     begun_s = time.monotonic()
     due_s = {sock: begun_s + number * 0.055 / len(agents) for number, sock in enumerate(agents)}
     while not stopped.is_set():
@@ -69,7 +69,7 @@ def run_all(agents: dict[FrameSocket, Agent], stopped: threading.Event) -> None:
 
 
 def main(text: str) -> int:
-    """Run the agents that a JSON list names."""
+    """Run the agents of a JSON list."""
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopped.set())

@@ -32,14 +32,14 @@ PN_CLASS_MIN_RATE_BPS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class OvsOptions:
-    """How to realize a fabric.
+    """Options of a fabric on Open vSwitch.
 
-    ``controller`` is an OVSDB target such as tcp:127.0.0.1:6653, or several with spaces between, or None: then edge
-    and core switches learn and forward by themselves (fail_mode standalone), the fabric without control.
-    ``edge_queues`` gives each edge port one plain queue of its link's rate; leave it off where the controller
-    writes the edge ports' queues. ``static_arp`` fills every VN's table. ``patch_links`` lets bridges hand frames
-    over directly where the link between them is never full: a frame costs ovs-vswitchd, which forwards for all
-    bridges in one thread, what it costs with one bridge.
+    ``controller`` is an OVSDB target such as tcp:127.0.0.1:6653, or several with spaces between, or None: then edge and
+    core switches learn and forward alone (fail_mode standalone), the fabric without control. ``edge_queues`` gives each
+    edge port a single queue of its link's rate; use it only if the controller does not write the edge ports' queues.
+    ``static_arp`` fills every VN's table. ``patch_links`` connects bridges by patch ports if the link between them is
+    never full: a frame then costs ovs-vswitchd, which forwards for all bridges in one thread, as much as with one
+    bridge.
     """
 
     controller: str | None = None
@@ -58,7 +58,7 @@ class OvsOptions:
 
 
 class OvsFabric:
-    """The realized fabric; a context manager. ``warnings`` holds what the user should know of this machine."""
+    """The realized fabric; a context manager. ``warnings`` are about this machine, for the user."""
 
     def __init__(self, fabric: Fabric, options: OvsOptions) -> None:
         fabric.check_emulable()
@@ -101,22 +101,22 @@ class OvsFabric:
         return [*self.edge_interfaces(), *trunks, *core]
 
     def set_uplink_queues(self, pn_number: int, vlans: Mapping[int, tuple[int, int]]) -> None:
-        """Give a PN's way out a class for each of these VLANs: (min, max) rates in bit/s by VLAN id; none: one FIFO.
+        """Give a PN's uplink a class for each of these VLANs: (min, max) rates in bit/s by VLAN id; none: one FIFO.
 
-        It is the host's scheduler that a paper on hosts assumes. What waits there is dropped. Raises ValueError for a
-        VLAN that the PN has not, OvsError where PNs' vswitches are bridges: their trunks are Open vSwitch's to shape.
+        It is the host's scheduler that papers on hosts assume. Queued frames are dropped. Raises ValueError for a VLAN
+        that the PN does not have, OvsError if PNs' vswitches are bridges: then Open vSwitch shapes their trunks.
         """
         pn = self.fabric.pn(pn_number)
         for vid in vlans.keys() - set(pn.vlans):
             raise ValueError(f"vlan_vid: {vid!r} is not a VLAN of PN {pn_number} ({', '.join(map(str, pn.vlans))})")
         if self._pn_bridges:
-            raise OvsError(f"{pn.trunk_interface}: has no classes, for PNs' vswitches are bridges here")
+            raise OvsError(f"{pn.trunk_interface}: has no classes, because PNs' vswitches are bridges here")
         rate_bps, name = pn.link_rate_bps, pn.trunk_interface
         delete = f"qdisc del dev {name} root"
         _batch("tc", [delete, *(uplink_lines(name, rate_bps, vlans) if vlans else _one_class(name, rate_bps))])
 
     def close(self) -> None:
-        """Take everything away that this object made. Safe to call twice."""
+        """Remove everything that this object created. Safe to call twice."""
         if self.classifier is not None:
             self.classifier.stop()
             self.classifier = None
@@ -140,8 +140,8 @@ class OvsFabric:
         self._veth_links = tuple(link for link in self.fabric.core_links if link not in topo.patched)
         if topo.programs_refused:
             self.warnings.append(
-                f"the kernel takes no programs ({topo.programs_refused}): PNs' vswitches are bridges of Open vSwitch, "
-                "which carries less with them"
+                f"the kernel rejects eBPF programs ({topo.programs_refused}): PNs' vswitches are bridges of Open "
+                "vSwitch, which lowers its capacity"
             )
         self._net = Mininet(topo=topo, controller=None, build=False)
         self._net.build()
@@ -187,7 +187,7 @@ class OvsFabric:
             vsctl(*pauses[1:])
 
     def _check_ports(self) -> None:
-        """Mininet does not look at what ovs-vsctl answers: check that every port is there with its number."""
+        """Check that every port exists with its number: Mininet ignores the answers of ovs-vsctl."""
         rows = {row["name"]: row for row in find_rows("Interface", "name,ofport,error")}
         wanted = {pn.edge_interface: pn.port_no for pn in self.fabric.pns}
         for link in self.fabric.core_links:
@@ -206,10 +206,10 @@ class OvsFabric:
                 self.host(vn.name).cmd(lines.replace("DEV", vn.host_interface))
 
     def _shape_links(self) -> None:
-        """Give links their rates: a PN's way out and core links always, edge ports where the fabric is to do it.
+        """Set the rates of links: always those of PNs' uplinks and core links, edge ports only with ``edge_queues``.
 
-        Choice: with QoS rows, not with Mininet's TCLink, whose HTB root on a switch's port would take the place of the
-        one that holds OVS's queues.
+        Choice: with QoS rows, not with Mininet's TCLink, whose HTB root on a switch's port would replace the root that
+        holds OVS's queues.
         """
         rates = {pn.trunk_interface: pn.link_rate_bps for pn in self.fabric.pns}
         if not self._pn_bridges:
@@ -234,7 +234,7 @@ class OvsFabric:
 
 
 def check_machine(options: OvsOptions) -> list[str]:
-    """Return warnings about this machine; raise OvsError or PermissionError where an emulated fabric cannot run."""
+    """Return warnings about this machine; raise OvsError or PermissionError if an emulated fabric cannot run."""
     if os.geteuid() != 0:
         raise PermissionError("an Open vSwitch fabric needs root: it makes network namespaces and bridges")
     vsctl("get", "Open_vSwitch", ".", "_uuid")
@@ -247,7 +247,7 @@ def check_machine(options: OvsOptions) -> list[str]:
 
 
 def remove_leftovers() -> None:
-    """Remove bridges, interfaces and rows of runs that were killed; raise OvsError if such a run is still alive."""
+    """Remove bridges, interfaces and rows of killed runs; raise OvsError if such a run is still alive."""
     rows = [row for row in find_rows("Bridge", "name,external_ids,ports") if OWNER_KEY in row["external_ids"]]
     for row in rows:
         owner = str(row["external_ids"].get(OWNER_PID_KEY, ""))
@@ -266,7 +266,7 @@ def remove_leftovers() -> None:
 
 
 def describe_switches(fabric: Fabric) -> dict[str, dict[str, str]]:
-    """Return, per edge and core switch, what it says of itself: meter features, meters, queues, ports."""
+    """Return, per edge and core switch, its own report: meter features, meters, queues, ports."""
     commands = ("meter-features", "dump-meters", "queue-get-config", "dump-ports-desc", "dump-desc")
     return {switch.name: dict(_answers(switch.name, commands)) for switch in fabric.switches}
 
@@ -279,7 +279,7 @@ def _one_class(interface: str, rate_bps: int) -> list[str]:
 
 
 def _batch(tool: str, lines: list[str]) -> None:
-    """Give lines to ip or tc; raise OvsError with what it says against one of them."""
+    """Run lines with ip or tc; raise OvsError with the tool's error."""
     done = subprocess.run(
         [tool, "-batch", "-"], input="\n".join(lines), capture_output=True, text=True, timeout=20, check=False
     )
@@ -301,10 +301,11 @@ def _answers(bridge: str, commands: tuple[str, ...]) -> Iterator[tuple[str, str]
 
 
 def _prepare_host(host: Any, congestion_control: str) -> str:
-    """Let a VN begin each connection without what it knows of earlier ones. Return its default TCP.
+    """Clear a VN's TCP metrics before each connection. Return its default TCP.
 
-    The default is a wish only: in a namespace the kernel refuses one that is not in tcp_allowed_congestion_control, a
-    setting of the whole machine, which is left alone. Sources therefore ask for theirs on each socket.
+    The default may not be the requested one: in a namespace the kernel rejects a congestion control that is not in
+    tcp_allowed_congestion_control, a setting of the whole machine, which stays unchanged. Sources therefore request
+    theirs on each socket.
     """
     answer = host.cmd(
         f"sysctl -qw net.ipv4.tcp_congestion_control={congestion_control} 2>/dev/null;"
@@ -324,13 +325,13 @@ def _bury(shells: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _qos_rows_of(interfaces: list[str]) -> list[str]:
-    """Return the QoS rows of ports. Once the ports are gone nobody uses them: QoS rows do not go with their port."""
+    """Return the QoS rows of ports: without their ports nothing uses them, and OVSDB keeps them."""
     wanted = set(interfaces)
     return [row["qos"] for row in find_rows("Port", "name,qos") if row["name"] in wanted and row["qos"]]
 
 
 def _destroy_qos(uuids: list[str]) -> None:
-    """Destroy QoS rows that no port refers to any more, and those of their queues that no other QoS row has."""
+    """Destroy QoS rows without a port, and those of their queues that no other QoS row uses."""
     rows = {row["_uuid"]: set(row["queues"].values()) for row in find_rows("QoS", "_uuid,queues")}
     kept = {queue for uuid, queues in rows.items() if uuid not in uuids for queue in queues}
     in_use = {row["qos"] for row in find_rows("Port", "qos") if row["qos"]}
@@ -345,7 +346,7 @@ def _destroy_qos(uuids: list[str]) -> None:
 
 
 def _process_id(pid: int) -> str:
-    """Return "pid.start time", which names a process for good; "" if there is none."""
+    """Return "pid.start time", a permanent name of a process; "" if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""ovs-vsctl as functions: errors are raised, rows come back as dicts."""
+"""ovs-vsctl as functions: errors are raised, rows are dicts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ TIMEOUT_S = 15
 
 
 class OvsError(RuntimeError):
-    """Open vSwitch is not there, does not answer, or refused a command; the text says which and what to do."""
+    """Open vSwitch is missing, does not answer, or rejected a command; the text names the problem and the remedy."""
 
 
 def vsctl(*arguments: str) -> str:
-    """Run one ovs-vsctl transaction and return its output; raise OvsError if it fails or nobody answers."""
+    """Run one ovs-vsctl transaction and return its output; raise OvsError if it fails or times out."""
     return _run("ovs-vsctl", f"--timeout={TIMEOUT_S}", *arguments)
 
 

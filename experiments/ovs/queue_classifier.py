@@ -1,18 +1,18 @@
 """Make ``set_queue`` real on Open vSwitch's userspace datapath.
 
-There OVS creates the HTB classes of a port's QoS row and reports their statistics, but hands every packet to the
+There OVS creates the HTB classes of a port's QoS row and reports their statistics, but sends every packet to the
 default class. This follower adds what is missing, for the ports of an emulated fabric only:
 
 1. One cBPF classifier on each HTB root that computes the class from the frame. The controller numbers queues by VLAN
-   (queue_id == VLAN id) and OVS numbers the class of queue q 1:(q+1), so that the class is 1:(VLAN id + 1); a class
-   that does not exist falls to HTB's default. On a port with a single VLAN's queue untagged frames go there too (an
+   (queue_id == VLAN id) and OVS numbers the class of queue q 1:(q+1), so the class is 1:(VLAN id + 1); a class that
+   does not exist falls to HTB's default. On a port with a single VLAN's queue untagged frames go to that queue too (an
    access port sends its one VLAN untagged). A computed class, unlike ``flowid``, holds no reference to the class, so
    that OVS can still delete a queue.
 2. A ``pfifo_head_drop`` leaf under each class, about 30 ms long at the class's ceiling. A full ``pfifo`` makes the
    sending system call fail with ENOBUFS, and OVS then drops the rest of its batch, other VLANs' packets included.
 
-The kernel announces every change of qdiscs and classes over rtnetlink, so that what ovs-vswitchd creates again
-is corrected within milliseconds, without polling. Standard library only.
+The kernel announces every change of qdiscs and classes over rtnetlink, so what ovs-vswitchd creates again is corrected
+within milliseconds, without polling. Standard library only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROOT_CLASS_MINOR = 0xFFFE  # OVS's inner class 1:fffe, the port's max-rate; the 
 FILTER_PRIORITY = 7  # OVS uses none on egress; this number marks the fabric's filter
 UPLINK_DEFAULT_RATE_BPS = 1_000_000
 _SKF_AD_VLAN_TAG = 0xFFFF_F000 + 44  # linux/filter.h
-SETTLE_S = 0.002  # OVS announces a QoS row as a train of changes: look once it pauses
+SETTLE_S = 0.002  # OVS announces a QoS row as a train of changes: read once it pauses
 RESCAN_S = 2.0  # in case the socket lost announcements
 _RTNLGRP_TC = 1 << 3  # RTMGRP_TC of linux/rtnetlink.h
 _NLMSG_HEADER = struct.Struct("=IHHII")
@@ -60,7 +60,7 @@ class HtbClass:
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """What the kernel has on one interface. ``program`` is the fabric's classifier's bytecode, None without one."""
+    """The kernel's state of one interface. ``program`` is the bytecode of the fabric's classifier, None without one."""
 
     has_root: bool
     classes: tuple[HtbClass, ...] = ()
@@ -69,7 +69,7 @@ class PortState:
 
 @dataclass(slots=True)
 class ClassifierCounters:
-    """What the follower has done, for tests and for a run's manifest."""
+    """Counts of the follower, for tests and for a run's manifest."""
 
     looks: int = 0
     changes: int = 0
@@ -82,7 +82,7 @@ def leaf_packets(ceil_bps: float) -> int:
 
 
 def classifier_program(untagged_minor: int | None) -> str:
-    """Return cBPF (linux/filter.h) in tc's form: the class id of a frame by its VLAN; 0, no match, if it has none.
+    """Return cBPF (linux/filter.h) in tc's form: the class id of a frame by its VLAN; 0, no match, without one.
 
     ``untagged_minor`` is the class of untagged frames.
     """
@@ -101,9 +101,9 @@ def classifier_program(untagged_minor: int | None) -> str:
 
 
 def uplink_program() -> str:
-    """Return cBPF in tc's form for a PN's way out: the class id of a frame by the tag that its vswitch has pushed.
+    """Return cBPF in tc's form for a PN's uplink: the class id of a frame by the tag that its vswitch has pushed.
 
-    That tag is beside the frame until it is on the wire: the kernel's ancillary word SKF_AD_VLAN_TAG, 0 without one.
+    That tag is not in the frame until it is on the wire: the kernel's ancillary word SKF_AD_VLAN_TAG has it, 0 without.
     """
     program = (
         (0x28, 0, 0, _SKF_AD_VLAN_TAG),  # A = TCI
@@ -116,10 +116,10 @@ def uplink_program() -> str:
 
 
 def uplink_lines(interface: str, rate_bps: int, vlans: Mapping[int, tuple[int, int]]) -> list[str]:
-    """Return the lines for ``tc -batch`` that give a PN's way out its rate and a class for each of these VLANs.
+    """Return the lines for ``tc -batch`` that give a PN's uplink its rate and a class for each of these VLANs.
 
-    ``vlans`` holds (min, max) rates in bit/s by VLAN id; other frames go to a default class, which is sure of little.
-    Classes borrow from each other up to their max. The interface must have nothing at its root.
+    ``vlans`` holds (min, max) rates in bit/s by VLAN id; other frames go to a default class with a small guaranteed
+    rate. Classes borrow from each other up to their max. The interface must have nothing at its root.
     """
     root, inner = f"{ROOT_MAJOR:x}:", f"{ROOT_MAJOR:x}:{ROOT_CLASS_MINOR:x}"
     rates = {0: (min(UPLINK_DEFAULT_RATE_BPS, rate_bps), rate_bps), **vlans}
@@ -144,7 +144,7 @@ def desired_program(classes: Iterable[HtbClass]) -> str:
 
 
 def changes_for(interface: str, state: PortState) -> list[str]:
-    """Return the lines for ``tc -batch`` that make ``state`` what it should be; empty when it is."""
+    """Return the lines for ``tc -batch`` that bring ``state`` to the desired state; empty if it is there."""
     if not state.has_root or not state.classes:
         return []
     lines = []
@@ -163,7 +163,7 @@ def changes_for(interface: str, state: PortState) -> list[str]:
 
 
 def read_state(interface: str) -> PortState:
-    """Ask the kernel; raise OSError if tc fails (the interface is gone, for one)."""
+    """Read the kernel's state; raise OSError if tc fails (for example if the interface is gone)."""
     qdiscs = _tc_json("qdisc", "show", "dev", interface)
     root = any(q["kind"] == "htb" and q.get("root") and q["handle"] == f"{ROOT_MAJOR}:" for q in qdiscs)
     if not root:
@@ -181,9 +181,9 @@ def read_state(interface: str) -> PortState:
 
 
 class QueueClassifier:
-    """Follows a set of interfaces in a thread of its own, from ``start()`` to ``stop()``; a context manager.
+    """Follows a set of interfaces in its own thread, from ``start()`` to ``stop()``; a context manager.
 
-    ``error`` is None unless the follower has stopped by itself; ``counters`` tell what it did.
+    ``error`` is None unless the follower has stopped by an error; ``counters`` count its actions.
     """
 
     def __init__(self, interfaces: Iterable[str]) -> None:
@@ -201,7 +201,7 @@ class QueueClassifier:
         self.stop()
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start the follower."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -211,7 +211,7 @@ class QueueClassifier:
             self._thread.join(timeout=10)
 
     def wait_ready(self, timeout_s: float = 5.0) -> None:
-        """Wait until every interface with an HTB root has what it needs; else TimeoutError naming the others."""
+        """Wait until every interface with an HTB root has what it needs; TimeoutError naming the others."""
         deadline = time.monotonic() + timeout_s
         while missing := [i for i in self.interfaces if changes_for(i, read_state(i))]:
             if time.monotonic() > deadline or self.error is not None:
@@ -258,21 +258,21 @@ class QueueClassifier:
                     self.counters.changes += 1
                     _tc_batch(lines)
             except OSError as error:
-                # An interface that goes, or a class that OVS deletes meanwhile: the announcement of that, or the next
-                # rescan, brings another look. Kept for who wants to know.
+                # An interface is gone, or OVS has deleted a class: the next announcement or rescan brings another read.
+                # The error is kept for diagnosis.
                 self.counters.errors.append(f"{interface}: {error}")
                 del self.counters.errors[:-100]
 
 
 def drain(announcements: socket.socket) -> set[int]:
-    """Read all that is there; return the interface indices that it is about, and 0 (everywhere) if some was lost."""
+    """Read all pending messages; return their interface indices, and 0 (all interfaces) if messages were lost."""
     indices: set[int] = set()
     while True:
         try:
             data = announcements.recv(1 << 16)
         except BlockingIOError:
             return indices
-        except OSError:  # ENOBUFS: the socket's buffer ran over
+        except OSError:  # ENOBUFS: the socket's buffer overflowed
             indices.add(0)
             continue
         indices |= announced_indices(data)
@@ -299,7 +299,7 @@ def _open_rtnetlink() -> socket.socket:
 
 
 def _read_classes(interface: str) -> list[tuple[int, float]]:
-    """Return (minor, ceil in bit/s) of the leaf classes. tc 6.1 prints classes as text only, whatever one asks for."""
+    """Return (minor, ceil in bit/s) of the leaf classes. tc 6.1 prints classes only as text."""
     rows = []
     for line in _tc("class", "show", "dev", interface).splitlines():
         words = line.split()
@@ -340,7 +340,7 @@ def _tc_batch(lines: list[str]) -> None:
 
 
 def main(interfaces: list[str]) -> int:
-    """Follow the named interfaces until SIGTERM or SIGINT, or until the parent process is gone.
+    """Follow the named interfaces until SIGTERM or SIGINT, or until the parent process has ended.
 
     ``python -m experiments.ovs.queue_classifier s1-eth1 s1-eth2``
     """

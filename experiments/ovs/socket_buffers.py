@@ -1,8 +1,8 @@
-"""Buffers of the packet sockets through which Open vSwitch's userspace datapath sees its ports.
+"""Buffers of the packet sockets through which Open vSwitch's userspace datapath reads its ports.
 
 ovs-vswitchd opens one socket per port when the port is added, with the kernel's default receive buffer: 208 kB, some 90
-full frames or 12 ms of 90 Mb/s. Whenever another process keeps ovs-vswitchd from the processor for longer, frames are
-lost there, of every VLAN alike and outside of all queues and meters; a real switch has no such thing.
+full frames or 12 ms of 90 Mb/s. Whenever another process keeps ovs-vswitchd from the processor for longer, frames of
+every VLAN are lost there, outside of all queues and meters; a real switch does not lose them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _CORE = Path("/proc/sys/net/core")
 def large_receive_buffers() -> Iterator[None]:
     """Inside, new sockets get at least ``RECEIVE_BUFFER_BYTES`` to receive in; afterwards the default is as before.
 
-    The default is the machine's, not the namespace's, so that it is changed only for as long as ports are being added,
-    and not where it is large enough (``scripts/ovs tune``): another network's processes may not change it.
+    The default is the machine's, not the namespace's. So it is changed only while ports are being added, and not at all
+    if it is large enough (``scripts/ovs tune``): processes in another network may not change it.
     """
     setting = _CORE / "rmem_default"
     before = setting.read_text()
@@ -38,7 +38,7 @@ def large_receive_buffers() -> Iterator[None]:
 
 
 def complaints_about_vswitchd() -> list[str]:
-    """Return what makes a busy userspace datapath lose frames on this machine, and what mends it."""
+    """Return the reasons why a busy userspace datapath loses frames on this machine, with remedies."""
     complaints = []
     send_bytes = int((_CORE / "wmem_default").read_text())
     if send_bytes < MIN_SEND_BUFFER_BYTES:

@@ -1,7 +1,7 @@
 """Limits without a controller: one fixed meter per pair and a queue per VLAN, set once with ovs-ofctl and ovs-vsctl.
 
-What an operator can do by hand when senders and receivers are known and never change. It shows what the fabric itself
-is able to hold, and is the baseline that dynamic control has to beat once demands vary.
+An operator can do this by hand if senders and receivers are known and never change. It shows what the fabric itself can
+enforce, and is the baseline that dynamic control has to beat once demands vary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QueueRates = Mapping[PhysicalNode, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The fixed limit of what one VN sends to another."""
+    """The fixed limit of the traffic from one VN to another."""
 
     sender: VirtualNode
     receiver: VirtualNode
@@ -37,9 +37,9 @@ def equal_shares(
     send_limit_bps: Mapping[VirtualNode, int],
     receive_limit_bps: Mapping[VirtualNode, int],
 ) -> list[Share]:
-    """Return a share for each pair of ``bursts_s``, whose value is how much of its rate may come at once.
+    """Return a share for each pair of ``bursts_s``, whose value is the time at its rate that may come as one burst.
 
-    A VN's limits are divided equally among those it talks with; a pair gets the lower of its two parts.
+    A VN's limits are divided equally among its peers; a pair gets the lower of its two parts.
     """
     receivers, senders = (Counter(ends[at] for ends in bursts_s) for at in (0, 1))
     send_part_bps = {vn: send_limit_bps[vn] // count for vn, count in receivers.items()}
@@ -52,7 +52,7 @@ def whole_limits(
     send_limit_bps: Mapping[VirtualNode, int],
     receive_limit_bps: Mapping[VirtualNode, int],
 ) -> list[Share]:
-    """Return a share for each pair that is the lower of its two limits, whoever else the two VNs talk with."""
+    """Return a share for each pair that is the lower of its two limits, regardless of the VNs' other pairs."""
     shares = []
     for (sender, receiver), burst_s in bursts_s.items():
         rate_kbps = max(min(send_limit_bps[sender], receive_limit_bps[receiver]) // 1000, 1)
@@ -63,7 +63,7 @@ def whole_limits(
 def install_static_limits(fabric: Fabric, shares: Sequence[Share], queues: QueueRates) -> None:
     """Install the shares as meters at the senders' edge switches, and the queues at the receivers'.
 
-    A queue's min-rate and max-rate are its limit. Switches forward by themselves (NORMAL).
+    A queue's min-rate and max-rate are its limit. Switches forward alone (NORMAL).
     """
     for switch in fabric.switches:
         ofctl("add-flow", switch.name, "priority=1,actions=NORMAL")
@@ -82,7 +82,7 @@ def _add_meter(meter_id: int, share: Share) -> None:
 
 
 def _add_queues(receiver: PhysicalNode, limits_bps: Mapping[int, int]) -> None:
-    """Queues go with the fabric: its ports' QoS rows are destroyed when it is taken away."""
+    """Add a queue per VLAN. They go with the fabric, which destroys the QoS rows of its ports when it closes."""
     commands = ["--", "--id=@q0", "create", "Queue", f"other_config:min-rate={DEFAULT_QUEUE_MIN_BPS}"]
     queues = ["queues:0=@q0"]
     for vid, limit_bps in limits_bps.items():

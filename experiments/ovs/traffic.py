@@ -1,7 +1,7 @@
 """Traffic on an Open vSwitch fabric: the processes at both ends of sources, in VNs' namespaces (``endpoint``).
 
-Every process ends by itself after a bounded time and is ended by its own pid before that; each leaves its job, its log
-and its report in the run's folder.
+Every process ends after a bounded time, or is ended by its pid before that; its job, its log and its report are in the
+run's folder.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ class EndProcess:
             )
 
     def wait_ready(self) -> None:
-        """Wait until it can begin; RuntimeError with what it said if it cannot, for then it ends by itself."""
+        """Wait until the process is ready; RuntimeError with its last output if it ends before that."""
         assert self.process.stdout is not None
         if self.process.stdout.readline() != traffic_endpoint.READY:
             raise RuntimeError(f"{self._path.stem}: did not get ready: {self.last_line()}")
 
     def begin(self, at_ns: int) -> None:
-        """Let it begin at a time of CLOCK_MONOTONIC, or once it is ready."""
+        """Start the traffic at a time of CLOCK_MONOTONIC, or once the process is ready."""
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended: its status tells
+        with contextlib.suppress(BrokenPipeError):  # the process has ended: its status has the reason
             self.process.stdin.write(f"{at_ns}\n".encode())
             self.process.stdin.flush()
 
     def last_line(self) -> str:
-        """Return the last line of its log."""
+        """Return the last line of the log."""
         return " ".join(self._path.with_suffix(".log").read_text().strip().splitlines()[-1:])
 
     def report(self) -> dict[str, Any]:
-        """Return its report; OSError or ValueError where it was ended before it could write one."""
+        """Return the report; OSError or ValueError if the process ended before it wrote one."""
         return dict(json.loads(self._path.with_suffix(".report.json").read_text()))
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What one VN sends to another of its VLAN: TCP ``streams``, or UDP; its ``wire_rate_bps`` counts tagged frames."""
+    """Traffic from one VN to another of its VLAN: TCP ``streams``, or UDP; ``wire_rate_bps`` counts tagged frames."""
 
     sender: VirtualNode
     receiver: VirtualNode
@@ -79,7 +79,7 @@ class Flow:
         return f"{self.sender.name}-to-{self.receiver.name}"
 
     def job(self, duration_s: float) -> dict[str, Any]:
-        """Return what both ends do for so long, one interval of counting."""
+        """Return the job of both ends for that duration, with one interval of counting."""
         is_udp = self.wire_rate_bps is not None
         rate_bps = self.wire_rate_bps * traffic_endpoint.PAYLOAD_BYTES / UDP_FRAME_BYTES if self.wire_rate_bps else None
         source = {
@@ -130,7 +130,7 @@ class Traffic:
             one.begin(time.monotonic_ns())
 
     def start(self, flows: Iterable[Flow], duration_s: float) -> None:
-        """Start these flows' senders; they begin together, in half a second; who is not ready then, later."""
+        """Start these flows' senders; they begin together, in half a second; those not ready then begin later."""
         begin_ns = time.monotonic_ns() + round(BEGIN_IN_S * 1e9)
         for flow in flows:
             path = self._folder / f"send-{flow.name}.json"
@@ -144,14 +144,14 @@ class Traffic:
         ended = [flow.name for flow in flows if self._senders[flow.name].process.poll() is not None]
         if ended:
             said = self._senders[ended[0]].last_line() or "nothing"
-            raise RuntimeError(f"{len(ended)} flows do not run, {ended[0]} first; it said: {said}")
+            raise RuntimeError(f"{len(ended)} flows do not run, {ended[0]} first; last output: {said}")
 
     def is_running(self, flow: Flow) -> bool:
-        """Whether a flow's sender has not ended yet."""
+        """Whether a flow's sender is still running."""
         return self._senders[flow.name].process.poll() is None
 
     def wait(self, flows: Iterable[Flow], timeout_s: float) -> None:
-        """Wait until these senders have ended, ``timeout_s`` at most; what has not ended by then is ended."""
+        """Wait until these senders have ended, ``timeout_s`` at most; then end the others."""
         processes = [self._senders[flow.name].process for flow in flows]
         deadline = time.monotonic() + timeout_s
         for process in processes:
@@ -160,7 +160,7 @@ class Traffic:
         end_groups(processes)
 
     def report(self, name: str) -> dict[str, int]:
-        """Return how many segments or datagrams a flow has "sent", and TCP sent again ("lost"); {} if ended early."""
+        """Return how many segments or datagrams a flow has "sent", and TCP has resent ("lost"); {} if cut off."""
         try:
             (report,) = self._senders[name].report()["sources"]
         except (OSError, ValueError):

@@ -1,8 +1,8 @@
 """Both ends of a scenario's sources on an emulated fabric: processes in VNs' namespaces. Standard library only.
 
 ``python traffic_endpoint.py receive|send JOB`` reads its job (JSON), prints ``ready``, and waits for a line on stdin:
-when the traffic begins (ns of CLOCK_MONOTONIC, the same clock in every process). It ends by itself and leaves its
-report beside the job.
+the start of the traffic (ns of CLOCK_MONOTONIC, the same clock in every process). It ends at the end of the job and
+writes its report beside the job.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ READY = b"ready\n"
 CONNECT_TIMEOUT_S = 20.0
 GRACE_S = 1.0
 TICK_S = 0.002
-NOT_SENT_BYTES = 16_384  # so that a burst ends when its source stops, not when a full buffer is empty
+NOT_SENT_BYTES = 16_384  # so that a burst ends when its source stops, not when a full buffer has drained
 TCP_NOTSENT_LOWAT = 25
 RECEIVE_BUFFER_BYTES = 1 << 20
 REQUEST_BYTES = 8
@@ -39,27 +39,29 @@ RETRANSMITTED_AT, SEGMENTS_AT = 100, 136  # offsets in Linux's struct tcp_info
 class Client:
     """The client of a web server: makes requests on the connections that the server opened, and times the answers.
 
-    A session takes a connection that is free, or waits for one. A request is the bytes that it wants, as 8 bytes.
+    A session takes a free connection, or waits for one. A request is the number of requested bytes, as 8 bytes.
     """
 
     def __init__(self, sessions: list[Any]) -> None:
         self._waiting = deque(sessions)
         self._free: deque[socket.socket] = deque()
-        self._busy: dict[socket.socket, tuple[float, int, deque[int]]] = {}  # wanted at, bytes to come, answers left
+        self._busy: dict[
+            socket.socket, tuple[float, int, deque[int]]
+        ] = {}  # time of the request, bytes missing, answers left
         self.start_s = 0.0
         self.rows: list[tuple[float, float | None]] = []
 
     def connected(self, connection: socket.socket) -> None:
-        """Use one more connection."""
+        """Add a connection."""
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._free.append(connection)
 
     def next_s(self) -> float:
-        """Return when it next has something to do by itself, on the monotonic clock."""
+        """Return when the next session is due, on the monotonic clock."""
         return self.start_s + self._waiting[0][0] if self._free and self._waiting else math.inf
 
     def begin_due(self, now_s: float) -> None:
-        """Begin the sessions that are due and find a connection free."""
+        """Begin the sessions that are due and find a free connection."""
         while self.next_s() <= now_s:
             begin_s, answers = self._waiting.popleft()
             self._ask(self._free.popleft(), self.start_s + begin_s, deque(answers))
@@ -78,7 +80,7 @@ class Client:
             self._free.append(connection)
 
     def all_rows(self, end_s: float) -> list[tuple[float, float | None]]:
-        """Return (wanted, answered) of every request, None for one without an answer, as for a session that waits."""
+        """Return (requested, answered) of every request, None without an answer; a waiting session counts as one."""
         open_s = [wanted_s - self.start_s for wanted_s, _, _ in self._busy.values()]
         open_s += [begin_s for begin_s, _ in self._waiting if begin_s < end_s]
         return [*self.rows, *((at_s, None) for at_s in open_s)]
@@ -86,11 +88,11 @@ class Client:
     def _ask(self, connection: socket.socket, wanted_s: float, answers: deque[int]) -> None:
         octets = answers.popleft()
         self._busy[connection] = (wanted_s, octets, answers)
-        connection.send(octets.to_bytes(REQUEST_BYTES, "big"))  # nothing else is in the buffer: it takes all of it
+        connection.send(octets.to_bytes(REQUEST_BYTES, "big"))  # the buffer is empty: it takes all of it
 
 
 def receive(job: dict[str, Any]) -> dict[str, Any]:
-    """Take what comes for each source at its own port, and note the counts once an interval."""
+    """Receive from each source at its own port, and record the counts once an interval."""
     selector = selectors.DefaultSelector()
     count = [0] * len(job["sources"])
     clients = {
@@ -125,7 +127,7 @@ def receive(job: dict[str, Any]) -> dict[str, Any]:
 def count_until(
     end_s: float, selector: selectors.BaseSelector, count: list[int], buffer: bytearray, clients: dict[int, Client]
 ) -> None:
-    """Count payload until then; let the clients, by the number of their source, make their requests."""
+    """Count payload until ``end_s``; let the clients, by the number of their source, make their requests."""
     while (now_s := time.monotonic()) < end_s:
         for client in clients.values():
             client.begin_due(now_s)
@@ -163,10 +165,10 @@ def received(interface: str) -> tuple[int, int]:
 
 
 def send(job: dict[str, Any]) -> dict[str, Any]:
-    """Send what each source has to, in a thread for each."""
+    """Send the traffic of each source, in a thread for each."""
     flows = [(source, open_socket(job, source)) for source in job["sources"] for _ in range(source["flows"])]
     reports: list[dict[str, Any]] = [{} for _ in flows]
-    start_s = max(wait_for_start(), time.monotonic())  # what would have come before is not made up for
+    start_s = max(wait_for_start(), time.monotonic())  # traffic that was due before is not sent later
     threads = []
     for (source, sock), report in zip(flows, reports, strict=True):
         work = send_udp if source["protocol"] == "udp" else send_tcp if source["sessions"] is None else serve
@@ -186,7 +188,7 @@ def summed(reports: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def open_socket(job: dict[str, Any], source: dict[str, Any]) -> socket.socket:
-    """Return a socket that is connected with its receiver; for UDP one small datagram has asked for the way."""
+    """Return a socket that is connected with its receiver; for UDP after one small datagram, for ARP."""
     address = (source["address"], source["port"])
     if source["protocol"] == "udp":
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -214,7 +216,7 @@ def open_socket(job: dict[str, Any], source: dict[str, Any]) -> socket.socket:
 
 
 def send_udp(sock: socket.socket, source: dict[str, Any], start_s: float, end_s: float, report: dict[str, Any]) -> None:
-    """Send datagrams at the source's rate in each of its spans, whatever becomes of them."""
+    """Send datagrams at the source's rate in each of its spans, regardless of loss."""
     datagram, per_s, sent = bytes(PAYLOAD_BYTES), source["payload_bps"] / (8 * PAYLOAD_BYTES), 0
     for begin, end in source["spans"]:
         sleep_until(start_s + begin)
@@ -247,7 +249,7 @@ def send_tcp(sock: socket.socket, source: dict[str, Any], start_s: float, end_s:
 
 
 def serve(sock: socket.socket, source: dict[str, Any], start_s: float, end_s: float, report: dict[str, Any]) -> None:
-    """Answer web requests until the end: each is the number of bytes that it wants."""
+    """Answer web requests until the end: each is the number of requested bytes."""
     block, asked = bytes(PAYLOAD_BYTES * 8), b""
     while (left_s := end_s - time.monotonic()) > 0:
         sock.settimeout(left_s)
@@ -266,7 +268,7 @@ def serve(sock: socket.socket, source: dict[str, Any], start_s: float, end_s: fl
 
 
 def note_segments(sock: socket.socket, report: dict[str, Any]) -> None:
-    """Note how many segments a connection has sent, and sent again."""
+    """Record how many segments a connection has sent, and retransmitted."""
     information = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
     report["lost"] = int.from_bytes(information[RETRANSMITTED_AT : RETRANSMITTED_AT + 4], sys.byteorder)
     report["sent"] = int.from_bytes(information[SEGMENTS_AT : SEGMENTS_AT + 4], sys.byteorder)
@@ -282,7 +284,7 @@ def write_until(sock: socket.socket, stop_s: float) -> None:
 
 
 def write_at_rate(sock: socket.socket, octets_per_s: float, begin_s: float, stop_s: float) -> None:
-    """Write at a rate; what TCP does not take at once is not made up for beyond a buffer's worth."""
+    """Write at a rate; of what TCP does not take at once, at most a buffer's worth is sent later."""
     written = 0.0
     while (now_s := time.monotonic()) < stop_s:
         due = (now_s - begin_s) * octets_per_s - written
@@ -297,7 +299,7 @@ def write_at_rate(sock: socket.socket, octets_per_s: float, begin_s: float, stop
 
 
 def transfer(sock: socket.socket, octets: int, end_s: float) -> float | None:
-    """Write so many bytes; return when the last of them was acknowledged, None if it was not in time."""
+    """Write ``octets`` bytes; return when the last of them was acknowledged, None if not in time."""
     block, left = bytes(PAYLOAD_BYTES * 8), octets
     while left and (left_s := end_s - time.monotonic()) > 0:
         sock.settimeout(left_s)
@@ -313,22 +315,22 @@ def transfer(sock: socket.socket, octets: int, end_s: float) -> float | None:
 
 
 def sleep_until(at_s: float) -> None:
-    """Sleep until then."""
+    """Sleep until a time of the monotonic clock."""
     while (left_s := at_s - time.monotonic()) > 0:
         time.sleep(left_s)
 
 
 def wait_for_start() -> float:
-    """Say that everything is ready; return when the traffic begins, in seconds."""
+    """Print that the process is ready; return the start of the traffic, in seconds."""
     os.write(sys.stdout.fileno(), READY)
     line = sys.stdin.readline()
     if not line.strip():
-        raise RuntimeError("no time to begin was given")
+        raise RuntimeError("no start time was given")
     return int(line) / 1e9
 
 
 def main(arguments: list[str]) -> int:
-    """Do a job, and be ended by a signal should it take far too long."""
+    """Do a job; a signal ends the process if the job takes far too long."""
     role, path = arguments
     job = json.loads(Path(path).read_text())
     signal.alarm(round(job["duration_s"]) + 90)

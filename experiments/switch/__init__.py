@@ -1,4 +1,4 @@
-"""An OpenFlow 1.3 switch in software, without its socket: tables, meters, queues, ports, refusals.
+"""An OpenFlow 1.3 switch in software, without its socket: tables, meters, queues, ports, error replies.
 
-Start with datapath.py, then pipeline.py (what happens to one frame).
+Start with datapath.py, then pipeline.py (the path of one frame).
 """

@@ -1,6 +1,6 @@
 """One OpenFlow 1.3 switch without its socket: bytes and frames go in with the time, bytes and frames come out.
 
-OpenFlow 1.3.5, sections 6 and 7. It does what Open vSwitch 3.1 was seen to do where the specification leaves a choice.
+OpenFlow 1.3.5, sections 6 and 7. Where the specification leaves a choice, the switch behaves as Open vSwitch 3.1 did.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ _GROUP_ADD, _GROUP_MODIFY = 0, 1
 
 @dataclass(slots=True)
 class FaultInjection:
-    """What goes wrong from now on. ``lose_barriers``: so many more barriers are never answered (-1: none ever is)."""
+    """Faults from now on. ``lose_barriers``: that many more barriers get no reply (-1: all)."""
 
     lag_s: float = 0.0
-    """The switch does everything so much later, as one whose processor is busy."""
+    """The switch does everything that much later, as if its processor were busy."""
     barrier_delay_s: float = 0.0
     lose_barriers: int = 0
     lose_replies: set[int] = field(default_factory=set)
-    """Multipart types that are never answered."""
+    """Multipart types without replies."""
     blank_errors: bool = False
-    """Errors bear xids that nobody asked with, and nothing of what was refused."""
+    """Errors have unknown xids, and no data of the rejected message."""
     error_delay_s: float = 0.0
     rename_ports: dict[int, str] = field(default_factory=dict)
-    """The numbers of these ports go to interfaces of these names."""
+    """Names that the interfaces of these port numbers will have."""
     corrupt: Callable[[bytes], bytes] | None = None
-    """Applied to every message that goes to the controller."""
+    """Applied to every message to the controller."""
 
 
 class Datapath:
-    """A switch. Every call that may need it gets the time ``now_s``; it must never go back.
+    """A switch. Every call that may need it gets the time ``now_s``, which must never go back.
 
-    What it sends gathers in two boxes that the caller empties: ``drain_messages`` and ``drain_frames``. It may have
-    several controllers, a ``Conversation`` each; calls that name none mean the first one's. ``writers`` says who has
-    changed it: the number of the conversation, its role and the generation id then, whenever that is another than
-    before.
+    Its output collects in two lists that the caller empties: ``drain_messages`` and ``drain_frames``. It may have
+    several controllers, an ``OpenFlowChannel`` each; calls without a channel are about the first one. ``writers``
+    records who has changed it: the number of the channel, its role and the generation id then, whenever they differ
+    from the last.
     """
 
     def __init__(self, dpid: int, options: DatapathOptions | None = None) -> None:
@@ -66,18 +66,18 @@ class Datapath:
         self.options = options or DatapathOptions()
         self.faults = FaultInjection()
         self.ports: dict[int, SwitchPort] = {}
-        self.refused: list[tuple[int, OpenFlowReplyError]] = []  # (message type, why), for tests to look at
-        self.handled: dict[int, int] = {}  # messages by type, likewise
+        self.refused: list[tuple[int, OpenFlowReplyError]] = []  # (message type, error), for tests
+        self.handled: dict[int, int] = {}  # messages by type, for tests
         self.conversations = [OpenFlowChannel()]
         self.writers: list[tuple[int, ControllerRole, int | None]] = []
-        self.current = self.conversations[0]  # whose messages are handled
+        self.current = self.conversations[0]  # the channel whose messages are handled
         self._frames: list[tuple[int, bytes]] = []
         self.abilities = MeterAbilities(self.options.max_meters, self.options.meter_limits)
         self.clear_tables()
         self.start_connection()
 
     def clear_tables(self) -> None:
-        """Forget all flows, meters and the generation id, as a restart does."""
+        """Delete all flows, meters and the generation id, as a restart does."""
         self._generation: int | None = None
         self.tables = FlowTables(self.options.tables, self.options.entries_per_table)
         self.meters = MeterTable(self.abilities)
@@ -85,16 +85,16 @@ class Datapath:
         self.multipart = Multipart(self.options, self.tables, self.meters, self.ports)
 
     def add_controller(self) -> OpenFlowChannel:
-        """Let the switch have one more controller; return the conversation with it."""
+        """Add a controller; return its channel."""
         self.conversations.append(OpenFlowChannel())
         return self.conversations[-1]
 
     def start_connection(self, conversation: OpenFlowChannel | None = None) -> None:
-        """Begin a new conversation with a controller: hello first, nothing left over from the last one."""
+        """Begin a new connection with a controller: HELLO first, nothing left over from the last one."""
         (conversation or self.conversations[0]).start()
 
     def add_port(self, port_no: int, rate_bps: float, now_s: float, name: str = "") -> SwitchPort:
-        """Add a port that is up, and tell the controller; return it."""
+        """Add a port that is up, and report it to the controller; return it."""
         hw_addr = 0x02 << 40 | (self.dpid & 0xFFFF) << 16 | port_no & 0xFFFF
         port = SwitchPort(port_no, name or f"eth{port_no}", hw_addr, rate_bps, added_s=now_s)
         self.ports[port_no] = port
@@ -103,14 +103,14 @@ class Datapath:
         return port
 
     def remove_port(self, port_no: int) -> None:
-        """Take a port away, and tell the controller."""
+        """Remove a port, and report it to the controller."""
         self._port_status(self.ports.pop(port_no), ofp.PortReason.DELETE)
         self.tables.touch()
 
     def renumber_ports(self, number_of: Mapping[int, int], *, modify: bool = False) -> None:
-        """Give ports other numbers, all at once, and tell the controller as Open vSwitch does: they go and come back.
+        """Give ports other numbers, all at once, and report it as Open vSwitch does: by deletes and adds.
 
-        With ``modify`` it is told instead that ports of these numbers have changed, their names among it.
+        With ``modify`` it is reported instead that ports of these numbers have changed, including their names.
         """
         moved = {number_of[port_no]: self.ports.pop(port_no) for port_no in number_of}
         if not modify:
@@ -124,12 +124,12 @@ class Datapath:
         self.tables.touch()
 
     def rename_port(self, port_no: int, name: str) -> None:
-        """Give a port's number to an interface of another name, and tell the controller."""
+        """Give a port's number to an interface of another name, and report it to the controller."""
         self.ports[port_no].name = name
         self._port_status(self.ports[port_no], ofp.PortReason.MODIFY)
 
     def set_port_up(self, port_no: int, up: bool) -> None:
-        """Bring a port's link up or down, and tell the controller when that is a change."""
+        """Set a port's link up or down, and report a change to the controller."""
         port = self.ports[port_no]
         if port.up != up:
             port.up = up
@@ -137,23 +137,23 @@ class Datapath:
             self.tables.touch()
 
     def drain_messages(self, conversation: OpenFlowChannel | None = None) -> bytes:
-        """Return the bytes that are due to a controller, and forget them."""
+        """Return and delete the bytes for a controller."""
         mangle, messages = self.faults.corrupt, (conversation or self.conversations[0]).messages
         out = b"".join(messages if mangle is None else map(mangle, messages))
         messages.clear()
         return out
 
     def drain_frames(self) -> list[tuple[int, bytes]]:
-        """Return the frames that leave, as (port_no, frame), and forget them."""
+        """Return and delete the frames that leave, as (port_no, frame)."""
         frames, self._frames = self._frames, []
         return frames
 
     def send_raw(self, data: bytes) -> None:
-        """Send the first controller these bytes, whatever they are."""
+        """Send the first controller any bytes."""
         self.conversations[0].messages.append(data)
 
     def receive(self, data: bytes, now_s: float, conversation: OpenFlowChannel | None = None) -> None:
-        """Take bytes from a controller: handle every whole message in order, keep the rest for the next call."""
+        """Receive bytes from a controller: handle every whole message in order, keep the rest for the next call."""
         conversation = conversation or self.conversations[0]
         if self.faults.lag_s or conversation.lagging:
             conversation.lagging.append((now_s + self.faults.lag_s, data))
@@ -187,7 +187,7 @@ class Datapath:
         conversation.rest = bytes(view[offset:])
 
     def inject(self, port_no: int, frame: bytes, now_s: float) -> None:
-        """A frame arrives at a port."""
+        """Receive a frame at a port."""
         port = self.ports[port_no]
         if not port.up:
             return
@@ -195,7 +195,7 @@ class Datapath:
         self.pipeline.run(port_no, frame, _Packet(self, now_s))
 
     def advance(self, now_s: float) -> None:
-        """Let time pass: entries expire, late answers become due, and so does what the switch lags behind with."""
+        """Let time pass: flow entries expire, late replies become due, and so do lagging messages."""
         while self.faults.rename_ports:
             self.rename_port(*self.faults.rename_ports.popitem())
         for one in self.conversations:
@@ -211,14 +211,14 @@ class Datapath:
     def packet_in(
         self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int = 0
     ) -> None:
-        """Send a frame up; the reason is NO_MATCH when the table-miss entry sent it (section 5.4)."""
+        """Send a packet-in; the reason is NO_MATCH if the table-miss entry sent it (section 5.4)."""
         miss = entry is not None and entry.flow.priority == 0 and entry.flow.match == _ANY
         reason = ofp.PacketInReason.NO_MATCH if miss else ofp.PacketInReason.ACTION
         table_id, cookie = (entry.flow.table_id, entry.flow.cookie) if entry else (0, 2**64 - 1)
         self._send_async(replies.packet_in(reason, table_id, cookie, in_port, frame, max_len, metadata))
 
     def emit(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
-        """Let a frame leave by a port, if there is one and it is up."""
+        """Send a frame by a port, if the port exists and is up."""
         port = self.ports.get(port_no)
         if port is None or not port.up:
             return
@@ -275,7 +275,7 @@ class Datapath:
             raise OpenFlowReplyError(ErrorType.GROUP_MOD_FAILED, code)
 
     def _meter_mod(self, xid: int, body: memoryview, now_s: float) -> None:
-        """Handle one meter-mod that is not of the common form: deletes, and what must be refused."""
+        """Handle one meter-mod that is not of the common form: deletes, and those with errors."""
         if len(body) < _METER_MOD_HEAD.size:
             raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         command, _flags, meter_id = _METER_MOD_HEAD.unpack_from(body)
@@ -290,7 +290,7 @@ class Datapath:
         raise OpenFlowReplyError(ErrorType.METER_MOD_FAILED, "OUT_OF_BANDS" if bands > 16 else "BAD_BAND")
 
     def _many_meter_mods(self, view: memoryview, now_s: float) -> int:
-        """Handle the run of one-band meter-mods at the start of ``view`` at once; return how many bytes that was."""
+        """Handle the run of one-band meter-mods at the start of ``view`` at once; return its length in bytes."""
         rows = requests.meter_mod_rows(view)
         deletes = rows["command"] == MeterModCommand.DELETE
         if deletes.any():
@@ -348,7 +348,7 @@ class Datapath:
         self._reply(MessageType.ROLE_REPLY, xid, _ROLE.pack(self.current.role, shown))
 
     def _ignore(self, xid: int, body: memoryview, now_s: float) -> None:
-        """Echo replies, errors and asynchronous-message settings need no answer; all asynchronous messages are sent."""
+        """Echo replies, errors and asynchronous-message settings need no reply; all asynchronous messages are sent."""
 
     def _reply(self, message_type: MessageType, xid: int, body: bytes) -> None:
         self.current.messages.append(replies.message(message_type, xid, body))
@@ -359,7 +359,7 @@ class Datapath:
             self.writers.append(writer)
 
     def _send_async(self, message: bytes) -> None:
-        """Send a packet-in or flow-removed to the controllers that are no slaves."""
+        """Send a packet-in or flow-removed to all controllers except slaves."""
         for one in self.conversations:
             if one.role != ControllerRole.SLAVE:
                 one.messages.append(message)

@@ -1,6 +1,6 @@
-"""Switches as they are in the field: what each is like, in words, and how a software switch becomes one.
+"""Kinds of real switches: a description of each, and how a software switch becomes one.
 
-``docs/switches.md`` has the same table with what the controller does with each.
+``docs/switches.md`` has the same table with the controller's behaviour with each.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from experiments.switch.meter_table import MeterLimits
 
 @dataclass(frozen=True, slots=True)
 class EmulatedSwitch:
-    """A kind of switch. ``expected_fault`` is a part of what health or verdict report; "": its meters hold the limits.
+    """A kind of switch. ``expected_fault`` is a part of the reported fault; "": its meters enforce the limits.
 
-    ``later`` is what happens to it while traffic flows.
+    ``later`` changes it while traffic flows.
     """
 
     name: str
@@ -33,7 +33,7 @@ def _with_limits(**limits: object) -> Callable[[Datapath], None]:
 
 
 def _few_meters(datapath: Datapath) -> None:
-    """So few that VNs have theirs, and not every pair."""
+    """Limit the meters: enough for VNs, too few for all pairs."""
     datapath.abilities.limits = MeterLimits(count=2 * 2 * len(datapath.ports) + 2)
 
 
@@ -66,9 +66,11 @@ def _give_number_away(datapath: Datapath) -> None:
 
 EMULATED = (
     EmulatedSwitch("bounds nothing"),
-    EmulatedSwitch("takes bursts up to 1,000 kb", _with_limits(max_burst_kbits=1_000)),
-    EmulatedSwitch("takes rates from 64 kb/s", _with_limits(min_rate_kbps=64)),
-    EmulatedSwitch("refuses rates that are no multiples of 64 kb/s", _with_limits(rate_step_kbps=64, min_rate_kbps=64)),
+    EmulatedSwitch("accepts bursts up to 1,000 kb", _with_limits(max_burst_kbits=1_000)),
+    EmulatedSwitch("accepts rates from 64 kb/s", _with_limits(min_rate_kbps=64)),
+    EmulatedSwitch(
+        "rejects rates that are not multiples of 64 kb/s", _with_limits(rate_step_kbps=64, min_rate_kbps=64)
+    ),
     EmulatedSwitch("rounds rates up to multiples of 65 kb/s", _with_limits(rate_step_kbps=65, rounds="up")),
     EmulatedSwitch("rounds rates down to multiples of 100 kb/s", _with_limits(rate_step_kbps=100, rounds="down")),
     EmulatedSwitch("has few meters", _few_meters, "without a meter"),
@@ -76,6 +78,6 @@ EMULATED = (
     EmulatedSwitch("has meters that do not count, and flow counters 500 ms old", _stale_counters, "500 ms stale"),
     EmulatedSwitch("does everything 30 ms late", _slow_answers),
     EmulatedSwitch("confirms 500 ms late", _late_barriers),
-    EmulatedSwitch("bounds bursts and rates, and does not say what it refuses", _silent_errors),
+    EmulatedSwitch("bounds bursts and rates, and its errors do not name the message", _silent_errors),
     EmulatedSwitch("gives a port's number to another interface", expected_fault="is fenced", later=_give_number_away),
 )

@@ -23,14 +23,14 @@ from experiments.switch.openflow_errors import OpenFlowReplyError
 from experiments.switch.requests import FlowFilter, FlowMod
 
 _STATS = Struct("!HBxIIHHHH4xQQQ")
-_VERSIONS = itertools.count()  # one for all, so that cleared tables never look like those before them
+_VERSIONS = itertools.count()  # one counter for all, so that cleared tables never have an old version
 _COUNTERS = np.dtype(
     [("packets", np.float64), ("bytes", np.float64), ("created_s", np.float64), ("used_s", np.float64)]
 )
 
 
 class Shape(NamedTuple):
-    """Which fields a match looks at, and under which mask: entries of one shape share a hash table."""
+    """The fields of a match, and their masks: flow entries of one shape share a hash table."""
 
     in_port: bool
     vlan_vid: bool
@@ -43,7 +43,7 @@ class Shape(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FlowTableEntry:
-    """One installed entry; ``row`` is its place in the counter columns, ``tail`` its match and instructions encoded."""
+    """One installed entry; ``row`` is its row in the counter columns, ``tail`` its match and instructions encoded."""
 
     flow: Flow
     hard_timeout_s: int
@@ -52,14 +52,14 @@ class FlowTableEntry:
     tail: bytes
 
     def outputs_to(self, port_no: int) -> bool:
-        """Whether one of its actions sends to that port (PORT_ANY: any entry will do)."""
+        """Whether one of its actions sends to that port (PORT_ANY: any entry matches)."""
         return port_no == ofp.PORT_ANY or any(
             isinstance(action, Output) and action.port_no == port_no for action in self.flow.actions
         )
 
 
 class FlowTables:
-    """All flow tables of one switch. ``version`` is another one after each change to what packets do."""
+    """All flow tables of one switch. ``version`` changes with every change to the handling of packets."""
 
     def __init__(self, tables: int, entries_per_table: int) -> None:
         self.version = next(_VERSIONS)
@@ -79,7 +79,7 @@ class FlowTables:
         return sum(map(len, self._entries))
 
     def touch(self) -> None:
-        """Note a change to what packets do."""
+        """Record a change to the handling of packets."""
         self.version = next(_VERSIONS)
 
     def flows(self) -> list[Flow]:
@@ -95,7 +95,7 @@ class FlowTables:
     ) -> FlowTableEntry | None:
         """Return the entry of highest priority that matches, or None: then the packet is dropped (section 5.4).
 
-        ``ip_ecn`` is None for what is no IP packet.
+        ``ip_ecn`` is None for packets without IP.
         """
         best: tuple[int, int, FlowTableEntry] | None = None
         for shape, table in self._shapes[table_id].items():
@@ -105,7 +105,7 @@ class FlowTables:
         return best[2] if best else None
 
     def apply(self, mod: FlowMod, now_s: float, has_meter: Callable[[int], bool]) -> list[tuple[FlowTableEntry, int]]:
-        """Do what a flow-mod says; return the entries deleted, with the reason. Raises RefusalError."""
+        """Apply a flow-mod; return the entries deleted, with the reason. Raises OpenFlowReplyError."""
         match mod.command:
             case FlowModCommand.ADD:
                 _check_meter(mod, has_meter)
@@ -122,7 +122,7 @@ class FlowTables:
         return [(entry, int(ofp.FlowRemovedReason.DELETE)) for entry in gone]
 
     def select(self, wanted: FlowFilter) -> Iterator[FlowTableEntry]:
-        """Yield the entries that a request is about."""
+        """Yield the entries that match a request."""
         tables = self._entries if wanted.table_id == ofp.TABLE_ALL else self._entries[wanted.table_id :][:1]
         everything = wanted.match == Match()
         for table in tables:
@@ -135,7 +135,7 @@ class FlowTables:
                     yield entry
 
     def remove(self, entry: FlowTableEntry) -> None:
-        """Take one entry out."""
+        """Remove one entry."""
         flow = entry.flow
         del self._entries[flow.table_id][flow.priority, flow.match]
         shape = shape_of(flow.match)
@@ -154,7 +154,7 @@ class FlowTables:
         self.touch()
 
     def remove_users_of(self, meter_id: int) -> list[FlowTableEntry]:
-        """Take out every entry that uses a deleted meter (section 7.3.4.4) and return them."""
+        """Remove every entry that uses a deleted meter (section 7.3.4.4) and return them."""
         if meter_id >= len(self.meter_users) or not self.meter_users[meter_id]:
             return []
         gone = [entry for table in self._entries for entry in table.values() if entry.flow.meter_id == meter_id]
@@ -163,7 +163,7 @@ class FlowTables:
         return gone
 
     def expired(self, now_s: float) -> list[tuple[FlowTableEntry, int]]:
-        """Take out the entries whose time is up; return each with the reason."""
+        """Remove expired entries; return each with the reason."""
         gone = []
         for row, entry in list(self._timed.items()):
             counters = self.counters[row]
@@ -185,7 +185,7 @@ class FlowTables:
     def hit_rates(
         self, rows: npt.NDArray[np.int64], octets: npt.NDArray[np.float64], packet_bytes: float, now_s: float
     ) -> None:
-        """Count traffic by the row of the entry, each row once; entries that got any are in use."""
+        """Count traffic by the row of the entry, each row once; entries with traffic are in use."""
         self.counters["bytes"][rows] += octets
         self.counters["packets"][rows] += octets / packet_bytes
         self.counters["used_s"][rows[octets > 0]] = now_s
@@ -280,7 +280,7 @@ class FlowTables:
 
 
 def _check_meter(mod: FlowMod, has_meter: Callable[[int], bool]) -> None:
-    """Raise what Open vSwitch answers when the meter of an entry is not there; it asks only if there is an entry."""
+    """Raise Open vSwitch's error for a missing meter of an entry; it checks only if an entry matches."""
     meter_id = mod.instructions.meter_id
     if meter_id is not None and not has_meter(meter_id):
         raise OpenFlowReplyError(ErrorType.METER_MOD_FAILED, "INVALID_METER")
@@ -323,7 +323,7 @@ def _key_of_packet(
 
 
 def _is_within(match: Match, wider: Match) -> bool:
-    """Whether every packet of ``match`` is one of ``wider`` too (non-strict, section 6.4)."""
+    """Whether every packet of ``match`` also matches ``wider`` (non-strict, section 6.4)."""
     for name in ("in_port", "vlan_vid", "eth_type", "ip_ecn"):
         if getattr(wider, name) is not None and getattr(match, name) != getattr(wider, name):
             return False
@@ -343,7 +343,7 @@ def _can_meet(one: Match, other: Match) -> bool:
 
 
 def _masked(match: Match) -> Iterator[tuple[int, int]]:
-    """Yield the fields that may have masks: value (0 for any) and mask (0: it does not count)."""
+    """Yield the fields that may have masks: value (0 for any) and mask (0: the field does not count)."""
     shape = shape_of(match)
     yield match.eth_dst or 0, shape.eth_dst_mask
     yield match.eth_src or 0, shape.eth_src_mask

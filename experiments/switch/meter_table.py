@@ -1,7 +1,7 @@
 """Meters as columns indexed by meter_id, with the semantics measured on Open vSwitch.
 
-A modify refills the bucket and zeroes the counters while the duration goes on; without OFPMF_BURST the bucket is one
-second of traffic; the counts of what came in are taken before the drop.
+A modify refills the bucket and zeroes the counters while the duration continues; without OFPMF_BURST the bucket is one
+second of traffic; the input counters count before the drop.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _BITS_PER_BYTE = 8
 
 @dataclass(frozen=True, slots=True)
 class MeterLimits:
-    """What the switch takes of a band, in kb/s and kb, and how many meters there may be at once.
+    """The limits of a band, in kb/s and kb, and of the number of meters.
 
-    ``rounds`` is what it does with a rate that is none of its steps: refuse it, or take the next one below or above.
-    ``knows_bursts``: it knows OFPMF_BURST; otherwise it refuses that flag.
+    ``rounds`` is the handling of a rate between two steps: reject it, or use the next step below or above.
+    ``knows_bursts``: the switch knows OFPMF_BURST; otherwise it rejects that flag.
     """
 
     min_burst_kbits: int = 1
@@ -52,7 +52,7 @@ class MeterLimits:
     knows_bursts: bool = True
 
     def rounded(self, rate_kbps: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        """Return the rates that are set when these are asked for."""
+        """Return the rates that are set when these are requested."""
         step = self.rate_step_kbps
         if self.rounds == "not" or step == 1:
             return rate_kbps
@@ -60,7 +60,7 @@ class MeterLimits:
         return np.maximum(steps // step * step, step).astype(np.uint32)
 
     def refusal(self, rate_kbps: int, burst_kbits: int) -> str | None:
-        """Return the code with which a band is refused; None: it is taken."""
+        """Return the error code for a band; None: the band is accepted."""
         if not self.min_burst_kbits <= burst_kbits <= self.max_burst_kbits:
             return "BAD_BURST"
         off_step = self.rounds == "not" and rate_kbps % self.rate_step_kbps
@@ -74,9 +74,9 @@ NO_LIMITS = MeterLimits()
 
 @dataclass(slots=True)
 class MeterAbilities:
-    """What the switch has of meters. ``refuse``: it accepts none; ``limit`` and ``count``: what those it accepted do.
+    """The switch's abilities with meters. ``refuse``: rejects all; ``limit`` and ``count``: what accepted ones do.
 
-    ``tells_counts`` is what the switch says of itself (OFPMF_STATS).
+    ``tells_counts`` is its reported ability to count (OFPMF_STATS).
     """
 
     max_meters: int = 65_535
@@ -97,15 +97,15 @@ class MeterTable:
 
     @property
     def count(self) -> int:
-        """How many meters there are."""
+        """The number of meters."""
         return int(np.count_nonzero(self._rows["exists"]))
 
     def ids(self) -> npt.NDArray[np.int64]:
-        """Return the ids of the meters there are, ascending."""
+        """Return the ids of the meters, ascending."""
         return np.flatnonzero(self._rows["exists"])
 
     def exists(self, meter_id: int) -> bool:
-        """Whether there is that meter."""
+        """Whether a meter exists."""
         return meter_id < len(self._rows) and bool(self._rows["exists"][meter_id])
 
     def setting(self, meter_id: int) -> tuple[int, int]:
@@ -116,7 +116,7 @@ class MeterTable:
         return int(row["rate_kbps"]), int(row["burst_kbits"])
 
     def apply_rows(self, rows: npt.NDArray[np.void], now_s: float) -> list[tuple[int, OpenFlowReplyError]]:
-        """Apply meter-mods in order (columns of requests.METER_MOD); return the rows that were refused, and why."""
+        """Apply meter-mods in order (columns of requests.METER_MOD); return the rejected rows with their errors."""
         refusals = []
         plain = self._all_plain(rows)
         if plain:
@@ -130,13 +130,13 @@ class MeterTable:
         return refusals
 
     def delete(self, meter_id: int) -> list[int]:
-        """Delete a meter, or all; return the ids of those deleted (none is no error, section 7.3.4.4)."""
+        """Delete a meter, or all; return the deleted ids (none is no error, section 7.3.4.4)."""
         ids = self.ids().tolist() if meter_id == ofp.METER_ALL else [meter_id] if self.exists(meter_id) else []
         self._rows[ids] = 0
         return ids
 
     def police(self, meter_id: int, octets: int, now_s: float) -> bool:
-        """Whether the meter lets one packet of that many bytes pass now; it is counted either way."""
+        """Whether the meter passes one packet of that many bytes now; the packet is counted either way."""
         if not self.exists(meter_id):
             return False
         ids = np.array([meter_id])
@@ -157,7 +157,7 @@ class MeterTable:
     ) -> npt.NDArray[np.float64]:
         """Offer each meter its bytes, spread evenly since the last call; return the share that passes, 0..1.
 
-        ``ids`` are all different. A meter that is gone lets nothing pass.
+        ``ids`` are all different. A deleted meter passes nothing.
         """
         self._grow(int(ids.max(initial=0)))
         cols = self._rows
@@ -212,7 +212,7 @@ class MeterTable:
         return rows
 
     def shift(self, meter_id: int, name: str, offset: int) -> None:
-        """From now on report that counter of that meter with ``offset`` added, modulo 2**64: a jump or a wrap."""
+        """From now on report a counter of a meter with ``offset`` added, modulo 2**64: a jump or a wrap."""
         self.offsets.setdefault(meter_id, {})[name] = offset
 
     def reset_counters(self) -> None:
@@ -238,7 +238,7 @@ class MeterTable:
             self._rows = bigger
 
     def _all_plain(self, rows: npt.NDArray[np.void]) -> bool:
-        """Whether every row modifies a meter that exists, or every row adds one of its own, and none is refused."""
+        """Whether every row modifies an existing meter, or every row adds a new one, and none is rejected."""
         ids = rows["meter_id"].astype(np.int64)
         flags = rows["flags"]
         if not (

@@ -1,4 +1,4 @@
-"""The answers to multipart requests (OpenFlow 1.3.5, section 7.3.5)."""
+"""The replies to multipart requests (OpenFlow 1.3.5, section 7.3.5)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GROUP_FEATURES = Struct("!10I")
 
 
 class Multipart:
-    """Answers from the tables, meters and ports of one switch."""
+    """Replies from the tables, meters and ports of one switch."""
 
     def __init__(
         self, options: DatapathOptions, tables: FlowTables, meters: MeterTable, ports: dict[int, SwitchPort]
@@ -43,13 +43,13 @@ class Multipart:
         self._revalidated_s = -np.inf
 
     def revalidate(self, now_s: float) -> None:
-        """Take over the flow counters as they are, when they are due: that is what flow statistics tell until then."""
+        """Copy the present flow counters, when due: flow statistics report them until the next time."""
         if now_s - self._revalidated_s >= self._options.flow_stats_staleness_s > 0:
             self._reported = self._tables.counters.copy()
             self._revalidated_s = now_s
 
     def reply(self, xid: int, body: memoryview, now_s: float) -> list[bytes]:
-        """Return the parts of the answer to the request after its header; raises RefusalError."""
+        """Return the parts of the reply to the request after its header; raises OpenFlowReplyError."""
         if len(body) < _HEAD.size:
             raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         part_type = _HEAD.unpack_from(body)[0]

@@ -1,4 +1,4 @@
-"""One controller's connection to a software switch: its role, and what is on the way in either direction."""
+"""One controller's connection to a software switch: its role, and the messages in either direction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.switch import replies
 
 @dataclass(eq=False)
 class OpenFlowChannel:
-    """What a switch knows of one of its controllers. A new connection is EQUAL (OpenFlow 1.3.5, section 6.3.6)."""
+    """A switch's state for one controller. A new connection is EQUAL (OpenFlow 1.3.5, section 6.3.6)."""
 
     role: ControllerRole = ControllerRole.EQUAL
     messages: list[bytes] = field(default_factory=list)
@@ -22,5 +22,5 @@ class OpenFlowChannel:
     lagging: deque[tuple[float, bytes]] = field(default_factory=deque)
 
     def start(self) -> None:
-        """Begin again: hello first, nothing left over from the last connection."""
+        """Start again: HELLO first, nothing left over from the last connection."""
         vars(self).update(vars(OpenFlowChannel(messages=[replies.message(MessageType.HELLO, 0)])))

@@ -1,4 +1,4 @@
-"""How a switch says no: the error type and code of OpenFlow 1.3.5, section 7.4.4, as an exception."""
+"""Error replies of a switch: the error type and code of OpenFlow 1.3.5, section 7.4.4, as an exception."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from controller.openflow.constants import ErrorType, error_code
 
 
 class OpenFlowReplyError(Exception):
-    """The message at hand is answered with this error; nothing of it has been done."""
+    """The present message gets this error as reply; nothing of the message has been done."""
 
     def __init__(self, error_type: ErrorType, code_name: str) -> None:
         self.type = error_type

@@ -1,4 +1,4 @@
-"""How large a software switch is, and how it behaves."""
+"""Sizes and behaviour of a software switch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from experiments.switch.meter_table import NO_LIMITS, MeterLimits
 
 @dataclass(frozen=True, slots=True)
 class DatapathOptions:
-    """How large the switch is and what it is like. ``ignores_set_queue``: all frames go to the default queue."""
+    """Sizes and behaviour of a software switch. ``ignores_set_queue``: all frames go to the default queue."""
 
     tables: int = 64
     entries_per_table: int = 1_000_000

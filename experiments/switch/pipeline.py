@@ -1,6 +1,6 @@
-"""What happens to one frame: tables, meters, actions (OpenFlow 1.3.5, sections 5.1 to 5.12).
+"""The path of one frame: tables, meters, actions (OpenFlow 1.3.5, sections 5.1 to 5.12).
 
-The same walk serves packets, which are counted and policed, and traces, which only write down where a frame would go.
+The same walk serves packets, which are counted and policed, and traces, which only record where a frame would go.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ _TAG_TYPE = ETH_TYPE_VLAN.to_bytes(2)
 
 
 class Visitor(Protocol):
-    """What observes every step of the walk."""
+    """Observer of every step of the walk."""
 
     def hit(self, entry: FlowTableEntry, octets: int) -> None:
         """The frame matched this entry."""
 
     def police(self, meter_id: int, octets: int) -> bool:
-        """The frame goes through this meter; False drops it."""
+        """The frame passes through this meter; False drops it."""
         ...
 
     def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
-        """The frame goes to this port, which is a real one."""
+        """The frame goes to this port, which exists."""
 
     def to_controller(
         self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int
     ) -> None:
-        """The frame goes up; ``entry`` is None for one of a packet-out."""
+        """The frame goes to the controller; ``entry`` is None for a frame of a packet-out."""
 
 
 class _Place(NamedTuple):
-    """Where a frame is: by which port it came, in which entry (None: in a packet-out), with which metadata."""
+    """The state of a frame: its input port, the matching entry (None: in a packet-out), and its metadata."""
 
     in_port: int
     entry: FlowTableEntry | None
@@ -56,7 +56,7 @@ class _Place(NamedTuple):
 
 
 class Pipeline:
-    """The walk through the tables of one switch, whose ports are ``ports``.
+    """The walk through the tables of one switch with the ports ``ports``.
 
     With ``ignores_set_queue`` every frame goes to the default queue, as on Open vSwitch's userspace datapath.
     """
@@ -67,7 +67,7 @@ class Pipeline:
         self._ports = ports
 
     def run(self, in_port: int, frame: bytes, visitor: Visitor) -> None:
-        """Take ``frame`` from table 0 on; one without a whole Ethernet header is dropped."""
+        """Process ``frame`` from table 0 on; a frame without a whole Ethernet header is dropped."""
         table_id: int | None = 0
         queue_id: int | None = None
         metadata = 0
@@ -90,7 +90,7 @@ class Pipeline:
             table_id = flow.goto_table
 
     def act(self, actions: tuple[Action, ...], in_port: int, frame: bytes, visitor: Visitor) -> None:
-        """Do what a packet-out says."""
+        """Perform the actions of a packet-out."""
         self._apply(actions, _Place(in_port, None, 0), frame, None, visitor)
 
     def _apply(

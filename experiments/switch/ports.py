@@ -13,15 +13,16 @@ from experiments.switch import replies
 
 _PORT_COUNTERS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped")
 _QUEUE_COUNTERS = ("tx_bytes", "tx_packets", "tx_errors")
-# HTB shares what is above the min rates by the quantum. Open vSwitch leaves it to the kernel: the bytes of a tenth of a
-# second at the min rate, from 1,000 to 200,000. These are the min rates at which it stops to shrink and to grow.
+# HTB shares what is above the min rates by the quantum. Open vSwitch leaves the quantum to the kernel: the bytes of a
+# tenth of a second at the min rate, from 1,000 to 200,000. These are the min rates at which it stops shrinking and
+# growing.
 _QUANTUM_MIN_BPS = 80e3
 _QUANTUM_MAX_BPS = 16e6
 
 
 @dataclass(slots=True)
 class QueueSetting:
-    """An HTB-like queue: what it is sure of and what it never exceeds."""
+    """An HTB-like queue: its guaranteed rate and its maximum."""
 
     min_rate_bps: float
     max_rate_bps: float
@@ -30,7 +31,7 @@ class QueueSetting:
 
 @dataclass(slots=True)
 class SwitchPort:
-    """A port; ``rate_bps`` is what its link carries."""
+    """A port; ``rate_bps`` is the rate of its link."""
 
     port_no: int
     name: str
@@ -50,22 +51,22 @@ class SwitchPort:
         return replies.port(self.port_no, self.name, self.hw_addr, 0, state, int(min(self.rate_bps / 1000, 2**32 - 1)))
 
     def set_queue(self, queue_id: int, min_rate_bps: float, max_rate_bps: float, now_s: float = 0.0) -> None:
-        """Make or change a queue, as OVSDB would; the counters and the clock of one that exists go on."""
+        """Create or change a queue, as OVSDB would; the counters and the clock of an existing queue continue."""
         added_s = self.queues[queue_id].added_s if queue_id in self.queues else now_s
         self.queues[queue_id] = QueueSetting(min_rate_bps, max_rate_bps, added_s)
         self.queue_counters.setdefault(queue_id, dict.fromkeys(_QUEUE_COUNTERS, 0.0))
 
     def remove_queue(self, queue_id: int) -> None:
-        """Take a queue away, with its counters."""
+        """Remove a queue and its counters."""
         del self.queues[queue_id], self.queue_counters[queue_id]
 
     def receive(self, octets: float, packets: float) -> None:
-        """Count what came in."""
+        """Count received traffic."""
         self.counters["rx_bytes"] += octets
         self.counters["rx_packets"] += packets
 
     def send(self, queue_id: int | None, octets: float, packets: float, dropped_packets: float = 0.0) -> None:
-        """Count what went out, by the queue if there is one of that number, and what found no room."""
+        """Count sent traffic, by the queue if a queue of that number exists, and packets dropped for lack of space."""
         self.counters["tx_bytes"] += octets
         self.counters["tx_packets"] += packets
         self.counters["tx_dropped"] += dropped_packets
@@ -76,9 +77,9 @@ class SwitchPort:
             queue["tx_errors"] += dropped_packets
 
     def serve(self, offered_bps: dict[int | None, float], used_bps: float = 0.0) -> dict[int | None, float]:
-        """Return what each queue (None: no queue) gets of the link: first its minimum, then of the rest by its quantum.
+        """Return each queue's rate (None: no queue) on the link: first its minimum, then the rest by its quantum.
 
-        ``used_bps`` of the link is taken already. Traffic without a queue has the largest quantum.
+        ``used_bps`` of the link are used already. Traffic without a queue has the largest quantum.
         """
         rate_bps = max(self.rate_bps - used_bps, 0.0)
         demand = {queue_id: min(rate, self._max_bps(queue_id)) for queue_id, rate in offered_bps.items()}

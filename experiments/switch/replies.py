@@ -1,4 +1,4 @@
-"""What a switch says: messages and multipart bodies, counters taken from columns (OpenFlow 1.3.5, section 7)."""
+"""Messages of a switch: headers and multipart bodies, counters taken from columns (OpenFlow 1.3.5, section 7)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def message(message_type: MessageType, xid: int, body: bytes = b"") -> bytes:
 
 
 def error(refusal: OpenFlowReplyError, refused: bytes) -> bytes:
-    """Return the error message that answers ``refused``, whose xid it bears, with the first bytes of it as data."""
+    """Return the error reply to ``refused``, with its xid and its first bytes as data."""
     xid = HEADER.unpack_from(refused)[3]
     return message(MessageType.ERROR, xid, refusal.type.to_bytes(2) + refusal.code.to_bytes(2) + refused[:128])
 
@@ -108,7 +108,7 @@ def multipart(
 def multipart_rows(
     part_type: MultipartType, xid: int, rows: npt.NDArray[np.void], part_bytes: int = _MAX_UINT16
 ) -> Iterable[bytes]:
-    """Yield the same for records of one size, without looking at each."""
+    """Yield the parts of a reply made of records of one size, without handling each record."""
     room = min(part_bytes, _MAX_UINT16) - HEADER.size - _MULTIPART.size
     at_once = max(room // rows.dtype.itemsize, 1)
     starts = range(0, max(len(rows), 1), at_once)
@@ -152,7 +152,7 @@ def port(port_no: int, name: str, hw_addr: int, config: int, state: int, speed_k
 
 
 def split_duration(age_s: float) -> tuple[int, int]:
-    """Return whole seconds and the nanoseconds beyond."""
+    """Return whole seconds and the remaining nanoseconds."""
     nanoseconds = round(age_s * 1e9)
     return nanoseconds // 10**9, nanoseconds % 10**9
 

@@ -1,4 +1,4 @@
-"""What a controller asks of a switch, taken apart; what a switch must refuse raises RefusalError with the right code.
+"""Decoding of a controller's requests; invalid requests raise OpenFlowReplyError with the right code.
 
 OpenFlow 1.3.5, sections 7.3.4.1 (flow-mod), 7.3.4.4 (meter-mod), 7.3.7 (packet-out), 7.4.4 (which error is due when).
 """
@@ -63,7 +63,7 @@ _EXACT: dict[int, int] = {
 
 @dataclass(frozen=True, slots=True)
 class FlowMod:
-    """A flow-mod; ``match`` and ``instructions`` are empty where the command does not look at them."""
+    """A flow-mod; ``match`` and ``instructions`` are empty if the command ignores them."""
 
     command: FlowModCommand
     table_id: int
@@ -77,7 +77,7 @@ class FlowMod:
     flags: int
     out_port: int
     tail: bytes
-    """Match and instructions as they came, which is how flow statistics report them."""
+    """Encoded match and instructions as received, which flow statistics report."""
 
     def flow(self) -> Flow:
         """Return the entry that this flow-mod adds."""
@@ -97,7 +97,7 @@ class FlowMod:
 
 @dataclass(frozen=True, slots=True)
 class FlowFilter:
-    """What a flow-stats or aggregate request, or a non-strict flow-mod, is about."""
+    """The filter of a flow-stats or aggregate request, or of a non-strict flow-mod."""
 
     table_id: int
     match: Match
@@ -107,7 +107,7 @@ class FlowFilter:
 
 
 def decode_flow_mod(body: memoryview, tables: int) -> FlowMod:
-    """Return the flow-mod after its header, on a switch with ``tables`` tables; raises RefusalError."""
+    """Return the flow-mod after its header, on a switch with ``tables`` tables; raises OpenFlowReplyError."""
     try:
         values = read(_FLOW_MOD, body, 0, "FLOW_MOD", "fixed part")
     except ProtocolError as error:
@@ -119,7 +119,7 @@ def decode_flow_mod(body: memoryview, tables: int) -> FlowMod:
     if table_id >= tables and not (deletes and table_id == ofp.TABLE_ALL):
         raise OpenFlowReplyError(ErrorType.FLOW_MOD_FAILED, "BAD_TABLE_ID")
     match, offset = decode_match(body, _FLOW_MOD.size)
-    # A delete does not look at instructions.
+    # A delete ignores instructions.
     instructions = Instructions() if deletes else _instructions(body[offset:])
     check_actions(instructions.actions, match)
     goto_table = instructions.goto_table
@@ -130,7 +130,7 @@ def decode_flow_mod(body: memoryview, tables: int) -> FlowMod:
 
 
 def decode_match(body: memoryview, offset: int) -> tuple[Match, int]:
-    """Return the match at ``offset`` and where it ends; raises RefusalError BAD_MATCH with the code that fits."""
+    """Return the match at ``offset`` and its end; raises OpenFlowReplyError BAD_MATCH with the code of the problem."""
     try:
         oxms, end = read_oxms(body, offset, "match")
     except ProtocolError as error:
@@ -142,7 +142,7 @@ def decode_match(body: memoryview, offset: int) -> tuple[Match, int]:
 
 
 def decode_packet_out(body: memoryview) -> tuple[int, tuple[Action, ...], bytes]:
-    """Return (in_port, actions, frame) of the packet-out after its header; raises RefusalError."""
+    """Return (in_port, actions, frame) of the packet-out after its header; raises OpenFlowReplyError."""
     try:
         buffer_id, in_port, size = read(_PACKET_OUT, body, 0, "PACKET_OUT", "fixed part")
         raw = read_bytes(body, _PACKET_OUT.size, size, "PACKET_OUT", "actions_len")
@@ -158,7 +158,7 @@ def decode_packet_out(body: memoryview) -> tuple[int, tuple[Action, ...], bytes]
 
 
 def check_actions(actions: tuple[Action, ...], match: Match) -> None:
-    """Raise RefusalError unless every output can be and every VLAN action finds its tag (as Open vSwitch checks)."""
+    """Raise OpenFlowReplyError unless outputs are valid and VLAN actions have a tag (as Open vSwitch checks)."""
     for action in actions:
         if isinstance(action, Output) and action.port_no > ofp.PORT_MAX and action.port_no not in _RESERVED:
             raise OpenFlowReplyError(ErrorType.BAD_ACTION, "BAD_OUT_PORT")
@@ -178,7 +178,7 @@ def check_actions(actions: tuple[Action, ...], match: Match) -> None:
 
 
 def meter_mod_rows(data: memoryview) -> npt.NDArray[np.void]:
-    """Return the whole meter-mods with one band that ``data`` begins with, as many as there are in a row."""
+    """Return the whole meter-mods with one band at the beginning of ``data``, up to the first other message."""
     count = len(data) // METER_MOD.itemsize
     rows = np.frombuffer(data[: count * METER_MOD.itemsize], METER_MOD)
     fits = (

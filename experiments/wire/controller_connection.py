@@ -1,4 +1,4 @@
-"""The socket of one software switch: it connects, talks, is cut off and comes back as told."""
+"""The socket of one software switch: connect, exchange messages, disconnect and reconnect on command."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from experiments.switch.openflow_channel import OpenFlowChannel
 
 
 class ControllerConnection(asyncio.Protocol):
-    """Keeps a Datapath connected to one of its controllers, from within the event loop of a fabric.
+    """Keeps a Datapath connected to one of its controllers, in the event loop of a fabric.
 
     ``handle`` gets the bytes that arrive; it runs in the loop, under the fabric's lock. It connects from ``source``.
-    While the controller does not read, nothing is read from it either.
+    While the controller does not read, nothing is read from the controller either.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class ControllerConnection(asyncio.Protocol):
 
     @property
     def connected(self) -> bool:
-        """Whether the TCP connection stands."""
+        """Whether the TCP connection is open."""
         return self._transport is not None
 
     async def run(self) -> None:
-        """Connect again and again until cancelled; raises what ``handle`` does."""
+        """Reconnect until cancelled; raises the errors of ``handle``."""
         loop = asyncio.get_running_loop()
         while True:
             await self._wanted.wait()
@@ -65,7 +65,7 @@ class ControllerConnection(asyncio.Protocol):
             await asyncio.sleep(self._retry_s)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin a conversation."""
+        """Begin an OpenFlow connection."""
         assert isinstance(transport, asyncio.Transport)
         with self._lock:
             self.datapath.start_connection(self.conversation)
@@ -75,22 +75,22 @@ class ControllerConnection(asyncio.Protocol):
         self.flush()
 
     def data_received(self, data: bytes) -> None:
-        """Handle what has arrived, or keep it while the switch is silent; close a connection with invalid messages."""
+        """Handle received bytes, or keep them while the switch is silent; close a connection with invalid messages."""
         if self._silent:
             self._held += data
             return
         try:
             self.handle(self, data)
-        except Exception as error:  # it ends this switch, and the fabric says so when it stops
+        except Exception as error:  # it ends this switch, and the fabric reports it when it stops
             self._error = error
             self.disconnect(reconnect=True)
             return
         if self.conversation.broken and self._transport is not None:
-            self.flush()  # the error that tells why
+            self.flush()  # the error reply with the reason
             self._transport.close()
 
     def pause_writing(self) -> None:
-        """Read no more while what has been said is not read."""
+        """Stop reading while the controller does not read."""
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -100,22 +100,22 @@ class ControllerConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End the conversation."""
+        """End the OpenFlow connection."""
         self._transport = None
-        self.conversation.role = ControllerRole.EQUAL  # a master that is gone is no master
+        self.conversation.role = ControllerRole.EQUAL  # a disconnected master is no master
         self._gone.set()
 
     def flush(self) -> None:
-        """Send what the datapath has to say, if anyone listens. Loop thread only."""
+        """Send the datapath's pending messages, if connected. Loop thread only."""
         if self._silent:
-            return  # it is kept: a stalled switch speaks later
+            return  # messages are kept: a stalled switch sends them later
         with self._lock:
             data = self.datapath.drain_messages(self.conversation)
         if self._transport is not None and data:
             self._transport.write(data)
 
     def disconnect(self, reconnect: bool) -> None:
-        """Cut the connection at once; come back by itself, or only after ``reconnect``. Loop thread only."""
+        """Close the connection at once; reconnect automatically, or only after ``reconnect``. Loop thread only."""
         if not reconnect:
             self._wanted.clear()
         if self._transport is not None:
@@ -126,7 +126,7 @@ class ControllerConnection(asyncio.Protocol):
         self._wanted.set()
 
     def set_silent(self, silent: bool) -> None:
-        """Neither listen nor speak, though the connection stands; afterwards catch up with all that came in between."""
+        """Stop reading and sending while the connection stays open; afterwards process all that arrived."""
         self._silent = silent
         if not silent:
             held, self._held = self._held, b""

@@ -1,4 +1,4 @@
-"""A fabric of software switches in one thread: links, hosts, rates, time and faults, for tests and benches.
+"""A fabric of software switches in one thread: links, hosts, rates, time and faults, for tests and benchmarks.
 
 with WireFabric(("127.0.0.1", 6653)) as fabric:
     fabric.add_switch(1, {1: 1e9, 2: 1e9})
@@ -29,7 +29,7 @@ _Value = TypeVar("_Value")
 
 
 class ManualClock:
-    """A clock that stands still until it is advanced."""
+    """A clock that only ``advance`` moves."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -42,11 +42,10 @@ class ManualClock:
 class WireFabric:
     """Switches, their links and their hosts. All methods may be called from any thread.
 
-    Time is real, and passes in steps of ``tick_s``, unless ``clock`` is a ManualClock: then ``advance`` makes it pass.
-    ``standbys`` are further controllers of every switch; methods mean the first one unless they are given another's
-    number. ``sources`` are the addresses that switches connect from, by dpid, where that matters. ``rates`` carries
-    traffic without packets; it is brought up to date before any message is handled, unless that was done less than
-    ``rate_step_s`` ago.
+    Time is real, and passes in steps of ``tick_s``, unless ``clock`` is a ManualClock: then ``advance`` moves it.
+    ``standbys`` are further controllers of every switch; methods are about the first controller unless they get another
+    number. ``sources`` are the addresses that switches connect from, by dpid, if any. ``rates`` carries traffic without
+    packets; it is updated before any message is handled, unless the last update was less than ``rate_step_s`` ago.
     """
 
     def __init__(
@@ -63,9 +62,9 @@ class WireFabric:
     ) -> None:
         self.switches: dict[int, Datapath] = {}
         self.on_link: Callable[[tuple[int, int], bytes], bytes] = lambda _end, frame: frame
-        """What links make of a frame that leaves a switch by an end of theirs, (dpid, port_no): a queue may mark it."""
+        """Change of a frame on the link after the end (dpid, port_no) that it leaves by: a queue may mark it."""
         self.problems: list[str] = []
-        """What must not happen, such as a loop; ``stop`` raises AssertionError when there is any."""
+        """Forbidden conditions that occurred, such as a loop; ``stop`` raises AssertionError if there are any."""
         self._controllers = (controller, *standbys)
         self._sources = sources or {}
         self._clock = clock
@@ -92,7 +91,7 @@ class WireFabric:
         self.stop(check=error is None)
 
     def start(self) -> None:
-        """Start the thread; switches that are there already begin to connect."""
+        """Start the thread; switches that were added already begin to connect."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="wire-fabric", daemon=True)
         self._thread.start()
@@ -102,7 +101,7 @@ class WireFabric:
             self._in_loop(lambda: self._spawn(self._tick()))
 
     def stop(self, check: bool = True) -> None:
-        """Close every connection and end the thread; raises AssertionError if anything happened that must not."""
+        """Close every connection and end the thread; raises AssertionError for forbidden conditions."""
         if self._loop is None or self._thread is None:
             return
         asyncio.run_coroutine_threadsafe(self._cancel(), self._loop).result(10)
@@ -122,9 +121,9 @@ class WireFabric:
     ) -> Datapath:
         """Add a switch with ``ports`` (port_no to link rate in bit/s) and let it connect; return it.
 
-        ``names`` are those of ports' interfaces; without one it is ethN.
+        ``names`` has the names of the ports' interfaces, by port_no; others are named ethN.
 
-        What is done to the Datapath directly belongs under ``with fabric.locked():``.
+        Direct changes of the Datapath belong under ``with fabric.locked():``.
         """
         with self._lock:
             datapath = Datapath(dpid, options)
@@ -143,7 +142,7 @@ class WireFabric:
             self._links[one], self._links[other] = other, one
 
     def unlink(self, one: tuple[int, int]) -> None:
-        """Take a link away, which both switches notice."""
+        """Remove a link, which both switches detect."""
         with self._lock:
             for dpid, port_no in (one, self._links.pop(one)):
                 self._links.pop((dpid, port_no), None)
@@ -151,34 +150,34 @@ class WireFabric:
             self._run_until_idle()
 
     def set_link_up(self, one: tuple[int, int], up: bool) -> None:
-        """Bring both ends of a link (or one host's port) up or down."""
+        """Set both ends of a link (or one host's port) up or down."""
         with self._lock:
             for dpid, port_no in filter(None, (one, self._links.get(one))):
                 self.switches[dpid].set_port_up(port_no, up)
             self._run_until_idle()
 
     def inject(self, dpid: int, port_no: int, frame: bytes) -> None:
-        """A host sends a frame into a port; it has gone as far as the tables take it when this returns."""
+        """Send a frame from a host into a port; on return the tables have forwarded it completely."""
         with self._lock:
             self.switches[dpid].inject(port_no, frame, self._clock())
             self._run_until_idle()
 
     def received(self, dpid: int, port_no: int) -> list[bytes]:
-        """Return the frames that the host behind a port has got, oldest first."""
+        """Return the frames that the host behind a port has received, oldest first."""
         with self._lock:
             return list(self._received[dpid, port_no])
 
     def forget_received(self) -> None:
-        """Forget the frames that hosts have got so far."""
+        """Delete the frames that hosts have received so far."""
         with self._lock:
             self._received.clear()
 
     def locked(self) -> threading.RLock:
-        """Return the lock under which a test may look at or change Datapaths and rates directly."""
+        """Return the lock under which a test may read or change Datapaths and rates directly."""
         return self._lock
 
     def advance(self, seconds: float) -> None:
-        """Make the ManualClock go on, and everything with it."""
+        """Advance the ManualClock, and everything with it."""
         if not isinstance(self._clock, ManualClock):
             raise TypeError("advance: the clock of this fabric goes by itself; give it a ManualClock")
         with self._lock:
@@ -186,12 +185,12 @@ class WireFabric:
             self._pass_time()
 
     def refresh(self) -> None:
-        """Send what has been made outside of the fabric's own methods, such as ``Datapath.send_raw``."""
+        """Send messages made outside of the fabric's own methods, such as by ``Datapath.send_raw``."""
         with self._lock:
             self._run_until_idle()
 
     def connected(self, dpid: int, controller: int = 0) -> bool:
-        """Whether the TCP connection of a switch stands."""
+        """Whether the TCP connection of a switch is open."""
         return self._connections[dpid, controller].connected
 
     def connections(self, dpid: int) -> int:
@@ -199,7 +198,7 @@ class WireFabric:
         return self._connections[dpid, 0].connections
 
     def disconnect(self, dpid: int, *, keep_tables: bool = True, reconnect: bool = True, controller: int = 0) -> None:
-        """Cut a switch off; it comes back by itself, or on ``reconnect``, with its tables or (restarted) without."""
+        """Disconnect a switch; it reconnects automatically, or on ``reconnect``, with tables or (restarted) without."""
 
         def cut() -> None:
             if not keep_tables:
@@ -210,15 +209,15 @@ class WireFabric:
         self._in_loop(cut)
 
     def reconnect(self, dpid: int, controller: int = 0) -> None:
-        """Let a switch connect again that was kept away."""
+        """Let a disconnected switch connect again."""
         self._in_loop(self._connections[dpid, controller].reconnect)
 
     def set_silent(self, dpid: int, silent: bool, controller: int = 0) -> None:
-        """Stall a switch (it reads and says nothing, though connected), or let it catch up."""
+        """Stall a switch (connected, it neither reads nor sends), or let it continue."""
         self._in_loop(lambda: self._connections[dpid, controller].set_silent(silent))
 
     def wait_for(self, condition: Callable[[], _Value], timeout_s: float = 10.0) -> _Value:
-        """Return the condition's value as soon as it is true; raises TimeoutError when it is not in time."""
+        """Return the condition's value as soon as it is true; TimeoutError after ``timeout_s``."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             with self._lock:
@@ -247,7 +246,7 @@ class WireFabric:
         datapath = connection.datapath
         with self._lock:
             now_s = self._clock()
-            concerned = {datapath.dpid: datapath}  # a bench has hundreds, of which it must not look at all each time
+            concerned = {datapath.dpid: datapath}  # a benchmark has hundreds: not all are checked each time
             if now_s - self._rates_moved_s >= self._rate_step_s:
                 self._rates_moved_s = now_s
                 self.rates.advance(now_s)
@@ -267,13 +266,13 @@ class WireFabric:
         self._run_until_idle()
 
     def _run_until_idle(self) -> None:
-        """Carry frames over links until none is under way, then let the switches speak."""
+        """Carry frames over links until none is in flight, then let the switches send messages."""
         self._carry_frames(self.switches)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._flush)
 
     def _carry_frames(self, concerned: Mapping[int, Datapath]) -> set[int]:
-        """Carry the frames of these switches until none is under way; return all that had to do with it, by dpid."""
+        """Carry the frames of these switches until none is in flight; return all affected switches, by dpid."""
         met = set(concerned)
         under_way = deque((dpid, *frame) for dpid, datapath in concerned.items() for frame in datapath.drain_frames())
         hops = 0
@@ -318,7 +317,7 @@ class WireFabric:
         self._tasks.clear()
 
     def _in_loop(self, action: Callable[[], object]) -> None:
-        """Run ``action`` in the loop's thread and wait for it; errors come back to the caller."""
+        """Run ``action`` in the loop's thread and wait for it; errors are raised in the caller."""
         if self._loop is None:
             raise RuntimeError("the fabric is not started")
 

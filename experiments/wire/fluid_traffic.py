@@ -1,7 +1,7 @@
-"""Traffic as rates: meters, entries, ports and queues of many switches advance without a packet of work.
+"""Traffic as rates: meters, flow entries, ports and queues of many switches advance without work per packet.
 
-Every offered flow is traced once through the pipelines of the fabric and then only multiplied: in each step of its way
-an array of lanes (a lane is a flow, or one branch where it was copied) meets an array of meters, ports or entries.
+Every offered flow is traced once through the pipelines of the fabric and then only multiplied: in each step of its path
+an array of lanes (a lane is a flow, or one branch of a copied flow) meets an array of meters, ports or entries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_QUEUE = (1 << _QUEUE_BITS) - 1  # port and queue in one integer: ports are b
 _PortKey = tuple[int, int]
 """(dpid, port_no)"""
 _Sample = tuple[int, FlowTableEntry | None, int, bytes, int, int]
-"""(dpid, entry, in_port, frame, max_len, metadata) of a frame that goes up."""
+"""(dpid, entry, in_port, frame, max_len, metadata) of a packet-in."""
 Peer = Callable[[int, int], tuple[int, int] | None]
 """(dpid, port_no) to the (dpid, port_no) at the other end of the link, or None for a host."""
 
@@ -43,7 +43,7 @@ class OfferedFlow:
 
 @dataclass(slots=True)
 class _Steps:
-    """What the lanes meet in one step, by switch: (lane, what) pairs."""
+    """The objects that the lanes meet in one step, by switch: (lane, key) pairs."""
 
     receive: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     entry: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -53,7 +53,7 @@ class _Steps:
 
 
 class _StageLoad(NamedTuple):
-    """Lanes that meet things of one kind on one switch: lane ``lanes[i]`` meets ``keys[where[i]]``."""
+    """Lanes that meet objects of one kind on one switch: lane ``lanes[i]`` meets ``keys[where[i]]``."""
 
     dpid: int
     lanes: npt.NDArray[np.int64]
@@ -61,13 +61,13 @@ class _StageLoad(NamedTuple):
     where: npt.NDArray[np.int64]
 
     def total(self, octets: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the sum of ``octets`` (by lane) that each key meets."""
+        """Return the sum of ``octets`` (by lane) at each key."""
         return np.bincount(self.where, octets[self.lanes], len(self.keys)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The same as arrays."""
+    """The objects of one step as arrays."""
 
     receive: list[_StageLoad]
     entry: list[_StageLoad]
@@ -77,10 +77,10 @@ class _Step:
 
 
 class FluidTraffic:
-    """The offered flows of a fabric and the counters that they move.
+    """The offered flows of a fabric and the counters that they advance.
 
-    ``packet_bytes`` is the frame size of all of them. Tables that changed are followed at once, or at most every
-    ``retrace_s``; until then counters go to the entries as they were.
+    ``packet_bytes`` is the frame size of all flows. Changed tables take effect at once, or at most every ``retrace_s``;
+    until then counters go to the old entries.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class FluidTraffic:
         self.flows: list[OfferedFlow] = []
         self._rate_bps: npt.NDArray[np.float64] = np.zeros(16)
         self.delivered_bps: npt.NDArray[np.float64] = np.zeros(0)
-        """What of each flow reached a host in the last step, all copies together."""
+        """The part of each flow that reached a host in the last step, all copies together."""
         self._switches = switches
         self._peer = peer
         self._packet_bytes = packet_bytes
@@ -131,7 +131,7 @@ class FluidTraffic:
         self._rate_bps[np.asarray(numbers)] = rate_bps
 
     def advance(self, now_s: float) -> None:
-        """Move every counter by what was offered since the last call."""
+        """Advance every counter by the traffic since the last call."""
         last_s, self._now_s = self._now_s, now_s
         if last_s is None or not self.flows:
             return
@@ -177,7 +177,7 @@ class FluidTraffic:
         elapsed_s: float,
         used_bps: dict[_PortKey, float],
     ) -> npt.NDArray[np.float64]:
-        """Serve the queues of each port with what ``used_bps`` leaves; return the share that each queue got away."""
+        """Serve the queues of each port with the rate that ``used_bps`` leaves; return each queue's delivered share."""
         offered = meeting.total(octets)
         port_of_key, queue_of_key = meeting.keys >> _QUEUE_BITS, meeting.keys & _NO_QUEUE
         shares = np.zeros(len(meeting.keys))
@@ -207,7 +207,7 @@ class FluidTraffic:
         _Trace(self._switches, self._peer).run(self)
 
     def adopt(self, trace: _Trace) -> None:
-        """Take over what a trace found."""
+        """Use the result of a trace from now on."""
         self._steps = [
             _Step(
                 _meetings(step.receive),
@@ -225,10 +225,10 @@ class FluidTraffic:
 
 @dataclass(slots=True)
 class _Hop:
-    """A frame's way through one switch: what it meets, as (kind, lane, what) in order, and the ports it leaves by.
+    """A frame's path through one switch: the objects it meets, as (kind, lane, key) in order, and its output ports.
 
-    ``ways`` are (steps before it leaves, lane, parent lane or None, port and queue), ``after`` the port that it came
-    out of before, None at the fabric's edge. ``next`` are the hops that follow, by the index of their way.
+    ``ways`` are (steps before it leaves, lane, parent lane or None, port and queue), ``after`` the port that it left
+    before, None at the fabric's edge. ``next`` are the following hops, by the index in ``ways``.
     """
 
     dpid: int
@@ -244,11 +244,12 @@ class _Hop:
 
 
 class _Trace:
-    """Where the flows go, written down hop by hop; also the visitor of each pipeline walk.
+    """The paths of the flows, recorded hop by hop; also the visitor of each pipeline walk.
 
     1) Walk every flow through the fabric.
-    2) Find the step in which each port is served: after all that its lanes meet before, so that it serves them at once.
-    3) Put what the lanes meet into steps.
+    2) Find the step in which each port is served: after everything that its lanes meet before, so that it serves all
+    lanes at once.
+    3) Put the objects that the lanes meet into steps.
     """
 
     def __init__(self, switches: dict[int, Datapath], peer: Peer) -> None:
@@ -294,7 +295,7 @@ class _Trace:
             after = (before.dpid, before.ways[arrival.way][3] >> _QUEUE_BITS)
         self._hop, self._lane, self._outputs = _Hop(dpid, after, [("receive", lane, port_no)]), lane, []
         datapath.pipeline.run(port_no, frame, self)
-        # A copy that is not the end of the walk gets a lane of its own, since the meters after it do not concern it.
+        # A copy that is not the end of the walk gets its own lane, since later meters do not apply to it.
         for index, (steps, out_port, queue_id, sent) in enumerate(self._outputs):
             branch, parent = lane, None
             if index < len(self._outputs) - 1 or steps < len(self._hop.met):
@@ -347,7 +348,7 @@ class _Trace:
 
 
 class _Arrival(NamedTuple):
-    """A frame that reaches a port: after which hop and which of its ways, in which lane, after how many hops."""
+    """A frame that reaches a port: the hop before and the index in its ``ways``, the lane, and the number of hops."""
 
     before: _Hop | None
     way: int
@@ -359,10 +360,10 @@ class _Arrival(NamedTuple):
 
 
 def _serving_steps(hops: list[_Hop]) -> dict[_PortKey, int]:
-    """Return the step in which each port is served: the last in which one of its lanes gets there.
+    """Return the step in which each port is served: the last in which one of its lanes arrives.
 
-    A port comes after those that its lanes come from. Where these wait for each other in a circle, one of them is
-    served more than once in a step of time, and has for the later lanes what the earlier ones left.
+    A port comes after those that its lanes come from. If these wait for each other in a circle, one of them is served
+    more than once in a step of time; its later lanes get what the earlier ones left.
     """
     before: defaultdict[_PortKey, dict[_PortKey | None, int]] = defaultdict(dict)
     for hop in hops:

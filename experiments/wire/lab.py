@@ -1,6 +1,6 @@
-"""Software switches with the ports and links of a configuration, a host behind each VN, and traffic: to try things out.
+"""Software switches with the ports and links of a configuration, a host behind each VN, and traffic: for trials.
 
-No root is needed. The switches connect to the controller of that configuration whenever there is one.
+No root is needed. The switches connect to the controller of that configuration whenever it runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from experiments.wire.fabric import WireFabric
 SPEAK_EVERY_S = 2.0
 POLL_INTERVAL_S = 0.1
 ALONE_S = 3.0
-"""after so long without a controller it is said that there is none"""
+"""after this time without a controller a message reports it"""
 _ETH_TYPE = 0x88B5
 _EVERYBODY = 2**48 - 1
 _FIRST_MAC = 0x02_00_00_00_00_01
@@ -29,7 +29,7 @@ _FIRST_MAC = 0x02_00_00_00_00_01
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one host sends to another one of its VLAN, at the wire."""
+    """The traffic of one host to another of its VLAN, at the wire."""
 
     sender: Vn
     receiver: Vn
@@ -37,9 +37,9 @@ class Offer:
 
 
 def parse_offer(text: str, config: Config) -> Offer:
-    """Return what ``VID/SWITCH:PORT/SWITCH:PORT/RATE`` says; raise InvalidValueError for what is no pair of VNs.
+    """Return the offer of ``VID/SWITCH:PORT/SWITCH:PORT/RATE``; InvalidValueError unless it names a pair of VNs.
 
-    VLAN and ports may have their names.
+    VLAN and ports can be given by name.
     """
     words = text.split("/")
     if len(words) != 4:
@@ -55,7 +55,7 @@ def parse_offer(text: str, config: Config) -> Offer:
         reason = f"names {place}, which is no port of VLAN {words[0]} in the configuration{there}"
         raise InvalidValueError("offer", text, reason)
     if found[0] is found[1]:
-        raise InvalidValueError("offer", text, f"has {words[1]} send to itself: the hosts are at two ports")
+        raise InvalidValueError("offer", text, f"names {words[1]} twice: the hosts must be at two ports")
     return Offer(found[0], found[1], parse_rate(words[3], "offer"))
 
 
@@ -74,11 +74,11 @@ def _numbered(config: Config, switch: Switch) -> dict[int, EdgePort]:
 
 
 class Lab:
-    """The switches, hosts and traffic, for one ``with``; InvalidValueError where switches have to use TLS."""
+    """The switches, hosts and traffic, for one ``with``; InvalidValueError if switches have to use TLS."""
 
     def __init__(self, config: Config, offers: Sequence[Offer]) -> None:
         if config.openflow_tls is not None:
-            reason = "is for switches that speak TLS; these do not"
+            reason = "needs switches with TLS; the lab's switches have none"
             raise InvalidValueError("openflow.certificate", config.openflow_tls.certificate, reason)
         self._config = config
         listen = config.openflow_listen
@@ -124,7 +124,7 @@ class Lab:
         self.fabric.stop(check=False)
 
     def run(self, report_progress: Callable[[str], None], duration_s: float | None = None) -> None:
-        """Let the hosts speak now and then, so that the controller knows them, for a time or until Ctrl-C.
+        """Let the hosts send regularly, so that the controller learns them, for a time or until Ctrl-C.
 
         ``report_progress`` gets the names of switches that connect or are disconnected, and a line if none connects.
         """
@@ -135,15 +135,15 @@ class Lab:
         while end_s is None or time.monotonic() < end_s:
             now = {name for name, switch in self._config.switches.items() if self.fabric.connected(switch.dpid)}
             for name in sorted(now ^ connected):
-                report_progress(f"{name} {'is connected' if name in now else 'is cut off'}")
+                report_progress(f"{name} {'is connected' if name in now else 'is disconnected'}")
             if now:
                 alone_s = math.inf
             elif time.monotonic() >= alone_s:
                 report_progress(
-                    f"no controller takes the switches at {self._config.openflow_listen}; they go on trying"
+                    f"no controller accepts the switches at {self._config.openflow_listen}; they keep trying"
                 )
                 alone_s = math.inf
-            if now > connected:  # soon again, and again: the controller may not listen yet
+            if now > connected:  # repeat soon: the controller may not listen yet
                 speak_s, pause_s = 0.0, POLL_INTERVAL_S
             if time.monotonic() >= speak_s:
                 pause_s = min(2 * pause_s, SPEAK_EVERY_S)

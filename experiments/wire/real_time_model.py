@@ -8,7 +8,7 @@
         wire.run(wire.now_s + 10.0)
 
 The model is the clock: it is brought up to real time in whole slots before any message is handled, so that counters,
-durations and time-outs are all of one time.
+durations and time-outs use one time.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ from experiments.wire.controller_connection import ControllerConnection
 from experiments.wire.fabric import WireFabric
 
 REPORT_INTERVAL_S = 0.055
-INTRODUCE_S = 1.0  # hosts say something again after so long, until all switches know the way to them
-INTRODUCED_S = 30.0  # until all switches know the way to all hosts
+INTRODUCE_S = 1.0  # interval of the hosts' broadcasts, until all switches have learned them
+INTRODUCED_S = 30.0  # time for all switches to learn all hosts
 TICK_S = 0.005
 
 
 class WireModel(WireFabric):
-    """A model whose time is real and whose switches speak OpenFlow.
+    """A model in real time whose switches use OpenFlow.
 
-    What is done to the model from outside belongs under ``with wire.locked():``. ``longest_step_s`` is the most time
-    that passed in one piece, during which no switch heard or said anything: above an interval, this machine was too
-    busy for the run to mean much.
+    Changes of the model from outside belong under ``with wire.locked():``. ``longest_step_s`` is the longest time
+    without any message of a switch: above an interval, this machine was too busy for a meaningful run.
     """
 
     def __init__(
@@ -61,9 +60,9 @@ class WireModel(WireFabric):
         return self.model.now_s
 
     def announce_hosts(self) -> None:
-        """Let every host broadcast, again and again, until all switches know the way to all of them.
+        """Let every host broadcast repeatedly until all switches have learned all hosts.
 
-        Raises TimeoutError when they do not learn it.
+        Raises TimeoutError if they do not.
         """
         said_s = -math.inf
         vns = list(self.model.received)
@@ -85,7 +84,7 @@ class WireModel(WireFabric):
         self.wait_for(known, INTRODUCED_S)
 
     def run(self, until_s: float) -> None:
-        """Wait until the model has come so far; raises what stopped it if anything did."""
+        """Wait until the model's time is ``until_s``; raises the error that stopped the model, if any."""
         while self.model.now_s < until_s - self.model.slot_s / 2:
             for task in self._tasks:
                 if task.done() and not task.cancelled():
@@ -93,7 +92,7 @@ class WireModel(WireFabric):
             time.sleep(max(min(until_s - self.model.now_s, 0.25), TICK_S))
 
     def _follow(self) -> None:
-        """Bring the model up to real time, with the tables as they are."""
+        """Bring the model up to real time, with the present tables."""
         model = self.model
         now_s = math.floor((time.monotonic() - self._began_s) / model.slot_s) * model.slot_s
         self.longest_step_s = max(self.longest_step_s, now_s - model.now_s)

@@ -158,7 +158,7 @@ def test_a_lab_without_a_controller_says_so_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(lab, "ALONE_S", 0.0)
     with Lab(star(2, openflow={"listen": f"127.0.0.1:{port}"}), []) as running:
         running.run(said.append, 0.3)
-    assert said == [f"no controller takes the switches at 127.0.0.1:{port}; they go on trying"]
+    assert said == [f"no controller accepts the switches at 127.0.0.1:{port}; they keep trying"]
 
 
 @pytest.mark.parametrize(

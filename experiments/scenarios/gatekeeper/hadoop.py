@@ -77,7 +77,7 @@ def _beside(name: str, title: str, share: int, background: tuple[Source, ...], *
 def _shared(kind: str, share: int) -> tuple[Scenario, Scenario]:
     what = {"tcp": "ten TCP flows each", "udp": "UDP", APART: "UDP from other PNs"}[kind]
     title = f"a job with {share} % next to {PNS // 2} pairs with {what}"
-    others = ("static", "none", "max-min") if share == 50 else ("static",)  # guarantees mean nothing to the control none
+    others = ("static", "none", "max-min") if share == 50 else ("static",)  # guarantees mean nothing to none
     higher = (kind, share) == ("tcp", 25)
     laws = (("gatekeeper", SILENT), (PUBLISHED, PUBLISHED_SILENT))
     ours, published = ((*law, f"{law[0]} {HIGHER}") if higher else law for law in laws)

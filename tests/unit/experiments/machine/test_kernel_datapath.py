@@ -22,4 +22,4 @@ def test_a_native_command_gives_its_status() -> None:
 
 def test_a_native_command_that_takes_too_long_ends_as_one_in_user_mode_linux(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--timeout", "0.3", "--", "sleep", "60"]) == TIMED_OUT
-    assert capfd.readouterr().err == "out of time\n"
+    assert capfd.readouterr().err == "timed out\n"
