@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 from support.cluster import NAMES, ClusterNodes, needs_etcd
 from support.ovs import flow_durations, meter_durations, meter_rates
-from support.shared_blast import dets
+from support.sharded_blast import dets
 
 from experiments.ovs.ovs_vsctl import find_rows, vsctl
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.narrow_core import NEVER_CUTS, SENDERS, narrow_core, said_lost_bits
+from support.core_bottleneck import NEVER_CUTS, SENDERS, narrow_core, said_lost_bits
 
 from apps.cli.support.recording_files import read
 from controller.whatif.replay import replay

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
-from support.talking import restarted
+from support.host_traffic import restarted
 
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.configs import fabric
 from support.fabrics import ControlLoop, Fabric
-from support.talking import LEFT, RIGHT, restarted
+from support.host_traffic import LEFT, RIGHT, restarted
 
 from controller.central.fabric_state import SWITCH_WAIT_S
 from controller.central.reconfiguration import reconfigure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import yaml
-from support.narrow_core import NEVER_CUTS, narrow_core, said_lost_bits
+from support.core_bottleneck import NEVER_CUTS, narrow_core, said_lost_bits
 
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config

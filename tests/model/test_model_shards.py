@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.cut_fabric import CutFabric, Network, OneProcess
 from support.fluid_meters import INTERVAL_S, PORTS, World
+from support.sharded_simulation import CutFabric, Network, OneProcess
 
 from controller.errors import InvalidValueError
 from controller.node_protocol.rejection import RejectCause

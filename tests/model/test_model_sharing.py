@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from support.configs import fabric
 from support.fabrics import ControlLoop, mac_of
-from support.shared_fabric import SharedFabric
-from support.talking import of_pair
+from support.host_traffic import of_pair
+from support.sharded_fabric import SharedFabric
 
 from controller.central import control_interval
 from controller.central.fabric_state import SWITCH_WAIT_S

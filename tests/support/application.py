@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from support.nursery import nursery
+from support.preloaded_processes import nursery
 from support.rest_server import ask_at
 
 from apps.cli.support.rest_client import RequestError
@@ -43,7 +43,7 @@ class Application(ControllerProcess):
 
     ``start`` and ``stop`` may follow each other any number of times. ``token`` is shown with every request, if set;
     ``files`` is how many file descriptors the process may have. With ``by_command`` it is started as people start it,
-    which takes long; else by a process that has what it imports (nursery.py).
+    which takes long; else by a process that has what it imports (preloaded_processes.py).
     """
 
     file_name = "dets"

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.configs import fabric
 from support.fabrics import ControlLoop, Fabric
-from support.talking import LEFT, RIGHT, restarted
+from support.host_traffic import LEFT, RIGHT, restarted
 
 from apps.cli.support.recording_files import write
 from controller.central.controller import CentralController

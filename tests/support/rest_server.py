@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from support.nursery import nursery
+from support.preloaded_processes import nursery
 
 PROBLEM = "application/problem+json"
 # Two VNs that are alone, the path of one, and another limit for it.

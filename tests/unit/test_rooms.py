@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from support.missing_packages import KERNELS, VARIABLE
 from support.paths import ROOT
-from support.without import KERNELS, VARIABLE
 
 from controller.rooms import ROOMS
 
@@ -22,7 +22,7 @@ BY_STRING = {
 STARTED = """
 import json, sys
 sys.path.insert(0, "tests/support")
-from without import leave_out_as_told
+from missing_packages import leave_out_as_told
 leave_out_as_told()
 from apps.runtime import launcher
 launcher._prepare()

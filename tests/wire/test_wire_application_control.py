@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from support.application import Application
+from support.host_traffic import of_pair
 from support.paths import ROOT
-from support.talking import of_pair
 from support.wire import EVERYBODY, WireRun, frame
 
 from controller.capability import meter_probe
@@ -96,7 +96,7 @@ def test_os_ken_controls_and_runs_what_is_written_for_ryu(tmp_path: Path, monkey
     ryu.write_text("raise SystemExit('Ryu itself')\n")
     monkeypatch.setenv("PYTHONPATH", str(ryu.parents[1]))
     monkeypatch.setenv("DETS_FRAMEWORK", "os-ken")
-    run = WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}, beside=(ROOT / "tests" / "support" / "plain_app.py",))
+    run = WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}, beside=(ROOT / "tests" / "support" / "stock_ryu_app.py",))
     run.app.by_command = True
     with run:
         blast = Blast(run)

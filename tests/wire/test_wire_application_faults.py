@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import faults
+from support import corrupted_messages
 from support.application import Application
 from support.paths import ROOT
 from support.wire import EVERYBODY, WireRun, configuration, frame
@@ -225,7 +225,9 @@ def test_a_refused_barrier_confirms_no_change(two: WireRun) -> None:
 
     def refuse_barriers(count: int) -> None:
         with two.fabric.locked():
-            two.switch(1).faults.corrupt = faults.times(count, MessageType.BARRIER_REPLY, faults.refused_request)
+            two.switch(1).faults.corrupt = corrupted_messages.times(
+                count, MessageType.BARRIER_REPLY, corrupted_messages.refused_request
+            )
 
     def change(limit_bps: int) -> int:
         status, _, answer = two.app.request("PATCH", "/v1/vns/10/s1/1", {"send_limit_bps": limit_bps})
@@ -286,11 +288,13 @@ def test_switches_are_taken_again_after_file_descriptors_ran_out(one: WireRun) -
 # -- switches that talk nonsense
 
 
-@pytest.mark.parametrize("mangle", [faults.cut_body, faults.truncated, faults.longer_than_it_is])
+@pytest.mark.parametrize(
+    "mangle", [corrupted_messages.cut_body, corrupted_messages.truncated, corrupted_messages.longer_than_it_is]
+)
 @pytest.mark.parametrize("kind", [MessageType.MULTIPART_REPLY, MessageType.PACKET_IN, MessageType.BARRIER_REPLY])
-def test_a_malformed_message_stops_nothing(two: WireRun, kind: MessageType, mangle: faults.Mangle) -> None:
+def test_a_malformed_message_stops_nothing(two: WireRun, kind: MessageType, mangle: corrupted_messages.Mangle) -> None:
     two.app.wait_ready()
-    number = kind << 8 | list(vars(faults)).index(mangle.__name__)  # hosts that no other of these tests has
+    number = kind << 8 | list(vars(corrupted_messages)).index(mangle.__name__)  # hosts that no other of these tests has
     mangled = [0]
 
     def mangle_and_count(buf: bytes) -> bytes:
@@ -298,7 +302,7 @@ def test_a_malformed_message_stops_nothing(two: WireRun, kind: MessageType, mang
         return mangle(buf)
 
     with two.fabric.locked():
-        two.switch(1).faults.corrupt = faults.once(kind, mangle_and_count)
+        two.switch(1).faults.corrupt = corrupted_messages.once(kind, mangle_and_count)
     two.fabric.inject(1, 1, frame(0xA0000 + number, EVERYBODY, 10))
     two.wait(lambda: mangled[0] == 1, "said wrongly")
     asked = two.handled(1, MessageType.MULTIPART_REQUEST)
@@ -312,7 +316,7 @@ def test_garbage_costs_its_sender_the_connection_at_most(two: WireRun) -> None:
     connections = two.fabric.connections(2)
     for seed in range(3):
         with two.fabric.locked():
-            two.switch(1).send_raw(faults.garbage(seed, 200))
+            two.switch(1).send_raw(corrupted_messages.garbage(seed, 200))
         two.fabric.refresh()
         two.introduce(2, 1, 0xB0 + seed)
     two.fabric.disconnect(1)  # the rest of it may stand for a message that never ends
@@ -342,7 +346,7 @@ def test_a_switch_that_does_not_answer_at_first_comes_up_in_the_end(tmp_path: Pa
 
 
 def test_plain_applications_work_beside(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2]}, beside=(SUPPORT / "plain_app.py",)) as run:
+    with WireRun(tmp_path, {1: [1, 2]}, beside=(SUPPORT / "stock_ryu_app.py",)) as run:
         run.introduce(1, 1, 0xA1)
         run.app.wait_for(lambda: "plain app: a frame at port 1" in run.app.log(), "a frame")
         assert "plain app: ports [1, 2]" in run.app.log()
@@ -369,7 +373,7 @@ def test_an_option_of_ryus_takes_precedence_and_the_log_says_so(tmp_path: Path) 
 def test_a_loop_that_fails_goes_on_and_shows_in_the_health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spoiler = tmp_path / "spoiler"
     monkeypatch.setenv("SABOTAGE", str(spoiler))
-    with WireRun(tmp_path, {1: [1, 2]}, beside=(SUPPORT / "saboteur.py",)) as run:
+    with WireRun(tmp_path, {1: [1, 2]}, beside=(SUPPORT / "failing_loop_app.py",)) as run:
         assert health(run.app)["loops"]["queues"] == {"failures": 0, "fault": None}
         spoiler.touch()
         run.app.patch("/v1/vns/10/s1/1", receive_limit_bps=100_000_000)  # that wakes the loop

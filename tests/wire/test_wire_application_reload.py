@@ -6,8 +6,8 @@ import signal
 
 import pytest
 import yaml
+from support.host_traffic import of_pair
 from support.skipped_rounds import few_skipped
-from support.talking import of_pair
 from support.wire import WireRun
 
 from apps.cli import main

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.application import Application
 from support.cluster import ClusterRun, check_one_writer, needs_etcd
-from support.shared_blast import dets
+from support.sharded_blast import dets
 from support.wire import configuration
 
 from experiments.bench.cluster.testbed.switch_logs import MeterLog

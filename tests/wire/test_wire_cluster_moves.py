@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.cluster import NAMES, SharedRun, needs_etcd
-from support.shared_blast import EDGES, LINKS, Standing, blast, dets, is_shared
+from support.sharded_blast import EDGES, LINKS, Standing, blast, dets, is_shared
 
 pytestmark = [needs_etcd]
 VN = "/v1/vns/10/s1/11"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.cluster import NAMES, SharedRun, check_one_writer, needs_etcd
-from support.shared_blast import EDGES, LIMIT_BPS, LINKS, RECEIVER, SENDERS, Standing, granted_bps, offer
+from support.sharded_blast import EDGES, LIMIT_BPS, LINKS, RECEIVER, SENDERS, Standing, granted_bps, offer
 
 pytestmark = [needs_etcd]
 LEASE_S = 4  # so that only the one that is killed loses its lease, however busy the machine

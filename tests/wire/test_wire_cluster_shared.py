@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.cluster import NAMES, SharedRun, check_one_writer, needs_etcd
-from support.shared_blast import (
+from support.sharded_blast import (
     EDGES,
     LIMIT_BPS,
     LINKS,

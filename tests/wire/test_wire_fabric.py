@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support import faults
+from support import corrupted_messages
 
 from controller.openflow import constants as ofp
 from controller.openflow import flows, lldp, messages, multipart
@@ -220,13 +220,15 @@ def test_links_and_ports_that_go_are_told_by_both_ends(controller: Controller, f
     }
 
 
-@pytest.mark.parametrize("fault", [faults.truncated, faults.longer_than_it_is, faults.shorter_than_it_is])
+@pytest.mark.parametrize(
+    "fault", [corrupted_messages.truncated, corrupted_messages.longer_than_it_is, corrupted_messages.shorter_than_it_is]
+)
 def test_mangled_messages_arrive_mangled(controller: Controller, fabric: WireFabric, fault: Any) -> None:
     datapath = fabric.add_switch(1, {1: GBPS, 2: GBPS})
     peer = controller.accept()
     peer.barrier(3)
     with fabric.locked():
-        datapath.faults.corrupt = faults.once(MessageType.MULTIPART_REPLY, fault)
+        datapath.faults.corrupt = corrupted_messages.once(MessageType.MULTIPART_REPLY, fault)
     peer.send(multipart.encode_port_stats_request(5), multipart.encode_port_stats_request(6))
     whole = 16 + 2 * 112
     got = peer.socket.recv(16, socket.MSG_WAITALL)
@@ -236,9 +238,9 @@ def test_mangled_messages_arrive_mangled(controller: Controller, fabric: WireFab
         rest += peer.socket.recv(65536)
     sent = 16 + rest.index(b"\x04\x13")
     assert (claimed, sent) == {
-        faults.truncated: (whole, whole // 2),
-        faults.longer_than_it_is: (whole + 8, whole),
-        faults.shorter_than_it_is: (whole - 8, whole),
+        corrupted_messages.truncated: (whole, whole // 2),
+        corrupted_messages.longer_than_it_is: (whole + 8, whole),
+        corrupted_messages.shorter_than_it_is: (whole - 8, whole),
     }[fault]
     assert len(rest) - rest.index(b"\x04\x13") == whole
 
@@ -247,8 +249,8 @@ def test_garbage_is_the_same_for_the_same_seed(controller: Controller, fabric: W
     datapath = fabric.add_switch(1, {1: GBPS})
     peer = controller.accept()
     peer.barrier(3)
-    noise = faults.garbage(seed=5, size=64)
-    assert noise == faults.garbage(seed=5, size=64) != faults.garbage(seed=6, size=64)
+    noise = corrupted_messages.garbage(seed=5, size=64)
+    assert noise == corrupted_messages.garbage(seed=5, size=64) != corrupted_messages.garbage(seed=6, size=64)
     with fabric.locked():
         datapath.send_raw(noise)
     fabric.refresh()

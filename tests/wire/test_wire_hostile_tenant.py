@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.talking import of_pair
+from support.host_traffic import of_pair
 from support.wire import EVERYBODY, WireRun, frame
 
 from controller.forwarding.host_probing import MAX_SEARCHES_PER_VN

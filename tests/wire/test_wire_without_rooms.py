@@ -10,15 +10,15 @@ import subprocess
 import sys
 
 import pytest
+from support.missing_packages import KERNELS, VARIABLE
 from support.paths import ROOT
-from support.without import KERNELS, VARIABLE
 
 from controller.rooms import ROOMS
 
 CONTROL = "tests/wire/test_wire_application_control.py"
 CHOSEN = "receivers_limit or changed or bad_requests or removes"
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
-WITHOUT = "tests/support/without.py"
+WITHOUT = "tests/support/missing_packages.py"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.rest_desk import RestDesk
+from support.fake_rest_server import RestDesk
 
 from apps import cli
 

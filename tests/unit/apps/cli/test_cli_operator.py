@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from rich.console import Console
-from support.rest_desk import VLAN, VN, Answer, RestDesk, lines
+from support.fake_rest_server import VLAN, VN, Answer, RestDesk, lines
 
 from apps.cli.support import command_options, output
 

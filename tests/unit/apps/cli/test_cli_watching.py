@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from support.rest_desk import VLAN, VN, Answer, RestDesk, lines
+from support.fake_rest_server import VLAN, VN, Answer, RestDesk, lines
 
 from apps import cli
 from apps.cli.commands import monitoring

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric
-from support.switches import Frame, meter_config
-from support.talking import (
+from support.host_traffic import (
     LEFT,
     RIGHT,
     contents,
@@ -19,6 +18,7 @@ from support.talking import (
     talking_fabric,
     two_switches,
 )
+from support.switches import Frame, meter_config
 
 from controller.central import pair_meters, reconciliation
 from controller.central.controller import CentralController

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kernels import numpy_alone
+from support.native_comparison import numpy_alone
 
 from controller.capability.capabilities import Ability, ProbeResult
 from controller.capability.meter_monitor import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, mac_of
-from support.talking import (
+from support.host_traffic import (
     contents,
     entry_keys,
     rate_control_keys,

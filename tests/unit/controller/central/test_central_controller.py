@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from support.configs import star
 from support.fabrics import mac_of
-from support.switches import Frame
-from support.talking import (
+from support.host_traffic import (
     entry_keys,
     rate_control_keys,
     started,
     talk,
 )
+from support.switches import Frame
 
 from controller.capability.meter_monitor import NOT_KNOWN
 from controller.central.controller import CentralController

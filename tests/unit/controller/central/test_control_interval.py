@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
-from support.kernels import numpy_alone, same
+from support.native_comparison import numpy_alone, same
 
 from controller.loop.control_step import StepResult
 from controller.metering import measurement_native

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from support.configs import fabric
 from support.fabrics import mac_of
+from support.host_traffic import EDGES, LEFT, RIGHT, consistent, restarted, talk, two_switches
 from support.switches import Frame
-from support.talking import EDGES, LEFT, RIGHT, consistent, restarted, talk, two_switches
 
 from controller.capability.capabilities import Ability, ProbeResult
 from controller.central.reconfiguration import reconfigure

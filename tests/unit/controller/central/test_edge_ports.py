@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from support.configs import star
 from support.fabrics import mac_of
+from support.host_traffic import started
 from support.switches import Frame
-from support.talking import started
 
 from controller.events import EventKind
 from controller.fabric.topology import PortId

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
+from support.host_traffic import consistent
 from support.switches import Frame
-from support.talking import consistent
 
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure

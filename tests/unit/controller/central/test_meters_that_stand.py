@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from support.configs import fabric
 from support.fabrics import Fabric
-from support.talking import EDGES, contents, restarted, talk
+from support.host_traffic import EDGES, contents, restarted, talk
 
 from controller.forwarding.pipeline import Table
 

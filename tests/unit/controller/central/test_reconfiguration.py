@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
+from support.host_traffic import consistent
 from support.switches import Frame
-from support.talking import consistent
 
 from controller.central.reconfiguration import PreparedReconfiguration, reconfigure
 from controller.config.config_diff import check_changeable, diff_configs

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from support.configs import fabric
 from support.fabrics import Fabric, mac_of
+from support.host_traffic import EDGES, LEFT, RIGHT, restarted, talk, two_switches
 from support.switches import Frame
-from support.talking import EDGES, LEFT, RIGHT, restarted, talk, two_switches
 
 from controller.fabric.topology import PortId
 from controller.forwarding.flow_table import FlowTable

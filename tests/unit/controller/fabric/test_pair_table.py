@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
-from support.kernels import names
+from support.native_comparison import names
 
 from controller.columns import MAX_COUNTED, NEW_ROW, incremented, reindex
 from controller.fabric.pair_table import PairTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.configs import star
 from support.fabrics import ControlLoop
-from support.talking import started
+from support.host_traffic import started
 
 from controller.dets.rate_allocator import CALM_INTERVALS
 

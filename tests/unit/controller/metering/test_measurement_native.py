@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kernels import numpy_alone, same
+from support.native_comparison import numpy_alone, same
 
 from controller.columns import MAX_COUNTED
 from controller.metering import measurement_native

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
 from support.fabrics import ControlLoop
-from support.kernels import numpy_alone, same
-from support.talking import started
+from support.host_traffic import started
+from support.native_comparison import numpy_alone, same
 
 from controller.metering import measurement_native
 from controller.metering.counters import NOT_LISTED, ListedReadings, MeterReadings

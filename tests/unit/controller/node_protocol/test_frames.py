@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
-from support.damaged import damaged
+from support.corrupted_bytes import damaged
 
 from controller.fabric.vn_table import VnTable
 from controller.node_protocol.decoder import PreviousMessage, decode

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.damaged import damaged
+from support.corrupted_bytes import damaged
 
 from controller.node_protocol.host_update import HostUpdateHeader, VnHosts, decode_host_update, encode_host_update
 from controller.node_protocol.rejection import MessageRejectedError, RejectCause

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.damaged import damaged
+from support.corrupted_bytes import damaged
 
 from controller.node_protocol.bundle import MAX_FRAMES, Bundle, unbundle
 from controller.node_protocol.rejection import MessageRejectedError, RejectCause

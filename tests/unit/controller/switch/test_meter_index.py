@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
-from support.kernels import numpy_alone
+from support.native_comparison import numpy_alone
 
 from controller.fabric.vn_table import VnTable
 from controller.forwarding.pipeline import VnMeters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.seeds import with_seeds
+from support.constructed_runs import with_seeds
 
 from experiments.evaluation.claims import Measured
 from experiments.evaluation.run_matrix import scenario_cells

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.seeds import with_seeds
+from support.constructed_runs import with_seeds
 
 from experiments.evaluation.claims import Measured
 from experiments.papers.hygenicc import BEST, FIGURES, LAW, SENDERS, paper

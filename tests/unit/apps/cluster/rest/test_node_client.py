@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from support.rest_desk import Answer as Said
-from support.rest_desk import RestDesk
+from support.fake_rest_server import Answer as Said
+from support.fake_rest_server import RestDesk
 
 from apps.cluster.rest import node_client
 from apps.cluster.rest.node_client import FORWARDED_HEADER, RETRY_S, NodeClient

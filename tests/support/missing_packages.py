@@ -1,6 +1,6 @@
 """A process without some rooms, or without compiled passes: importing them fails as if they were not installed.
 
-``python tests/support/without.py MODULE ...`` runs a module in such a process, as ``python -m`` does.
+``python tests/support/missing_packages.py MODULE ...`` runs a module in such a process, as ``python -m`` does.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ _orders: list[dict[str, Any]] = []
 _real_select = select.select
 
 if __name__ == "__main__":
-    from without import leave_out_as_told  # a neighbour of this file, which is run by itself
+    from missing_packages import leave_out_as_told  # a neighbour of this file, which is run by itself
 
     sys.path[0] = str(ROOT)
     leave_out_as_told()
