@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.core_bottleneck import NEVER_CUTS, SENDERS, narrow_core, said_lost_bits
+from support.core_bottleneck import NEVER_CUTS, SENDERS, core_bottleneck_scenario, reported_lost_bits
 
 from apps.cli.support.recording_files import read
 from controller.whatif.replay import replay
@@ -21,13 +21,13 @@ FULL, HALF_FULL = (2.0, 7.0), (7.5, 10.0)
 
 def test_the_ledger_tells_what_the_sources_lost(tmp_path: Path) -> None:
     """The core link is offered 1.8 times what it carries, then 0.8 times. It stays up, though it loses hellos too."""
-    scenario = narrow_core((0.45, "udp", (0.0, FULL[0])), (0.45, "udp", FULL), (0.2, "udp", HALF_FULL))
+    scenario = core_bottleneck_scenario((0.45, "udp", (0.0, FULL[0])), (0.45, "udp", FULL), (0.2, "udp", HALF_FULL))
     run = run_on_ovs(scenario.on("ovs", SCALE), NEVER_CUTS, 1, lambda _passed_s: None, tmp_path)
     again = list(replay(read(tmp_path / "recording")))
     assert all(one.same for one in again)
     decisions = [one.decisions[0] for one in again]
     time_s = np.array([one.now_s for one in again]) - run.notes["begun_s"]
-    said_bits = np.array([said_lost_bits(one) for one in decisions])
+    said_bits = np.array([reported_lost_bits(one) for one in decisions])
     metered_bits = np.array([one.view.dropped_bps.sum() * one.view.elapsed_s for one in decisions])
     lost, sent = (packets.reshape(-1, len(SENDERS)).sum(axis=1) for packets in (run.lost_packets, run.sent_packets))
     for phase, (begin_s, end_s) in enumerate((FULL, HALF_FULL), 1):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fluid_meters import INTERVAL_S, PORTS, World
-from support.sharded_simulation import CutFabric, Network, OneProcess
+from support.sharded_simulation import Network, OneProcess, ShardedSimulation
 
 from controller.gatekeeper.ingress_monitor import MIN_DROPPED_BITS
 from controller.gatekeeper.policy import BLIND_INTERVALS, Gatekeeper
@@ -20,7 +20,7 @@ GUARANTEE_BPS, CAPACITY_BPS = 4e6, 10e6
 CUTS = ([0, 0, 0, 1, 1, 1], [2, 1, 1, 0, 0, 2])
 RECEIVER = 6  # a VN at the fourth port
 CONGESTED_BPS = MIN_DROPPED_BITS / (Gatekeeper.window * INTERVAL_S)  # more than 2 % of so slow a port
-LATE, LOSSY = {"delay": 1}, {"delay": 1, "jitter": 1, "loss": 0.2, "doubled": 0.2}
+LATE, LOSSY = {"delay": 1}, {"delay": 1, "jitter": 1, "loss": 0.2, "duplicated": 0.2}
 SILENCE, GREEDY_KBIT = [0], 600
 HELD = int(GRANT_HOLD_S / INTERVAL_S)
 
@@ -30,9 +30,9 @@ def two_vlans(algorithm: str) -> World:
     return World(algorithm, {10: "4M", 20: "4M"}, capacity="10M")
 
 
-def cut(world: World, owner: list[int], settled: int = 6, **network: float) -> CutFabric:
+def cut(world: World, owner: list[int], settled: int = 6, **network: float) -> ShardedSimulation:
     """Return a cut fabric whose shards have heard each other; limits have risen to their most after ``settled``."""
-    made = CutFabric(world, [owner[port_no - 1] for port_no in world.vns.port_no.tolist()], Network(**network))
+    made = ShardedSimulation(world, [owner[port_no - 1] for port_no in world.vns.port_no.tolist()], Network(**network))
     made.run(SILENCE, settled + 4 * (made.network.delay + made.network.jitter))
     return made
 
@@ -44,7 +44,7 @@ def to_vns(world: World, loads_kbit: dict[int, int]) -> list[int]:
     return offered[world.entries.receiver].tolist()
 
 
-def to_receiver(shards: CutFabric) -> np.ndarray:
+def to_receiver(shards: ShardedSimulation) -> np.ndarray:
     return shards.world.entries.receiver == RECEIVER
 
 
@@ -80,7 +80,7 @@ def test_a_late_or_lost_reading_breaks_no_promise_of_gatekeeper(owner, network):
         shards.run(offered)
         assert (shards.limit_bps[rows] >= GUARANTEE_BPS / (PORTS - 1) * (1 - 1e-9)).all()
         assert (shards.limit_bps <= CAPACITY_BPS).all()
-        rounds.append(shards.told[owner[0]][RECEIVER] > 0)
+        rounds.append(shards.notified[owner[0]][RECEIVER] > 0)
         above.append(world.queue_dropped_bps[RECEIVER] > CONGESTED_BPS)
     assert 2 <= sum(rounds) < 20
     assert np.diff(np.flatnonzero(rounds)).min() >= Gatekeeper.hold
@@ -126,7 +126,7 @@ def test_shards_come_to_the_shares_of_seawall_with_frames_late_or_lost(owner, ne
 # -- somebody is silent, or another one decides
 
 
-def congested(owner: list[int]) -> tuple[CutFabric, list[int]]:
+def congested(owner: list[int]) -> tuple[ShardedSimulation, list[int]]:
     """A fabric whose receiver has told its senders of congestion, and what they offer."""
     shards = cut(two_vlans("gatekeeper"), owner, 40, **LATE)
     offered = to_vns(shards.world, {RECEIVER: GREEDY_KBIT})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fluid_meters import INTERVAL_S, PORTS, World, ints
-from support.sharded_simulation import CutFabric, Network, OneProcess
+from support.sharded_simulation import Network, OneProcess, ShardedSimulation
 
 from controller.node_protocol.rejection import RejectCause
 from controller.shards.peer import SILENT_INTERVALS
@@ -48,10 +48,10 @@ def with_others() -> World:
     return World("max-min", {10: "4M", 20: "4M"}, capacity="12M", vlans={10: {"algorithm": "fs"}, 20: ceilings})
 
 
-def cut(world: World, owner: list[int], **network) -> CutFabric:
+def cut(world: World, owner: list[int], **network) -> ShardedSimulation:
     """Return a cut fabric whose shards have heard each other."""
     owner_of_vns = [owner[port_no - 1] for port_no in world.vns.port_no.tolist()]
-    made = CutFabric(world, owner_of_vns, Network(**network))
+    made = ShardedSimulation(world, owner_of_vns, Network(**network))
     made.run(SILENCE, HELLO + 4 * (made.network.delay + made.network.jitter))
     return made
 
@@ -76,7 +76,7 @@ def test_with_frames_at_once_links_are_shared_bit_for_bit_as_by_one_process(owne
 
 
 @pytest.mark.parametrize("owner", CUTS)
-@pytest.mark.parametrize("network", [{"delay": 1}, {"delay": 1, "jitter": 1, "loss": 0.2, "doubled": 0.2}])
+@pytest.mark.parametrize("network", [{"delay": 1}, {"delay": 1, "jitter": 1, "loss": 0.2, "duplicated": 0.2}])
 @pytest.mark.parametrize("world", [with_core, with_others])
 def test_with_frames_late_or_lost_shards_come_to_the_same_grants(
     world: Callable[[], World], network: dict[str, float], owner: list[int]
@@ -105,7 +105,7 @@ def test_a_link_is_overloaded_for_an_interval_and_one_more_for_each_that_a_frame
 
 @pytest.mark.parametrize(("owner", "seed"), [(CUTS[0], 1), (CUTS[1], 2), ([0, 1, 2, 3, 4, 5], 3)])
 def test_no_link_is_overloaded_after_that_though_frames_are_lost_doubled_and_overtaken(owner, seed):
-    shards = cut(with_core(), owner, delay=1, jitter=1, loss=0.2, doubled=0.2, seed=seed)
+    shards = cut(with_core(), owner, delay=1, jitter=1, loss=0.2, duplicated=0.2, seed=seed)
     shards.run(GREEDY, 20)
     for _ in range(40):
         shards.run(GREEDY)

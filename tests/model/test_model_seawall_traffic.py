@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import yaml
-from support.core_bottleneck import NEVER_CUTS, narrow_core, said_lost_bits
+from support.core_bottleneck import NEVER_CUTS, core_bottleneck_scenario, reported_lost_bits
 
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config
@@ -60,7 +60,7 @@ def test_a_loop_for_each_tunnel_gives_three_tunnels_more():
 
 @pytest.mark.parametrize(("part", "protocol"), [(0.2, "udp"), (0.3, "udp"), (0.45, "udp"), (0.35, "tcp")])
 def test_the_ledger_tells_what_the_sources_lost(part, protocol):
-    scenario = narrow_core((part, protocol, (0.0, 30.0)))
+    scenario = core_bottleneck_scenario((part, protocol, (0.0, 30.0)))
     model = ModelFabric(scenario.fabric(), ModelOptions(seed=1))
     document = controller_configuration(scenario, model.fabric, NEVER_CUTS, 6653, 8080)
     plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "test")))
@@ -74,7 +74,7 @@ def test_the_ledger_tells_what_the_sources_lost(part, protocol):
             before = traffic.run("none", "model", {}, {})
             assert (decision.grant_bps >= 0.49 * LINK_BPS).all()
             continue
-        said_bits += said_lost_bits(decision)
+        said_bits += reported_lost_bits(decision)
     run = traffic.run("none", "model", {}, {})
     lost, sent = (
         float((after - earlier).sum())

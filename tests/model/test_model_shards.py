@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fluid_meters import INTERVAL_S, PORTS, World
-from support.sharded_simulation import CutFabric, Network, OneProcess
+from support.sharded_simulation import Network, OneProcess, ShardedSimulation
 
 from controller.errors import InvalidValueError
 from controller.node_protocol.rejection import RejectCause
@@ -20,9 +20,9 @@ HELLO = 4  # intervals until all have heard each other
 HELD = int(GRANT_HOLD_S / INTERVAL_S)
 
 
-def cut(world: str | World, owner: list[int], **network) -> CutFabric:
+def cut(world: str | World, owner: list[int], **network) -> ShardedSimulation:
     """Return a cut fabric whose shards have heard each other."""
-    made = CutFabric(world, owner, Network(**network))
+    made = ShardedSimulation(world, owner, Network(**network))
     made.run(SILENCE, HELLO + 4 * (made.network.delay + made.network.jitter))
     return made
 
@@ -63,9 +63,9 @@ def test_proportions_found_stay_and_the_limit_holds_under_slow_probe(delay, owne
 @pytest.mark.parametrize("owner", CUTS)
 def test_frames_that_are_lost_doubled_and_overtaken_change_nothing_in_the_end(owner, seed):
     whole = OneProcess("fs")
-    shards = cut("fs", owner, delay=1, jitter=1, loss=0.2, doubled=0.2, seed=seed)
+    shards = cut("fs", owner, delay=1, jitter=1, loss=0.2, duplicated=0.2, seed=seed)
     np.testing.assert_array_equal(shards.run(GREEDY, 60), whole.run(GREEDY, 60))
-    assert shards.causes[RejectCause.ORDER] > 10  # doubled, or overtaken
+    assert shards.causes[RejectCause.ORDER] > 10  # duplicated, or overtaken
     for _ in range(60):  # and nothing moves after that
         np.testing.assert_array_equal(shards.run(GREEDY), whole.run(GREEDY))
 
@@ -81,7 +81,7 @@ def test_who_comes_later_gets_its_share_from_both_sides():
 # -- a peer that is silent
 
 
-def silenced(owner: list[int], silent: int) -> tuple[CutFabric, np.ndarray]:
+def silenced(owner: list[int], silent: int) -> tuple[ShardedSimulation, np.ndarray]:
     """A fabric in which one shard is cut off from the others but goes on, and the grants before that."""
     shards = cut("fs", owner, delay=1)
     before_bps = shards.run(GREEDY, 40).copy()
@@ -180,7 +180,7 @@ def test_a_receiver_is_calm_at_its_own_shard_alone_so_that_a_new_owner_frees_nob
 
 def test_a_policy_that_swings_is_refused():
     with pytest.raises(InvalidValueError, match="cannot be sharded"):
-        CutFabric("fe", [0, 0, 0, 1, 1, 1])
+        ShardedSimulation("fe", [0, 0, 0, 1, 1, 1])
 
 
 def test_receivers_without_a_queue_are_refused():

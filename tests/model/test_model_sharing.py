@@ -7,7 +7,7 @@ import pytest
 from support.configs import fabric
 from support.fabrics import ControlLoop, mac_of
 from support.host_traffic import of_pair
-from support.sharded_fabric import SharedFabric
+from support.sharded_fabric import ShardedFabric
 
 from controller.central import control_interval
 from controller.central.fabric_state import SWITCH_WAIT_S
@@ -37,7 +37,7 @@ SECOND = round(1 / INTERVAL_S)
 def started(algorithm: str = "fs", owner: dict[int, str] = OWNER) -> ControlLoop:
     """A fabric whose nodes know of each other's links."""
     config = fabric(PORTS, limits={10: "400M"}, algorithm=algorithm, cluster=CLUSTER)
-    net = SharedFabric(config, LINKS, owner)
+    net = ShardedFabric(config, LINKS, owner)
     net.start()
     loop = ControlLoop(net)
     loop.run(3 * SECOND)
@@ -154,7 +154,7 @@ def test_a_dead_node_frees_nobody_and_paths_stay_until_its_switches_are_taken_ov
     for _ in range(round((LINK_TIMEOUT_S + PEER_TIMEOUT_S) / INTERVAL_S)):
         loop.run(1)  # the frames still find their way
         assert all(rate <= COMPENSATED * standing_bps[port] for port, rate in limits(loop).items())
-    nodes(loop).take(1, "b", loop.fabric.now_s)
+    nodes(loop).set_owner(1, "b", loop.fabric.now_s)
     highest = 0.0
     for _ in range(SECOND):  # it takes a while to read what the switch holds
         loop.run(1)
@@ -176,7 +176,7 @@ def test_a_dead_node_frees_nobody_and_paths_stay_until_its_switches_are_taken_ov
 def test_a_node_that_starts_again_unseen_frees_nobody(again):
     loop = blasting("fs")
     standing_bps = meters(loop)
-    nodes(loop).begin_again(again, loop.fabric.now_s)
+    nodes(loop).restart(again, loop.fabric.now_s)
     for _ in range(2 * SECOND):
         loop.run(1)
         assert all(rate <= COMPENSATED * standing_bps[key] for key, rate in meters(loop).items())
@@ -205,7 +205,7 @@ def test_who_owns_the_first_owned_switch_decides_for_all_and_nobody_is_freed_whi
     assert [one._shard.decided_mask.all() for one in nodes(loop).sharing.values()] == [True, False]
     standing_bps = meters(loop)
     loop.fabric.kill("a")
-    nodes(loop).owners_are_known(loop.fabric.now_s)  # nobody has s1: b decides, and knows not what s1's hosts send
+    nodes(loop).announce_owners(loop.fabric.now_s)  # nobody has s1: b decides, and knows not what s1's hosts send
     assert nodes(loop).sharing["b"]._shard.decided_mask.all()
     loop.senders[0].rate_bps = 0.0
     for _ in range(12 * SECOND):
@@ -262,7 +262,7 @@ def test_what_a_receivers_phantom_meter_counts_reaches_who_decides_and_a_new_own
     assert loop.rate(RECEIVER, 10, -2 * SECOND) == pytest.approx(LIMIT_BPS, rel=0.06)
     assert max(limits(loop).values()) < 0.5 * LIMIT_BPS
     nodes(loop).owner[2] = "a"
-    nodes(loop).take(3, "a", loop.fabric.now_s)
+    nodes(loop).set_owner(3, "a", loop.fabric.now_s)
     assert not nodes(loop).centrals["b"].fabric.phantoms
     loop.fabric.connect(3)
     loop.run(4 * SECOND)
@@ -278,9 +278,9 @@ def test_a_planned_move_to_a_node_that_knew_nothing_frees_nobody_though_the_last
     last, new = both.owner[dpid], "a" if dpid == 2 else "b"
     for step in range(2 * SECOND):  # the new owner has just started, and has nothing
         if step == SECOND:
-            both.begin_again(new, loop.fabric.now_s)
+            both.restart(new, loop.fabric.now_s)
         if step == 0:
-            both.take(2 if dpid == 3 else 1, "c", loop.fabric.now_s)
+            both.set_owner(2 if dpid == 3 else 1, "c", loop.fabric.now_s)
             loop.fabric.connect(2 if dpid == 3 else 1)
         loop.run(1)
     standing_bps = meters(loop)
@@ -289,10 +289,10 @@ def test_a_planned_move_to_a_node_that_knew_nothing_frees_nobody_though_the_last
             for sharing in both.sharing.values():
                 sharing.freeze_grants(loop.fabric.now_s)
         if step == SECOND // 2:
-            both.take(dpid, new, loop.fabric.now_s, [new])
+            both.set_owner(dpid, new, loop.fabric.now_s, [new])
             loop.fabric.connect(dpid)
         if step == SECOND // 2 + late:
-            both.owners_are_known(loop.fabric.now_s)
+            both.announce_owners(loop.fabric.now_s)
         loop.run(1)
         highest = max([highest, *(rate / standing_bps[key] for key, rate in meters(loop).items())])
     assert last != new
@@ -323,7 +323,7 @@ def test_a_node_that_hears_of_a_new_owner_first_is_not_heard_until_the_others_kn
         loop.run(1)
         assert all(rate <= COMPENSATED * standing_bps[port] for port, rate in limits(loop).items())
     assert min(one.refused[RejectCause.FABRIC] for one in sharing.values()) > SECOND
-    nodes(loop).take(2, "a", loop.fabric.now_s)
+    nodes(loop).set_owner(2, "a", loop.fabric.now_s)
     loop.fabric.connect(2)
     refused = {name: one.refused[RejectCause.FABRIC] for name, one in sharing.items()}
     loop.run(4 * SECOND)
@@ -363,11 +363,11 @@ def test_who_speaks_of_others_switches_or_is_nobody_is_refused():
     here.receive("b", b"\x01", loop.fabric.now_s)
     assert here.refused.pop(RejectCause.LENGTH) == 1
     nodes(loop).owner[3] = "a"
-    nodes(loop).take(2, "a", loop.fabric.now_s)  # b owns nothing now, as far as a knows
+    nodes(loop).set_owner(2, "a", loop.fabric.now_s)  # b owns nothing now, as far as a knows
     loop.run(2 * SECOND)
     assert here.refused[RejectCause.NOT_OWNED] > 0
 
 
 def test_what_swings_when_it_hears_late_cannot_be_shared_out():
     with pytest.raises(InvalidValueError, match="cannot be sharded"):
-        SharedFabric(fabric(PORTS, limits={10: "400M"}, algorithm="fe"), LINKS, OWNER)
+        ShardedFabric(fabric(PORTS, limits={10: "400M"}, algorithm="fe"), LINKS, OWNER)

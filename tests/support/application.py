@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from support.preloaded_processes import nursery
+from support.preloaded_processes import process_forker
 from support.rest_server import ask_at
 
 from apps.cli.support.rest_client import RequestError
@@ -30,7 +30,7 @@ def fork(
 ) -> Process:
     """Start a controller that has what it imports, with applications ``beside`` it and so many file descriptors."""
     arguments = ["--dets-config", str(process.config_path), APPLICATION, *map(str, beside)]
-    return nursery().start(arguments, (nothing.fileno(), log.fileno(), log.fileno()), most_files=files)
+    return process_forker().start(arguments, (nothing.fileno(), log.fileno(), log.fileno()), max_files=files)
 
 
 def spawn(process: ControllerProcess, nothing: BinaryIO, log: BinaryIO) -> Process:

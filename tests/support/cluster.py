@@ -187,7 +187,7 @@ class ClusterRun(ClusterNodes):
             return list(self.fabric.switches[dpid].writers)
 
 
-class SharedRun(ClusterRun):
+class ShardedRun(ClusterRun):
     """The same with the switches shared out over the nodes."""
 
     def __init__(self, folder: Path, edges: Mapping[int, Sequence[int]], **options: Any) -> None:

@@ -13,7 +13,7 @@ CORE = "out of s1:1001"
 SENDERS, RECEIVER = (1, 2), 3
 
 
-def narrow_core(*phases: tuple[float, str, Span]) -> Scenario:
+def core_bottleneck_scenario(*phases: tuple[float, str, Span]) -> Scenario:
     """Return the scenario: in each phase (part, protocol, span) each sender offers that part of its link."""
     return shared(
         "seawall-lost",
@@ -32,7 +32,7 @@ def narrow_core(*phases: tuple[float, str, Span]) -> Scenario:
     )
 
 
-def said_lost_bits(decision: Decision) -> float:
+def reported_lost_bits(decision: Decision) -> float:
     """Return what Seawall's ledger says that the core link lost in the last interval."""
     assert decision.view.links is not None
     core = decision.view.links.names.index(CORE)

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 
-def damaged(data: Any, whole: bytes) -> bytes:
+def corrupted(data: Any, whole: bytes) -> bytes:
     """Return a message with a few octets that are others, whole or cut off; ``data`` is hypothesis's."""
     octets = bytearray(whole)
     for _ in range(data.draw(st.integers(1, 4))):

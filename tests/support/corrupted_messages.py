@@ -1,6 +1,6 @@
-"""Ways in which what a switch sends can be wrong; for ``Datapath.faults.mangle`` and ``Datapath.send_raw``.
+"""Ways in which what a switch sends can be wrong; for ``Datapath.faults.corrupt`` and ``Datapath.send_raw``.
 
-datapath.faults.mangle = once(MessageType.MULTIPART_REPLY, truncated)
+datapath.faults.corrupt = once(MessageType.MULTIPART_REPLY, truncated)
 datapath.send_raw(garbage(seed=1, size=100))
 """
 

@@ -14,7 +14,7 @@ class SabotageError(Exception):
     """What the loop fails with."""
 
 
-class Saboteur(RyuApp):
+class FailingLoopApp(RyuApp):
     """Makes the rounds of the queues' loop fail."""
 
     def start(self) -> Any:

@@ -1,4 +1,4 @@
-"""A stand-in for the controller's REST interface: answers as told, and remembers what it was asked."""
+"""A fake of the controller's REST interface: sends prepared responses, and records requests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def lines(text: str) -> list[list[str]]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """A request."""
 
     method: str
@@ -60,8 +60,8 @@ class Asked:
 
 
 @dataclass
-class Answer:
-    """What to answer: JSON, or ``raw`` bytes as they are."""
+class PreparedResponse:
+    """A response: JSON, or ``raw`` bytes."""
 
     json: Any = None
     status: int = 200
@@ -70,13 +70,13 @@ class Answer:
 
 
 @dataclass
-class RestDesk:
-    """Listens on a free port of the loopback. A path's answers are given one after another, the last ever again."""
+class FakeRestServer:
+    """Listens on a free port of the loopback. A path's responses are sent one after another, the last repeatedly."""
 
-    answers: dict[tuple[str, str], list[Answer]] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    answers: dict[tuple[str, str], list[PreparedResponse]] = field(default_factory=dict)
+    asked: list[ReceivedRequest] = field(default_factory=list)
 
-    def __enter__(self) -> RestDesk:
+    def __enter__(self) -> FakeRestServer:
         desk = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -100,29 +100,30 @@ class RestDesk:
         self._thread.join()
 
     def on(self, method: str, path: str, *answers: Any, **more: Any) -> None:
-        """Let a request be answered by these: JSON values, or Answers."""
-        self.answers[method, path] = [one if isinstance(one, Answer) else Answer(one, **more) for one in answers]
+        """Set the responses to a request: JSON values, or PreparedResponses."""
+        made = (one if isinstance(one, PreparedResponse) else PreparedResponse(one, **more) for one in answers)
+        self.answers[method, path] = [*made]
 
     def refuse(self, method: str, path: str, status: int, detail: str) -> None:
-        """Let a request be refused by a problem document."""
+        """Reject a request with a problem document."""
         problem = {"type": "urn:x", "title": "x", "status": status, "detail": detail}
         self.on(method, path, problem, status=status, content_type="application/problem+json")
 
-    def last(self) -> Asked:
-        """Return the request that came last."""
+    def last(self) -> ReceivedRequest:
+        """Return the last request."""
         return self.asked[-1]
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         parts = urllib.parse.urlsplit(handler.path)
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         query = dict(urllib.parse.parse_qsl(parts.query))
-        asked = Asked(
+        asked = ReceivedRequest(
             handler.command, parts.path, query, dict(handler.headers.items()), json.loads(body) if body else None
         )
         self.asked.append(asked)
         answers = self.answers.get((asked.method, asked.path))
         if answers is None:
-            answer = Answer({"detail": f"there is nothing at {asked.method} {asked.path}"}, 404)
+            answer = PreparedResponse({"detail": f"no response for {asked.method} {asked.path}"}, 404)
         else:
             answer = answers.pop(0) if len(answers) > 1 else answers[0]
         data = answer.raw if answer.raw is not None else json.dumps(answer.json).encode()

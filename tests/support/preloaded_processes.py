@@ -1,8 +1,8 @@
-"""Controllers that begin with everything imported, forked from a process that has imported it once.
+"""Controllers that start with all modules imported, forked from a process that has imported them once.
 
-Imports are most of what a controller costs until it listens, and tests start hundreds. Only they are shared: each
-process has its own descriptors, environment and limits from the beginning, and reads its configuration itself. That
-``dets run`` does its imports in the right order is for tests that start one by the command.
+Imports are most of a controller's time until it listens, and tests start hundreds. Only imports are shared: each
+process has its own descriptors, environment and limits from the beginning, and reads its configuration itself. Tests
+that start ``dets run`` by the command check that its imports come in the right order.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 MAX_MESSAGE_BYTES = 1 << 20
 POLL_INTERVAL_S = 0.02
-# Not apps.dets: what it imports besides opens descriptors.
+# Not apps.dets: its other imports open descriptors.
 SHARED = ("ryu.cmd.manager", "ryu.base.app_manager", "ryu.controller.controller", "apps.rest", "apps.settings.settings")
 
 
-class Child:
-    """A process of a nursery; what it does is as ``subprocess.Popen`` has it. It ends with its nursery."""
+class ForkedProcess:
+    """A forked process with the methods of ``subprocess.Popen``. It ends with the process that forked it."""
 
-    def __init__(self, nursery: Nursery, pid: int) -> None:
-        self._nursery, self.pid = nursery, pid
+    def __init__(self, forker: ProcessForker, pid: int) -> None:
+        self._forker, self.pid = forker, pid
 
     def poll(self) -> int | None:
-        """Return the exit status, None while it runs."""
-        return self._nursery.status(self.pid)
+        """Return the exit status; None while it runs."""
+        return self._forker.status(self.pid)
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit status once it has ended; subprocess.TimeoutExpired."""
@@ -66,7 +66,7 @@ class Child:
         self.send_signal(signal.SIGKILL)
 
 
-class Nursery:
+class ProcessForker:
     """The process that forks; ``close`` ends it and all that it has forked."""
 
     def __init__(self) -> None:
@@ -88,64 +88,64 @@ class Nursery:
         *,
         script: str | None = None,
         environment: Mapping[str, str] | None = None,
-        most_files: int | None = None,
-    ) -> Child:
+        max_files: int | None = None,
+    ) -> ForkedProcess:
         """Start ryu-manager with these arguments, or a script; ``files`` are its standard input, output and error.
 
-        ``environment`` is this process's if not given; ``most_files`` is how many descriptors it may have.
+        ``environment`` is this process's by default; ``max_files`` is the limit of descriptors.
         """
         order = {
             "arguments": list(arguments),
             "script": script,
             "environment": dict(os.environ if environment is None else environment),
-            "most_files": most_files,
+            "max_files": max_files,
         }
         socket.send_fds(self._socket, [json.dumps(order).encode()], list(files))
         while not self._started:
-            self._hear(None)
-        return Child(self, self._started.pop())
+            self._receive(None)
+        return ForkedProcess(self, self._started.pop())
 
     def status(self, pid: int) -> int | None:
-        """Return how a process has ended, None if it has not."""
-        while pid not in self._status and self._hear(0.0):
+        """Return the exit status of a process; None while it runs."""
+        while pid not in self._status and self._receive(0.0):
             pass
         return self._status.get(pid)
 
     def close(self) -> None:
-        """End it."""
+        """End the process and all that it has forked."""
         self._socket.close()
         self._process.wait(10.0)
 
-    def _hear(self, timeout_s: float | None) -> bool:
-        """Take what is told next, if anything is within a time."""
+    def _receive(self, timeout_s: float | None) -> bool:
+        """Receive the next message, if one comes in time; return whether one did."""
         if not select.select([self._socket], [], [], timeout_s)[0]:
             return False
         data = self._socket.recv(MAX_MESSAGE_BYTES)
         assert data, "the process that forks controllers has ended"
-        told = json.loads(data)
-        if "started" in told:
-            self._started.append(told["started"])
+        message = json.loads(data)
+        if "started" in message:
+            self._started.append(message["started"])
         else:
-            self._status[told["ended"]] = told["status"]
+            self._status[message["ended"]] = message["status"]
         return True
 
 
-_nursery: Nursery | None = None
+_process_forker: ProcessForker | None = None
 
 
-def nursery() -> Nursery:
-    """Return the nursery of this process, which begins when it is first asked for."""
-    global _nursery
-    if _nursery is None:
-        _nursery = Nursery()
-        atexit.register(_nursery.close)
-    return _nursery
+def process_forker() -> ProcessForker:
+    """Return the forker of this process, started on the first call."""
+    global _process_forker
+    if _process_forker is None:
+        _process_forker = ProcessForker()
+        atexit.register(_process_forker.close)
+    return _process_forker
 
 
 def _serve(number: int) -> None:
-    """Fork whenever that is asked for; return in the processes that are forked only, when they are what was asked for.
+    """Fork on each request; return only in the forked processes, set up as requested.
 
-    What eventlet has greened is not used here: a hub that is there before a fork would be shared.
+    Functions that eventlet replaces are not used here: a hub that exists before a fork would be shared.
     """
     sock = _socket.socket(fileno=number)
     children: dict[int, int] = {}
@@ -176,9 +176,9 @@ def _serve(number: int) -> None:
 
 
 def _check_descriptors(number: int) -> None:
-    """What is open now would be open in all: a module that opens something is none to be shared."""
+    """Check that no module has opened a descriptor: all forked processes would have it."""
     opened = {int(name) for name in os.listdir("/proc/self/fd")}
-    opened = {one for one in opened if os.path.exists(f"/proc/self/fd/{one}")}  # but for that which has listed them
+    opened = {one for one in opened if os.path.exists(f"/proc/self/fd/{one}")}  # except the one that listed them
     assert opened == {0, 1, 2, number}, {one: os.readlink(f"/proc/self/fd/{one}") for one in opened}
 
 
@@ -188,8 +188,8 @@ def _become(order: dict[str, Any], files: list[int]) -> None:
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     os.environ.clear()
     os.environ.update(order["environment"])
-    if order["most_files"] is not None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (order["most_files"],) * 2)
+    if order["max_files"] is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (order["max_files"],) * 2)
     sys.argv = ["-c" if order["script"] else "ryu-manager", *order["arguments"]]
     _orders.append(order)
 
@@ -198,7 +198,7 @@ _orders: list[dict[str, Any]] = []
 _real_select = select.select
 
 if __name__ == "__main__":
-    from missing_packages import leave_out_as_told  # a neighbour of this file, which is run by itself
+    from missing_packages import leave_out_as_told  # in this file's folder: it runs as a script
 
     sys.path[0] = str(ROOT)
     leave_out_as_told()

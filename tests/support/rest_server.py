@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from support.preloaded_processes import nursery
+from support.preloaded_processes import process_forker
 
 PROBLEM = "application/problem+json"
 # Two VNs that are alone, the path of one, and another limit for it.
@@ -75,7 +75,7 @@ class RestProcess:
 
     def __enter__(self) -> RestProcess:
         (stdin, self._stdin), (out, stdout), (err, stderr) = (os.pipe() for _ in range(3))
-        self._process = nursery().start([json.dumps(self._told)], (stdin, stdout, stderr), script=_SCRIPT)
+        self._process = process_forker().start([json.dumps(self._told)], (stdin, stdout, stderr), script=_SCRIPT)
         for end in (stdin, stdout, stderr):
             os.close(end)
         self._stderr = open(err)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import pytest
-from support.cluster import SharedRun, check_one_writer
+from support.cluster import ShardedRun, check_one_writer
 from support.paths import ROOT
 from support.wire import EVERYBODY, frame
 
@@ -28,7 +28,7 @@ def dets(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def offer(run: SharedRun, rate_bps: float) -> None:
+def offer(run: ShardedRun, rate_bps: float) -> None:
     """Let three hosts at two switches send at a rate to one at a third one."""
     for dpid, port_no in [RECEIVER, *SENDERS]:
         run.fabric.inject(dpid, port_no, frame(port_no, EVERYBODY, 10))
@@ -40,19 +40,19 @@ def offer(run: SharedRun, rate_bps: float) -> None:
             run.fabric.rates.offer(dpid, port_no, rate_bps, eth_src=port_no, eth_dst=RECEIVER[1], vlan_vid=10)
 
 
-def blast(run: SharedRun) -> None:
+def blast(run: ShardedRun) -> None:
     """Let them send more than it may get, until the limit is shared."""
     offer(run, 300e6)
     run.wait(lambda: is_shared(run, range(len(run.nodes))) and _meters_stand(run), "the limit is shared", 30.0)
 
 
-def _meters_stand(run: SharedRun) -> bool:
+def _meters_stand(run: ShardedRun) -> bool:
     """Whether no meter stands below its sender's grant, as it does while it takes back what it let through before."""
     rates_bps = [1e3 * rate for dpid in EDGES for rate, _ in run.meters(dpid).values()]
     return sum(rate_bps == pytest.approx(LIMIT_BPS / 3, rel=0.05) for rate_bps in rates_bps) == len(SENDERS)
 
 
-def granted_bps(run: SharedRun, nodes: Sequence[int]) -> dict[int, float]:
+def granted_bps(run: ShardedRun, nodes: Sequence[int]) -> dict[int, float]:
     """Return what is granted to each sending port, as its switch's node says."""
     found: dict[int, float] = {}
     for number in nodes:
@@ -63,18 +63,18 @@ def granted_bps(run: SharedRun, nodes: Sequence[int]) -> dict[int, float]:
     return found
 
 
-def is_shared(run: SharedRun, nodes: Sequence[int] = (0, 1)) -> bool:
+def is_shared(run: ShardedRun, nodes: Sequence[int] = (0, 1)) -> bool:
     """Whether the three senders are granted equal parts of the limit."""
     return granted_bps(run, nodes) == pytest.approx({port_no: LIMIT_BPS / 3 for _, port_no in SENDERS}, rel=0.05)
 
 
-class Standing:
+class InstalledMeters:
     """The meters of the switches as they stand, and what is done to them from now on.
 
     ``most_kbps`` is what they may be set to, by switch and meter; None: none may rise by a fifth.
     """
 
-    def __init__(self, run: SharedRun, most_kbps: Mapping[tuple[int, int], float] | None = None) -> None:
+    def __init__(self, run: ShardedRun, most_kbps: Mapping[tuple[int, int], float] | None = None) -> None:
         self._run = run
         with run.fabric.locked():
             self._logs = {dpid: MeterLog(run.fabric.switches[dpid]) for dpid in EDGES}

@@ -1,4 +1,4 @@
-"""A fabric in virtual time whose switches are shared out over several controllers."""
+"""A fabric in virtual time with several controllers in sharded mode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller.switch.switch_record import SwitchRecord, SwitchUpdate
 
 
 class Nodes:
-    """Controllers by name, which a fabric takes for one. Messages are heard an interval after they were sent."""
+    """Controllers by name, with the interface of one. Messages arrive an interval after they were sent."""
 
     def __init__(self, config: Config, owner: Mapping[int, str]) -> None:
         self.centrals = {name: CentralController(config) for name in sorted(set(owner.values()))}
@@ -26,38 +26,38 @@ class Nodes:
         self._generation = dict.fromkeys(owner, 1)
         self._messages: list[tuple[str, str, bytes]] = []
         self._token = dict.fromkeys(self.centrals, 1)
-        self.owners_are_known(0.0)
+        self.announce_owners(0.0)
 
-    def owners_are_known(self, now_s: float, to: Iterable[str] | None = None) -> None:
-        """All live nodes learn whose the switches of live nodes are, or some."""
+    def announce_owners(self, now_s: float, to: Iterable[str] | None = None) -> None:
+        """Tell all live nodes, or those of ``to``, the owners of the live nodes' switches."""
         owners = {
             dpid: Owner(name, 1, self._generation[dpid]) for dpid, name in self.owner.items() if name not in self.dead
         }
         for name in self.live() if to is None else to:
             self.sharing[name].update_owners(owners, self._token[name], now_s)
 
-    def begin_again(self, name: str, now_s: float) -> None:
-        """A node starts again before anybody has seen it die: it owns what it owned, and knows nothing."""
+    def restart(self, name: str, now_s: float) -> None:
+        """Restart a node before its death is detected: it keeps its switches, and has no state."""
         self.centrals[name] = CentralController(self.config)
         self.sharing[name] = NodePartition(self.centrals[name], name)
         self._token[name] += 1
         self.up -= {dpid for dpid, owner in self.owner.items() if owner == name}
-        self.owners_are_known(now_s)
+        self.announce_owners(now_s)
 
-    def take(self, dpid: int, name: str, now_s: float, known_to: Iterable[str] | None = None) -> None:
-        """A node becomes the owner of a switch; all learn of it, or some."""
+    def set_owner(self, dpid: int, name: str, now_s: float, known_to: Iterable[str] | None = None) -> None:
+        """Make a node the owner of a switch; announce it to all nodes, or to those of ``known_to``."""
         self.owner[dpid] = name
         self._generation[dpid] += 1
-        self.owners_are_known(now_s, known_to)
+        self.announce_owners(now_s, known_to)
 
     def live(self) -> list[str]:
         return [name for name in self.centrals if name not in self.dead]
 
     def controller_of(self, dpid: int) -> CentralController | None:
-        """Return the controller of a switch, None if it is dead."""
+        """Return the controller of a switch; None if it is dead."""
         return None if self.owner[dpid] in self.dead else self.centrals[self.owner[dpid]]
 
-    # -- as a fabric calls a controller
+    # -- the interface of a controller
 
     @property
     def any(self) -> CentralController:
@@ -117,20 +117,20 @@ class Nodes:
 
     def interval(self, stats: Mapping[int, Any], received_s: Mapping[int, float], now_s: float) -> None:
         messages, self._messages = self._messages, []
-        for speaker, hearer, data in messages:
-            if not {speaker, hearer} & self.dead:
-                self.sharing[hearer].receive(speaker, data, now_s)
+        for sender, receiver, data in messages:
+            if not {sender, receiver} & self.dead:
+                self.sharing[receiver].receive(sender, data, now_s)
         for name in self.live():
             for _ in self.sharing[name].apply_host_updates(now_s):
                 pass
             own = {dpid: found for dpid, found in stats.items() if self.owner[dpid] == name and dpid in self.up}
             self.centrals[name].interval(own, {dpid: received_s[dpid] for dpid in own}, now_s)
             self.sharing[name].end_interval([dpid for dpid in self.up if self.owner[dpid] == name], now_s)
-            self._messages += [(name, hearer, data) for hearer, data in self.sharing[name].drain_messages().items()]
+            self._messages += [(name, receiver, data) for receiver, data in self.sharing[name].drain_messages().items()]
 
 
-class SharedFabric(Fabric):
-    """Switches of which each belongs to one of several controllers; ``owner`` names it, by dpid."""
+class ShardedFabric(Fabric):
+    """Switches with several controllers; ``owner`` names each switch's, by dpid."""
 
     central: Any
 
@@ -139,11 +139,11 @@ class SharedFabric(Fabric):
         super().__init__(config, links, self.nodes)  # type: ignore[arg-type]
 
     def kill(self, name: str) -> None:
-        """A node dies: its switches go on as they are."""
+        """Let a node die: its switches keep their state."""
         self.nodes.dead.add(name)
         self.nodes.up -= {dpid for dpid, owner in self.nodes.owner.items() if owner == name}
 
     def take_over(self, dpid: int, name: str) -> None:
-        """A node takes a dead node's switch, and brings it up."""
-        self.nodes.take(dpid, name, self.now_s)
+        """Let a node take over a dead node's switch, and bring it up."""
+        self.nodes.set_owner(dpid, name, self.now_s)
         self.connect(dpid)

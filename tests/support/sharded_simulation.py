@@ -1,6 +1,6 @@
-"""A fabric cut into shards, in virtual time, and a network between them that delays, loses, doubles and reorders.
+"""A fabric divided into shards, in virtual time; their network delays, loses, duplicates and reorders messages.
 
-And the same fabric in one process, to compare it with.
+Also the same fabric in one process, for comparison.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from controller.shards.shard import Shard
 
 @dataclass
 class Network:
-    """What happens to frames. ``delay`` is in intervals, 0: they are there in the next phase."""
+    """The network of the shards. ``delay`` is in intervals; with 0 messages arrive in the next phase."""
 
     delay: int = 0
     loss: float = 0.0
-    doubled: float = 0.0
-    jitter: int = 0  # intervals more at most, by chance: later frames may overtake earlier ones
+    duplicated: float = 0.0
+    jitter: int = 0  # random additional intervals, at most: later messages may overtake earlier ones
     seed: int = 1
-    cut: set[int] = field(default_factory=set)  # shards that nobody hears, and which hear nobody
-    _under_way: list[tuple[int, int, int, bytes]] = field(default_factory=list)
+    cut: set[int] = field(default_factory=set)  # shards that neither send nor receive
+    _in_flight: list[tuple[int, int, int, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
-    def send(self, interval: int, speaker: int, hearer: int, data: bytes) -> None:
-        if {speaker, hearer} & self.cut:
+    def send(self, interval: int, sender: int, receiver: int, data: bytes) -> None:
+        if {sender, receiver} & self.cut:
             return
-        for _ in range(1 + (self._random.random() < self.doubled)):
+        for _ in range(1 + (self._random.random() < self.duplicated)):
             if self._random.random() >= self.loss:
                 due = interval + self.delay + self._random.randint(0, self.jitter)
-                self._under_way.append((due, speaker, hearer, data))
+                self._in_flight.append((due, sender, receiver, data))
 
     def arrived(self, interval: int) -> list[tuple[int, int, bytes]]:
-        due = [one for one in self._under_way if one[0] <= interval]
-        self._under_way = [one for one in self._under_way if one[0] > interval]
+        due = [one for one in self._in_flight if one[0] <= interval]
+        self._in_flight = [one for one in self._in_flight if one[0] > interval]
         return [one[1:] for one in due]
 
 
-class CutFabric:
-    """A world, or that of an algorithm, whose VNs belong to ``owner`` (vns,)."""
+class ShardedSimulation:
+    """A world, or that of an algorithm, whose VNs have the owning shards ``owner`` (vns,)."""
 
     def __init__(self, world: str | World, owner: list[int], network: Network | None = None) -> None:
         self.world = World(world) if isinstance(world, str) else world
@@ -57,17 +57,17 @@ class CutFabric:
         self.shards = {one: self.shard(one, token=1) for one in self.rows}
         self.paused: set[int] = set()
         self.limit_bps = np.full(len(entries), np.inf)
-        self.told: dict[int, np.ndarray] = {}  # of congestion, by each shard (vns,)
+        self.notified: dict[int, np.ndarray] = {}  # congestion notifications by shard, (vns,)
 
     def shard(self, number: int, token: int) -> Shard:
-        """Return a shard that begins with its entries."""
+        """Return a new shard with its pairs."""
         world = self.world
         shard = Shard(world.vns, world.groups, self.owner, number, token, INTERVAL_S, world.links.names)
         shard.state = world.state(self.rows[number])
         return shard
 
     def run(self, offered_kbits: list[int], intervals: int = 1) -> np.ndarray:
-        """Let every entry send for so long; return the limits in force, (entries,)."""
+        """Let every pair send for ``intervals``; return the effective limits, (pairs,)."""
         for _ in range(intervals):
             self.world.pass_interval(offered_kbits, self.limit_bps)
             self._interval()
@@ -87,37 +87,37 @@ class CutFabric:
             lambda _, shard: one_each(shard.encode_link_usage(now_s)),
         )
         for phase in phases:
-            said = {one: phase(one, shard) for one, shard in running.items()}
-            for speaker, frames in said.items():
-                for hearer, several in frames.items():
+            sent = {one: phase(one, shard) for one, shard in running.items()}
+            for sender, frames in sent.items():
+                for receiver, several in frames.items():
                     for data in several:
-                        self.network.send(self.interval, speaker, hearer, data)
+                        self.network.send(self.interval, sender, receiver, data)
             if not self.network.delay:
                 self._deliver()
         for one, shard in running.items():
             result = shard.enforce(now_s)
-            self.limit_bps[self.rows[one]], self.told[one] = result.limit_bps, result.notified
+            self.limit_bps[self.rows[one]], self.notified[one] = result.limit_bps, result.notified
             self.world.modified(self.rows[one][result.changes.rows])
 
     def _deliver(self) -> None:
-        for speaker, hearer, data in self.network.arrived(self.interval):
-            if hearer not in self.paused:
-                error = self.shards[hearer].receive(speaker, data, self.world.now_s)
+        for sender, receiver, data in self.network.arrived(self.interval):
+            if receiver not in self.paused:
+                error = self.shards[receiver].receive(sender, data, self.world.now_s)
                 self.causes[error.cause if error else None] += 1
 
     def sums_bps(self) -> np.ndarray:
-        """Return what the limits in force of each receiver's senders come to, (vns,)."""
+        """Return the sum of the effective limits of each receiver's senders, (vns,)."""
         world = self.world
         return np.bincount(world.entries.receiver, self.limit_bps, len(world.vns))
 
 
 def one_each(frames: dict[int, bytes]) -> dict[int, list[bytes]]:
-    """Return one frame for each peer as a list."""
-    return {hearer: [data] for hearer, data in frames.items()}
+    """Return the message to each peer as a list."""
+    return {receiver: [data] for receiver, data in frames.items()}
 
 
 class OneProcess:
-    """The same world, decided by one control step."""
+    """A world decided by one control step."""
 
     def __init__(self, world: str | World) -> None:
         self.world = World(world) if isinstance(world, str) else world
@@ -125,7 +125,7 @@ class OneProcess:
         self.state, self.limit_bps = self.world.state(self.everything), np.full(len(self.everything), np.inf)
 
     def reset_policies(self) -> None:
-        """Let policies begin again, as ``Shard.forget`` does."""
+        """Reset the policies' states, as ``Shard.reset_policies`` does."""
         nothing = control_step.ControlState.start(self.world.vns, self.world.groups).allocators.memories
         self.state = self.state._replace(allocators=self.state.allocators._replace(memories=nothing))
 

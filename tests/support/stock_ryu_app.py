@@ -10,7 +10,7 @@ from ryu.controller.handler import CONFIG_DISPATCHER, MAIN_DISPATCHER, set_ev_cl
 from ryu.ofproto import ofproto_v1_3
 
 
-class PlainApp(RyuApp):
+class StockRyuApp(RyuApp):
     """Asks every switch for its ports' counters and for a barrier, and counts the frames that come up."""
 
     OFP_VERSIONS: ClassVar[list[int]] = [ofproto_v1_3.OFP_VERSION]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import NAMES, SharedRun, needs_etcd
-from support.sharded_blast import EDGES, LINKS, Standing, blast, dets, is_shared
+from support.cluster import NAMES, ShardedRun, needs_etcd
+from support.sharded_blast import EDGES, LINKS, InstalledMeters, blast, dets, is_shared
 
 pytestmark = [needs_etcd]
 VN = "/v1/vns/10/s1/11"
@@ -16,12 +16,12 @@ LEASE_S = 10  # nobody dies here: a lease that ends while a busy machine keeps i
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[SharedRun]:
-    with SharedRun(tmp_path, EDGES, links=LINKS, ttl_s=LEASE_S) as run:
+def run(tmp_path: Path) -> Iterator[ShardedRun]:
+    with ShardedRun(tmp_path, EDGES, links=LINKS, ttl_s=LEASE_S) as run:
         yield run
 
 
-def change(run: SharedRun, limit_bps: int) -> int:
+def change(run: ShardedRun, limit_bps: int) -> int:
     """Change a limit on the active node, whichever that is; return the revision."""
     revisions: list[int] = []
 
@@ -38,9 +38,9 @@ def change(run: SharedRun, limit_bps: int) -> int:
 
 
 def test_three_nodes_are_upgraded_by_drain_restart_and_undrain(tmp_path: Path) -> None:
-    with SharedRun(tmp_path, EDGES, links=LINKS, nodes=3, ttl_s=LEASE_S) as run:
+    with ShardedRun(tmp_path, EDGES, links=LINKS, nodes=3, ttl_s=LEASE_S) as run:
         blast(run)
-        standing, before, kept = Standing(run), run.owners(0), dict[int, int]()
+        installed, before, kept = InstalledMeters(run), run.owners(0), dict[int, int]()
         assert set(before.values()) == set(NAMES)
         for number, node in enumerate(run.nodes):
             name, config = NAMES[number], str(run.nodes[number].config_path)
@@ -55,7 +55,7 @@ def test_three_nodes_are_upgraded_by_drain_restart_and_undrain(tmp_path: Path) -
         assert dets("cluster", "balance", "--config", config)[0] == 0
         run.wait(lambda: [run.owners(number) for number in range(3)] == [before] * 3, "they are shared out as before")
         run.wait(lambda: is_shared(run, range(3)), "the limit is shared still")
-        standing.check()
+        installed.check()
         shown = run.nodes[0].get("/v1/history")["changes"]
         assert [one["revision"] for one in shown] == list(range(len(shown), 0, -1))
         for revision, limit_bps in kept.items():
@@ -63,9 +63,9 @@ def test_three_nodes_are_upgraded_by_drain_restart_and_undrain(tmp_path: Path) -
             assert [one["after"] for one in items] == [limit_bps]
 
 
-def test_a_switch_goes_where_it_is_wanted_and_to_the_other_node_when_its_owner_cannot_reach_it(run: SharedRun) -> None:
+def test_a_switch_goes_where_it_is_wanted_and_to_the_other_node_when_its_owner_cannot_reach_it(run: ShardedRun) -> None:
     blast(run)
-    standing, config = Standing(run), str(run.nodes[0].config_path)
+    installed, config = InstalledMeters(run), str(run.nodes[0].config_path)
     assert dets("cluster", "move", "s3", "n2", "--config", config) == (0, "s3 is with n2\n")
     run.wait(lambda: run.owners(0) == run.owners(1) == {"s1": "n2", "s2": "n1", "s3": "n2"}, "both know")
     run.wait(lambda: is_shared(run), "the limit is shared still")
@@ -74,6 +74,6 @@ def test_a_switch_goes_where_it_is_wanted_and_to_the_other_node_when_its_owner_c
     run.wait(lambda: set(run.owners(1).values()) == {"n2"}, "n2 has it")
     run.wait(lambda: run.health(1)["status"] == "ready", "n2 controls it")
     run.wait(lambda: is_shared(run, [1]), "the limit is shared still")
-    standing.check()
+    installed.check()
     code, said = dets("cluster", "move", "s2", "n1", "--config", config)
     assert (code, "'n1' is not connected to s2; allowed: n2" in said) == (2, True), said

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.cluster import NAMES, SharedRun, check_one_writer, needs_etcd
-from support.sharded_blast import EDGES, LIMIT_BPS, LINKS, RECEIVER, SENDERS, Standing, granted_bps, offer
+from support.cluster import NAMES, ShardedRun, check_one_writer, needs_etcd
+from support.sharded_blast import EDGES, LIMIT_BPS, LINKS, RECEIVER, SENDERS, InstalledMeters, granted_bps, offer
 
 pytestmark = [needs_etcd]
 LEASE_S = 4  # so that only the one that is killed loses its lease, however busy the machine
@@ -27,19 +27,19 @@ VLANS = {
 }
 
 
-def near_parts(run: SharedRun, nodes: Sequence[int]) -> bool:
+def near_parts(run: ShardedRun, nodes: Sequence[int]) -> bool:
     found_bps = granted_bps(run, nodes)
     return found_bps.keys() == PARTS.keys() and all(
         0.99 * part_bps <= found_bps[port_no] <= RISE * part_bps for port_no, part_bps in PARTS.items()
     )
 
 
-def is_near(run: SharedRun, each_bps: float, heavy_bps: float) -> bool:
+def is_near(run: ShardedRun, each_bps: float, heavy_bps: float) -> bool:
     """Whether live nodes grant the senders so much, and the one that weighs more so much."""
     return granted_bps(run, LIVE) == pytest.approx({11: each_bps, 12: heavy_bps, 21: each_bps}, rel=0.1)
 
 
-def most_kbps(run: SharedRun) -> dict[tuple[int, int], float]:
+def most_kbps(run: ShardedRun) -> dict[tuple[int, int], float]:
     """Return the most that the senders' meters may be set to, by switch and meter."""
     found = {}
     for dpid, port_no in SENDERS:
@@ -50,14 +50,14 @@ def most_kbps(run: SharedRun) -> dict[tuple[int, int], float]:
 
 
 def test_policies_give_what_one_process_does_and_free_nobody_when_the_allocator_dies(tmp_path: Path) -> None:
-    with SharedRun(tmp_path, EDGES, links=LINKS, nodes=3, ttl_s=LEASE_S, vlans=VLANS) as run:
+    with ShardedRun(tmp_path, EDGES, links=LINKS, nodes=3, ttl_s=LEASE_S, vlans=VLANS) as run:
         assert run.owners(0) == OWNERS
         with run.fabric.locked():  # as its node would, over OVSDB
             run.fabric.switches[RECEIVER[0]].ports[RECEIVER[1]].set_queue(10, LIMIT_BPS, LIMIT_BPS)
         run.nodes[0].patch("/v1/vns/10/s1/12", weight=2.0)
         offer(run, 390e6)
         run.wait(lambda: near_parts(run, range(3)), "parts of the guarantee, whosever the senders are", MAX_S)
-        standing = Standing(run, most_kbps(run))
+        installed = InstalledMeters(run, most_kbps(run))
         run.nodes[ALLOCATOR].send_signal(signal.SIGKILL)
         run.nodes[ALLOCATOR].wait_ended()
         run.wait(lambda: NAMES[ALLOCATOR] not in run.owners(0).values(), "the others have its switches", MAX_S)
@@ -69,7 +69,7 @@ def test_policies_give_what_one_process_does_and_free_nobody_when_the_allocator_
             MAX_S,
         )
         run.wait(lambda: near_parts(run, LIVE), "parts of the guarantee again", MAX_S)
-        standing.check()
+        installed.check()
         last = run.nodes[0].last_event()
         run.nodes[0].patch("/v1/vlans/10", algorithm="hygenicc", parameters={"cut": 2, "slow": 0.02, "fast": 0.2})
         run.wait(

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import NAMES, SharedRun, check_one_writer, needs_etcd
+from support.cluster import NAMES, ShardedRun, check_one_writer, needs_etcd
 from support.sharded_blast import (
     EDGES,
     LIMIT_BPS,
     LINKS,
     RECEIVER,
     SENDERS,
-    Standing,
+    InstalledMeters,
     blast,
     dets,
     granted_bps,
@@ -28,12 +28,12 @@ OWNERS = {"s1": "n2", "s2": "n1", "s3": "n1"}  # by hash
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[SharedRun]:
-    with SharedRun(tmp_path, EDGES, links=LINKS) as run:
+def run(tmp_path: Path) -> Iterator[ShardedRun]:
+    with ShardedRun(tmp_path, EDGES, links=LINKS) as run:
         yield run
 
 
-def test_every_switch_has_one_owner_and_both_nodes_are_ready(run: SharedRun) -> None:
+def test_every_switch_has_one_owner_and_both_nodes_are_ready(run: ShardedRun) -> None:
     assert run.owners(0) == run.owners(1) == OWNERS
     states = [run.health(number)["switches"] for number in (0, 1)]
     assert states[0] == {"s1": "standby", "s2": "ready", "s3": "ready"}
@@ -53,7 +53,7 @@ def top(node: Any) -> dict[str, Any]:
     return dict(json.loads(shown)[0])
 
 
-def check_reads_are_of_the_whole_fabric(run: SharedRun, number: int) -> None:
+def check_reads_are_of_the_whole_fabric(run: ShardedRun, number: int) -> None:
     node = run.nodes[number]
     vn = f"/v1/vns/10/s{RECEIVER[0]}/{RECEIVER[1]}"
     run.wait(lambda: node.get(vn)["measured_receive_bps"] == pytest.approx(LIMIT_BPS, rel=0.1), "all that is received")
@@ -78,7 +78,7 @@ def check_reads_are_of_the_whole_fabric(run: SharedRun, number: int) -> None:
     assert top(node)["congested_vns"] == 1
 
 
-def test_senders_of_both_nodes_share_the_receive_limit_of_one(run: SharedRun) -> None:
+def test_senders_of_both_nodes_share_the_receive_limit_of_one(run: ShardedRun) -> None:
     blast(run)
     for number in (0, 1):
         check_reads_are_of_the_whole_fabric(run, number)
@@ -92,19 +92,19 @@ def test_senders_of_both_nodes_share_the_receive_limit_of_one(run: SharedRun) ->
 
 @pytest.mark.parametrize(("dies", "lives"), [(1, 0), (0, 1)])
 def test_a_node_that_is_killed_loses_its_switches_to_the_other_and_nobody_is_freed(
-    run: SharedRun, dies: int, lives: int
+    run: ShardedRun, dies: int, lives: int
 ) -> None:
     blast(run)
-    standing = Standing(run)
+    installed = InstalledMeters(run)
     run.nodes[dies].send_signal(signal.SIGKILL)
     run.nodes[dies].wait_ended()
     run.wait(lambda: set(run.owners(lives).values()) == {NAMES[lives]}, "the other one has all", 20.0)
     run.wait(lambda: run.health(lives)["status"] == "ready", "it controls all", 20.0)
     run.wait(lambda: is_shared(run, [lives]), "it is shared still")
-    standing.check()
+    installed.check()
 
 
-def test_a_node_that_was_paused_finds_its_switches_taken_and_shares_again_when_it_is_asked(run: SharedRun) -> None:
+def test_a_node_that_was_paused_finds_its_switches_taken_and_shares_again_when_it_is_asked(run: ShardedRun) -> None:
     blast(run)
     run.nodes[0].send_signal(signal.SIGSTOP)
     assert run.nodes[1].get("/v1/pairs")["unreachable_nodes"] == ["n1"]
@@ -125,7 +125,7 @@ def test_a_node_that_was_paused_finds_its_switches_taken_and_shares_again_when_i
     check_one_writer(run, EDGES)
 
 
-def test_what_operators_see_and_may_not_do(run: SharedRun) -> None:
+def test_what_operators_see_and_may_not_do(run: ShardedRun) -> None:
     config = str(run.nodes[0].config_path)
     code, said = dets("cluster", "status", "--config", config, "--output", "json")
     shown = json.loads(said)[0]

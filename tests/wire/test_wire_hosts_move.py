@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import SharedRun, needs_etcd
+from support.cluster import ShardedRun, needs_etcd
 from support.wire import EVERYBODY, WireRun, frame
 
 from controller.forwarding.pipeline import Table
@@ -84,7 +84,9 @@ def test_a_controller_that_starts_again_leads_to_all_hosts_of_a_full_vn(run: Wir
 
 @needs_etcd
 def test_a_host_that_moves_to_a_full_vn_of_another_node_is_there_for_both(tmp_path: Path) -> None:
-    with SharedRun(tmp_path, {1: [11], 2: [21], 3: [31]}, links=[*LINKS, ((2, 102), (3, 101))], control=CONTROL) as run:
+    with ShardedRun(
+        tmp_path, {1: [11], 2: [21], 3: [31]}, links=[*LINKS, ((2, 102), (3, 101))], control=CONTROL
+    ) as run:
         owners = run.owners(0)
         assert owners["s1"] != owners["s3"]
         for dpid, port_no, mac in ((3, 31, 0x11), (3, 31, 0x12), (1, 11, MOVING), (2, 21, PEER)):
@@ -108,7 +110,7 @@ def test_a_host_that_moves_to_a_full_vn_of_another_node_is_there_for_both(tmp_pa
         assert len(moved) == 1
 
 
-def _known(run: SharedRun, dpid: int, port_no: int, mac: int) -> bool:
+def _known(run: ShardedRun, dpid: int, port_no: int, mac: int) -> bool:
     run.fabric.inject(dpid, port_no, frame(mac, EVERYBODY, 10))
     text = mac.to_bytes(6).hex(":")
     return all(node.request("GET", f"/v1/hosts/{text}")[0] == 200 for node in run.nodes)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.fake_rest_server import RestDesk
+from support.fake_rest_server import FakeRestServer
 
 from apps import cli
 
@@ -18,9 +18,9 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[RestDesk]:
+def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRestServer]:
     monkeypatch.setenv("COLUMNS", "300")
-    with RestDesk() as desk:
+    with FakeRestServer() as desk:
         monkeypatch.setenv("DETS_URL", desk.url)
         yield desk
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from rich.console import Console
-from support.fake_rest_server import VLAN, VN, Answer, RestDesk, lines
+from support.fake_rest_server import VLAN, VN, FakeRestServer, PreparedResponse, lines
 
 from apps.cli.support import command_options, output
 
@@ -22,7 +22,7 @@ AWAY = "dets: sw2: not connected; the change is in force there once it is\n"
 # -- lists and objects
 
 
-def test_a_list_is_a_table_of_all_pages(desk: RestDesk, dets: Any) -> None:
+def test_a_list_is_a_table_of_all_pages(desk: FakeRestServer, dets: Any) -> None:
     other = {**VN, "port_no": 1_800_000_000, "port": "eth4", "congested": False, "measured_receive_bps": None}
     desk.on("GET", "/v1/vns", {"vns": [VN], "next": "abc"}, {"vns": [other], "next": None})
     status, out, err = dets("vn", "list", "--vlan", "10")
@@ -35,14 +35,14 @@ def test_a_list_is_a_table_of_all_pages(desk: RestDesk, dets: Any) -> None:
     assert [one.query for one in desk.asked] == [{"vlan": "10"}, {"vlan": "10", "cursor": "abc"}]
 
 
-def test_nodes_that_are_missing_in_a_list_are_named(desk: RestDesk, dets: Any) -> None:
+def test_nodes_that_are_missing_in_a_list_are_named(desk: FakeRestServer, dets: Any) -> None:
     desk.on("GET", "/v1/vns", {"vns": [VN], "next": "abc", "unreachable_nodes": ["n2"]}, {"vns": [VN], "next": None})
     status, out, err = dets("vn", "list")
     assert (status, len(lines(out))) == (0, 3)
     assert err == "dets: n2: no answer; what is known there alone is missing\n"
 
 
-def test_status_shows_switches_as_their_nodes_see_them(desk: RestDesk, dets: Any) -> None:
+def test_status_shows_switches_as_their_nodes_see_them(desk: FakeRestServer, dets: Any) -> None:
     owners = {"s1": "n1", "s2": "n2"}
     cluster = {"node": "n1", "role": "sharing", "active": "n1", "active_url": "http://h:1", "owners": owners}
     health = {"status": "ready", "switches": {"s1": "ready", "s2": "standby"}, "cluster": cluster}
@@ -54,7 +54,7 @@ def test_status_shows_switches_as_their_nodes_see_them(desk: RestDesk, dets: Any
     assert lines(out)[-2:] == [["s1", "n1", "ready", "-"], ["s2", "n2", "ready", "-"]]
 
 
-def test_hosts_are_listed_and_found(desk: RestDesk, dets: Any) -> None:
+def test_hosts_are_listed_and_found(desk: FakeRestServer, dets: Any) -> None:
     place = {"switch": "sw1", "dpid": "00000000000000a1", "port_no": 3}
     host = {
         "mac": "02:00:00:00:00:01",
@@ -88,27 +88,27 @@ def test_hosts_are_listed_and_found(desk: RestDesk, dets: Any) -> None:
     assert dets("host", "list", "--switch", "sw1", "--port", "sw1:3")[0] == 2
 
 
-def test_status_says_how_many_vns_are_full_and_is_well(desk: RestDesk, dets: Any) -> None:
+def test_status_says_how_many_vns_are_full_and_is_well(desk: FakeRestServer, dets: Any) -> None:
     desk.on("GET", "/v1/health", {"status": "ready", "switches": {"s1": "ready"}, "full_vns": 2})
     status, out, _ = dets("status")
     assert status == 0
     assert out.endswith("2 VNs with as many hosts as they may learn: dets vn list -o json has hosts_full\n")
 
 
-def test_a_list_is_all_there_is_as_json_and_yaml(desk: RestDesk, dets: Any) -> None:
+def test_a_list_is_all_there_is_as_json_and_yaml(desk: FakeRestServer, dets: Any) -> None:
     desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
     assert json.loads(dets("vlan", "list", "-o", "json")[1]) == [VLAN]
     assert yaml.safe_load(dets("vlan", "list", "--output", "yaml")[1]) == [VLAN]
     assert lines(dets("vlan", "list")[1])[1] == ["10", "tenant-a", "fp", "d=2", "1", "3", "-", "40M", "-", "3"]
 
 
-def test_a_long_table_is_not_folded_where_no_terminal_is(desk: RestDesk, dets: Any, monkeypatch: Any) -> None:
+def test_a_long_table_is_not_folded_where_no_terminal_is(desk: FakeRestServer, dets: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
     assert len(dets("vn", "list")[1].splitlines()) == 2
 
 
-def test_one_object_is_shown_line_by_line(desk: RestDesk, dets: Any) -> None:
+def test_one_object_is_shown_line_by_line(desk: FakeRestServer, dets: Any) -> None:
     desk.on("GET", VN_PATH, VN)
     assert lines(dets("vn", "show", *HERE)[1])[:4] == [
         ["VLAN", "10"],
@@ -121,7 +121,7 @@ def test_one_object_is_shown_line_by_line(desk: RestDesk, dets: Any) -> None:
     assert ["name", "tenant-a"] in lines(dets("vlan", "show", "10")[1])
 
 
-def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
+def test_ports_and_entries_are_listed(desk: FakeRestServer, dets: Any) -> None:
     port = {"switch": "sw1", "port_no": 3, "name": "pn3", "capacity_bps": 10**9, "vlan_vids": [10, 20]}
     port |= {"send_limits_bps": 5 * 10**8, "receive_limits_bps": 5 * 10**8, "received_bps": 1000, "sent_bps": None}
     port |= {"enforceable": "partly", "enforceable_reasons": ["no queues"]}
@@ -153,14 +153,14 @@ def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
     assert desk.last().query == {"vlan": "10", "limit": "1"}
 
 
-def test_a_port_is_named_by_its_switch_and_its_interface(desk: RestDesk, dets: Any) -> None:
+def test_a_port_is_named_by_its_switch_and_its_interface(desk: FakeRestServer, dets: Any) -> None:
     desk.on("GET", "/v1/ports/sw2/eth1", {"switch": "sw2", "port_no": 1610612737, "name": "web"})
     desk.refuse("GET", "/v1/ports/sw2/1610612737", 404, "enough")
     dets("port", "show", "sw2:eth1")
     assert [one.path for one in desk.asked] == ["/v1/ports/sw2/eth1", "/v1/ports/sw2/1610612737"]
 
 
-def test_the_status_tells_troubles_and_fails_with_them(desk: RestDesk, dets: Any) -> None:
+def test_the_status_tells_troubles_and_fails_with_them(desk: FakeRestServer, dets: Any) -> None:
     desk.on("GET", "/v1/health", {"status": "ready", "switches": {"s1": "ready"}})
     assert dets("status")[:2] == (0, "ready\nswitch  state  faults\ns1      ready  -     \n")
     desk.on("GET", "/v1/health", {"status": "degraded", "switches": {"s1": "ready"}, "faults": {"s1": ["no meters"]}})
@@ -171,7 +171,7 @@ def test_the_status_tells_troubles_and_fails_with_them(desk: RestDesk, dets: Any
 # -- changes
 
 
-def test_a_limit_is_set_in_the_units_of_people(desk: RestDesk, dets: Any) -> None:
+def test_a_limit_is_set_in_the_units_of_people(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
     status, out, err = dets("limit", "set", *HERE, "--receive", "400M", "--send", "1.5G")
     assert (status, out, err) == (0, "VLAN 10, sw1:3: send 1.5G, receive 400M (revision 17)\n", "")
@@ -182,14 +182,14 @@ def test_a_limit_is_set_in_the_units_of_people(desk: RestDesk, dets: Any) -> Non
     assert desk.last().body == {"send_limit_bps": 64_000}
 
 
-def test_ceilings_are_set_and_taken_away(desk: RestDesk, dets: Any) -> None:
+def test_ceilings_are_set_and_taken_away(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
     out = dets("limit", "set", *HERE, "--receive-ceiling", "1G", "--send-ceiling", "none")[1]
     assert out == "VLAN 10, sw1:3: send ceiling none, receive ceiling 1G (revision 17)\n"
     assert desk.last().body == {"send_ceiling_bps": None, "receive_ceiling_bps": 10**9}
 
 
-def test_several_ports_are_one_transaction(desk: RestDesk, dets: Any) -> None:
+def test_several_ports_are_one_transaction(desk: FakeRestServer, dets: Any) -> None:
     desk.on("POST", "/v1/limits", {"revision": 18, "changed": 2})
     status, out, _ = dets("limit", "set", *HERE, "--port", "sw2:1", "--receive", "4M")
     assert (status, out) == (0, "2 values changed (revision 18)\n")
@@ -201,21 +201,21 @@ def test_several_ports_are_one_transaction(desk: RestDesk, dets: Any) -> None:
     }
 
 
-def test_a_dry_run_is_asked_for_and_told(desk: RestDesk, dets: Any) -> None:
+def test_a_dry_run_is_asked_for_and_told(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
     out = dets("limit", "set", *HERE, "--send", "1M", "--dry-run", "--wait")[1]
     assert out == "VLAN 10, sw1:3: send 1M (nothing is changed: --dry-run)\n"
     assert [one.query for one in desk.asked] == [{"dry_run": "true"}]
 
 
-def test_a_change_can_be_bound_to_a_revision(desk: RestDesk, dets: Any) -> None:
+def test_a_change_can_be_bound_to_a_revision(desk: FakeRestServer, dets: Any) -> None:
     desk.refuse("PATCH", VN_PATH, 412, 'it was changed since: its revision is "18"')
     status, out, err = dets("limit", "set", *HERE, "--send", "1M", "--if-revision", "17")
     assert (status, out, err) == (2, "", 'dets: it was changed since: its revision is "18"\n')
     assert desk.last().headers["If-Match"] == '"17"'
 
 
-def test_wait_returns_when_the_change_is_in_force(desk: RestDesk, dets: Any) -> None:
+def test_wait_returns_when_the_change_is_in_force(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
     late = {"revision": 17, "installed_revision": 16, "unconfirmed_switches": ["sw1"], "disconnected_switches": []}
     desk.on("GET", "/v1/revision", late, late, {**late, "installed_revision": 17})
@@ -226,7 +226,7 @@ def test_wait_returns_when_the_change_is_in_force(desk: RestDesk, dets: Any) -> 
     assert [one.path for one in desk.asked] == [VN_PATH, *["/v1/revision"] * 3]
 
 
-def test_wait_tells_which_nodes_do_not_answer(desk: RestDesk, dets: Any) -> None:
+def test_wait_tells_which_nodes_do_not_answer(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
     desk.on(
         "GET",
@@ -252,7 +252,7 @@ def test_wait_tells_which_nodes_do_not_answer(desk: RestDesk, dets: Any) -> None
         ({"node": "n1", "role": "standby"}, ""),
     ],
 )
-def test_wait_tells_which_switches_are_not_there(desk: RestDesk, dets: Any, cluster: object, said: str) -> None:
+def test_wait_tells_which_switches_are_not_there(desk: FakeRestServer, dets: Any, cluster: object, said: str) -> None:
     desk.on("PATCH", VN_PATH, VN)
     desk.on(
         "GET", "/v1/revision", {"installed_revision": 17, "unconfirmed_switches": [], "disconnected_switches": ["sw2"]}
@@ -262,7 +262,7 @@ def test_wait_tells_which_switches_are_not_there(desk: RestDesk, dets: Any, clus
     assert (status, out, err) == (0, "VLAN 10, sw1:3: send 1M (revision 17, in force)\n", said)
 
 
-def test_wait_tells_which_switches_lag(desk: RestDesk, dets: Any) -> None:
+def test_wait_tells_which_switches_lag(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
     desk.on(
         "GET",
@@ -275,7 +275,7 @@ def test_wait_tells_which_switches_lag(desk: RestDesk, dets: Any) -> None:
     assert err == f"dets: revision 17 is kept, but not in force after 0.01 s: {lagging}\n"
 
 
-def test_a_vlan_is_changed(desk: RestDesk, dets: Any) -> None:
+def test_a_vlan_is_changed(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", "/v1/vlans/10", VLAN)
     words = "vlan set 10 --name blue --algorithm sp --parameter inflation=0.2 --shadow none --weight 2 --receive 40M"
     words += " --shadow-parameter d=2"
@@ -304,14 +304,14 @@ def test_a_vlan_is_changed(desk: RestDesk, dets: Any) -> None:
     ],
 )
 def test_what_was_set_is_taken_back(
-    desk: RestDesk, dets: Any, words: list[str], path: str, if_match: str | None
+    desk: FakeRestServer, dets: Any, words: list[str], path: str, if_match: str | None
 ) -> None:
     desk.on("DELETE", path, {"revision": 5, "changed": 1})
     assert dets(*words) == (0, "1 value changed (revision 5)\n", "")
     assert desk.last().headers.get("If-Match") == if_match
 
 
-def test_many_limits_come_from_a_file(desk: RestDesk, dets: Any, tmp_path: Path) -> None:
+def test_many_limits_come_from_a_file(desk: FakeRestServer, dets: Any, tmp_path: Path) -> None:
     desk.on("POST", "/v1/limits", {"revision": 18, "changed": 3})
     file = tmp_path / "limits.yaml"
     file.write_text(
@@ -338,7 +338,7 @@ def test_many_limits_come_from_a_file(desk: RestDesk, dets: Any, tmp_path: Path)
     ],
 )
 def test_a_bad_file_is_told_with_line_and_column(
-    desk: RestDesk, dets: Any, tmp_path: Path, text: str, problem: str
+    desk: FakeRestServer, dets: Any, tmp_path: Path, text: str, problem: str
 ) -> None:
     file = tmp_path / "limits.yaml"
     file.write_text(text + "\n")
@@ -382,7 +382,7 @@ def test_a_bad_file_is_told_with_line_and_column(
     ],
 )
 def test_bad_words_are_refused_in_one_line_before_anybody_is_asked(
-    desk: RestDesk, dets: Any, words: list[str], line: str
+    desk: FakeRestServer, dets: Any, words: list[str], line: str
 ) -> None:
     status, out, err = dets(*words)
     assert (status, out) == (2, "")
@@ -396,12 +396,12 @@ def test_a_file_that_is_not_there_is_named(dets: Any, command: str) -> None:
     assert dets(command, "/none") == (2, "", "dets: FILE: '/none' cannot be read: No such file or directory\n")
 
 
-def test_a_file_that_cannot_be_written_is_named(desk: RestDesk, dets: Any) -> None:
+def test_a_file_that_cannot_be_written_is_named(desk: FakeRestServer, dets: Any) -> None:
     desk.on("GET", "/v1/export", {})
     assert dets("export", "/none/x") == (1, "", "dets: '/none/x': No such file or directory\n")
 
 
-def test_refusals_are_the_controllers_own_words(desk: RestDesk, dets: Any) -> None:
+def test_refusals_are_the_controllers_own_words(desk: FakeRestServer, dets: Any) -> None:
     desk.refuse("PATCH", VN_PATH, 422, "receive_limit_bps: 2000000000 is above the port's capacity of 1G")
     status, _, err = dets("limit", "set", *HERE, "--receive", "2G")
     assert (status, err) == (2, "dets: receive_limit_bps: 2000000000 is above the port's capacity of 1G\n")
@@ -410,7 +410,7 @@ def test_refusals_are_the_controllers_own_words(desk: RestDesk, dets: Any) -> No
     assert dets("limit", "set", *HERE, "--receive", "2G")[2] == "dets: --receive: 2G does not fit: at most 1G does\n"
     desk.refuse("PATCH", VN_PATH, 503, "the store cannot write")
     assert dets("limit", "set", *HERE, "--receive", "2G")[::2] == (1, "dets: the store cannot write\n")
-    desk.on("PATCH", VN_PATH, Answer(raw=b"<html>", status=502))
+    desk.on("PATCH", VN_PATH, PreparedResponse(raw=b"<html>", status=502))
     status, _, err = dets("limit", "set", *HERE, "--receive", "2G")
     assert (status, err) == (1, f"dets: {desk.url}{VN_PATH} answers 502 Bad Gateway\n")
 
@@ -430,7 +430,7 @@ def test_refusals_are_the_controllers_own_words(desk: RestDesk, dets: Any) -> No
     ],
 )
 def test_a_name_that_is_not_there_is_named_as_it_was_typed(
-    desk: RestDesk, dets: Any, words: list[str], field: str, value: str, line: str
+    desk: FakeRestServer, dets: Any, words: list[str], field: str, value: str, line: str
 ) -> None:
     errors = [{"field": field, "value": value, "reason": "is not here"}]
     problem = {"type": "urn:x", "title": "x", "status": 404, "detail": "detail", "errors": errors}
@@ -446,8 +446,8 @@ def test_a_name_that_is_not_there_is_named_as_it_was_typed(
     assert dets(*words)[::2] == (2, f"dets: {line}\n")
 
 
-def test_an_answer_that_is_no_json_is_told(desk: RestDesk, dets: Any) -> None:
-    desk.on("GET", "/v1/health", Answer(raw=b"<html>"))
+def test_an_answer_that_is_no_json_is_told(desk: FakeRestServer, dets: Any) -> None:
+    desk.on("GET", "/v1/health", PreparedResponse(raw=b"<html>"))
     status, _, err = dets("status")
     assert status == 1
     assert err.startswith(f"dets: what {desk.url} answers is not what a controller does: it is not JSON: ")
@@ -457,7 +457,7 @@ def test_an_answer_that_is_no_json_is_told(desk: RestDesk, dets: Any) -> None:
 
 
 def test_the_token_comes_from_option_environment_or_settings(
-    desk: RestDesk, dets: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: FakeRestServer, dets: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.on("GET", "/v1/health", {"status": "ready", "switches": {}})
 
@@ -488,7 +488,7 @@ def test_the_token_comes_from_option_environment_or_settings(
     )
 
 
-def test_the_address_may_stand_in_the_settings(desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_may_be_in_the_settings(desk: FakeRestServer, dets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DETS_URL")
     file = command_options.settings_file()
     file.parent.mkdir(parents=True)
@@ -520,7 +520,7 @@ CHANGE = {
 }
 
 
-def test_the_history_tells_who_changed_what(desk: RestDesk, dets: Any) -> None:
+def test_the_history_tells_who_changed_what(desk: FakeRestServer, dets: Any) -> None:
     desk.on("GET", "/v1/history", {"changes": [CHANGE], "next": "x"})
     assert lines(dets("history", "--limit", "1")[1])[1] == ["9", "2026-01-01T00:00:00Z", "anna", "127.0.0.1", "vn", "1"]
     assert desk.last().query == {"limit": "1"}
@@ -543,7 +543,7 @@ def test_the_history_tells_who_changed_what(desk: RestDesk, dets: Any) -> None:
     assert json.loads(dets("history", "9", "-o", "json")[1])["items"][0] == item
 
 
-def test_the_last_change_is_undone_unless_another_came_between(desk: RestDesk, dets: Any) -> None:
+def test_the_last_change_is_undone_unless_another_came_between(desk: FakeRestServer, dets: Any) -> None:
     desk.on("GET", "/v1/history", {"changes": [CHANGE], "next": None})
     desk.on("POST", "/v1/history/9/undo", {"revision": 10, "changed": 1})
     assert dets("undo")[:2] == (0, "revision 9 undone: 1 value as before (revision 10)\n")
@@ -554,7 +554,7 @@ def test_the_last_change_is_undone_unless_another_came_between(desk: RestDesk, d
     assert dets("undo")[::2] == (2, "dets: there is no change to undo: dets history is empty (see dets --help)\n")
 
 
-def test_a_reload_tells_what_it_changed(desk: RestDesk, dets: Any) -> None:
+def test_a_reload_tells_what_it_changed(desk: FakeRestServer, dets: Any) -> None:
     row = {"path": "vlans.121.name", "before": None, "after": "blue"}
     desk.on("POST", "/v1/reload", {"revision": 4, "summary": ["VLAN 121 (blue) added"], "changes": [row] * 7})
     assert dets("reload")[:2] == (0, "VLAN 121 (blue) added\n7 values changed (revision 4)\n")
@@ -571,7 +571,7 @@ OVERRIDE = {
 }
 
 
-def test_overrides_are_listed_with_what_holds_them_back(desk: RestDesk, dets: Any) -> None:
+def test_overrides_are_listed_with_what_holds_them_back(desk: FakeRestServer, dets: Any) -> None:
     inactive = {**OVERRIDE, "active": False, "reason": "no such VN"}
     desk.on(
         "GET", "/v1/overrides", {"overrides": [{**OVERRIDE, "active": True, "reason": None}, inactive], "next": None}
@@ -581,7 +581,7 @@ def test_overrides_are_listed_with_what_holds_them_back(desk: RestDesk, dets: An
     assert out[2][-4:] == ["no:", "no", "such", "VN"]
 
 
-def test_what_is_exported_is_imported(desk: RestDesk, dets: Any, tmp_path: Path) -> None:
+def test_what_is_exported_is_imported(desk: FakeRestServer, dets: Any, tmp_path: Path) -> None:
     document = {"format": "dets-overrides-1", "vlans": [], "vns": []}
     desk.on("GET", "/v1/export", document)
     assert json.loads(dets("export")[1]) == document
@@ -622,7 +622,7 @@ def test_tokens_are_made_listed_and_revoked(dets: Any, tmp_path: Path) -> None:
 # -- how quick it is, and how it completes
 
 
-def test_asking_loads_nothing_heavy(desk: RestDesk) -> None:
+def test_asking_loads_nothing_heavy(desk: FakeRestServer) -> None:
     desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
     code = (
         "import sys; from apps.cli import main; status = main(['vn', 'list']);"
@@ -648,7 +648,7 @@ def test_the_shell_completes_commands_and_options(words: str, found: str) -> Non
     assert done.stdout.strip() == found
 
 
-def test_weights_are_set_with_limits_and_from_a_file(desk: RestDesk, dets: Any, tmp_path: Path) -> None:
+def test_weights_are_set_with_limits_and_from_a_file(desk: FakeRestServer, dets: Any, tmp_path: Path) -> None:
     desk.on("PATCH", VN_PATH, VN)
     out = dets("limit", "set", *HERE, "--weight", "2.5", "--send", "1M")[1]
     assert out == "VLAN 10, sw1:3: weight 2.5, send 1M (revision 17)\n"
@@ -663,7 +663,7 @@ def test_weights_are_set_with_limits_and_from_a_file(desk: RestDesk, dets: Any, 
     assert (status, told) == (2, f"{file}:1:37: [0].weight: 0 must be a number, 0.000001 to 1000000\n")
 
 
-def test_vlans_and_ports_are_known_by_name_too(desk: RestDesk, dets: Any, tmp_path: Path) -> None:
+def test_vlans_and_ports_are_known_by_name_too(desk: FakeRestServer, dets: Any, tmp_path: Path) -> None:
     port = {"switch": "sw1", "port_no": 3, "name": "sw1-3"}
     desk.on("GET", "/v1/ports", {"ports": [port], "next": None})
     desk.on("GET", "/v1/vlans/blue", VLAN)
@@ -691,7 +691,7 @@ def test_vlans_and_ports_are_known_by_name_too(desk: RestDesk, dets: Any, tmp_pa
     ],
 )
 def test_a_port_name_that_is_not_one_port_is_refused(
-    desk: RestDesk, dets: Any, ports: list[tuple[str, int]], line: str
+    desk: FakeRestServer, dets: Any, ports: list[tuple[str, int]], line: str
 ) -> None:
     rows = [{"switch": switch, "port_no": port_no} for switch, port_no in ports]
     desk.on("GET", "/v1/ports", {"ports": rows, "next": None})
@@ -718,7 +718,7 @@ def test_help_cuts_no_word_and_shows_flags_as_flags(
 
 
 def test_a_table_too_wide_for_the_terminal_is_shown_row_by_row(
-    desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch
+    desk: FakeRestServer, dets: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=40, height=20, color_system=None, highlight=False)
@@ -731,7 +731,7 @@ def test_a_table_too_wide_for_the_terminal_is_shown_row_by_row(
     assert "VLAN        20" in shown
 
 
-def test_the_ledger_shows_promises_and_how_guarantees_fared(desk: RestDesk, dets: Any) -> None:
+def test_the_ledger_shows_promises_and_how_guarantees_fared(desk: FakeRestServer, dets: Any) -> None:
     by = {"switch": 0.0, "controller": 0.5, "floods": 0.0, "grants": 2.0}
     fared = {
         "entitled_bps": 5_000_000,

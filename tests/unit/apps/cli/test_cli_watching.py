@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from support.fake_rest_server import VLAN, VN, Answer, RestDesk, lines
+from support.fake_rest_server import VLAN, VN, FakeRestServer, PreparedResponse, lines
 
 from apps import cli
 from apps.cli.commands import monitoring
@@ -15,9 +15,9 @@ from apps.cli.support.rest_client import Client, RequestError
 EVENT = {"number": 7, "at_s": 1.5, "at": "2026-01-01T00:00:00Z", "kind": "limit-changed", "text": "VLAN 10 at sw1:3"}
 
 
-def stream(*states: tuple[str, Any]) -> Answer:
+def stream(*states: tuple[str, Any]) -> PreparedResponse:
     text = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in states)
-    return Answer(raw=(": hello\n\n" + text).encode(), content_type="text/event-stream")
+    return PreparedResponse(raw=(": hello\n\n" + text).encode(), content_type="text/event-stream")
 
 
 def live_vns(revision: int, columns: dict[str, list[int | None]], **more: Any) -> list[tuple[str, Any]]:
@@ -30,7 +30,7 @@ def live_vlans(vlans: dict[int, int], columns: dict[str, list[int | None]]) -> l
     return [("keys", keys), ("state", {"revision": 0, "rows": list(columns.values()), "congested": [*vlans.values()]})]
 
 
-def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, dets: Any) -> None:
+def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: FakeRestServer, dets: Any) -> None:
     live: dict[str, list[int | None]] = {"received": [1000, 2000], "offered": [2000, 2000], "dropped": [1000, 1000]}
     live |= {"granted": [None, None], "sent": [0, 0], "send_limit_dropped": [3000, 0]}
     live |= {"flooded": [100, 100], "flood_dropped": [10_000, 10_000]}
@@ -54,7 +54,7 @@ def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, d
     assert len([one for one in desk.asked if one.path == "/v1/vns"]) == 2
 
 
-def test_top_shows_what_policies_report_and_only_where_one_does(desk: RestDesk, dets: Any) -> None:
+def test_top_shows_what_policies_report_and_only_where_one_does(desk: FakeRestServer, dets: Any) -> None:
     columns: dict[str, list[int | None]] = {"received": [8, 0], "marked": [1, None], "lost": [None, None]}
     desk.on("GET", "/v1/stream", stream(*live_vns(1, columns, bottlenecks=["link sw1:9 (receiving)", None])))
     desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
@@ -68,7 +68,7 @@ def test_top_shows_what_policies_report_and_only_where_one_does(desk: RestDesk, 
     assert row.split()[-2:] == ["0.0%", "50.0%"]
 
 
-def test_top_shows_vlans(desk: RestDesk, dets: Any) -> None:
+def test_top_shows_vlans(desk: FakeRestServer, dets: Any) -> None:
     columns: dict[str, list[int | None]] = {"received": [5], "offered": [5], "granted": [6], "dropped": [0]}
     columns["send_limit_dropped"] = [7]
     desk.on("GET", "/v1/stream", stream(*live_vlans({10: 1}, columns)))
@@ -78,7 +78,7 @@ def test_top_shows_vlans(desk: RestDesk, dets: Any) -> None:
     assert (status, err) == (1, "dets: the controller has ended the stream\n")
 
 
-def test_top_leaves_a_state_out_that_is_of_other_keys(desk: RestDesk, dets: Any) -> None:
+def test_top_leaves_a_state_out_that_is_of_other_keys(desk: FakeRestServer, dets: Any) -> None:
     keys, state = live_vlans({10: 1}, {"received": [5]})
     other = ("state", {**state[1], "rows": [[5, 6]]})
     desk.on("GET", "/v1/stream", stream(keys, other, state))
@@ -86,7 +86,7 @@ def test_top_leaves_a_state_out_that_is_of_other_keys(desk: RestDesk, dets: Any)
     assert len(lines(dets("top", "--count", "1")[1])) == 2
 
 
-def test_top_keeps_to_the_height_of_a_terminal(desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_fits_the_height_of_a_terminal(desk: FakeRestServer, dets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=120, height=3, color_system=None)
     monkeypatch.setattr(monitoring, "console", lambda: terminal)
@@ -98,7 +98,7 @@ def test_top_keeps_to_the_height_of_a_terminal(desk: RestDesk, dets: Any, monkey
 
 
 @pytest.mark.parametrize("of_vlans", [False, True])
-def test_top_fits_80_columns(desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch, of_vlans: bool) -> None:
+def test_top_fits_80_columns(desk: FakeRestServer, dets: Any, monkeypatch: pytest.MonkeyPatch, of_vlans: bool) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=80, height=24, color_system=None)
     monkeypatch.setattr(monitoring, "console", lambda: terminal)
@@ -117,7 +117,7 @@ def test_top_fits_80_columns(desk: RestDesk, dets: Any, monkeypatch: pytest.Monk
     assert "send limit drops" not in heads
 
 
-def test_events_are_told(desk: RestDesk, dets: Any) -> None:
+def test_events_are_told(desk: FakeRestServer, dets: Any) -> None:
     desk.on("GET", "/v1/events", {"events": [EVENT], "last": 7})
     out = dets("events", "--after", "3")[1]
     assert lines(out)[1] == ["7", "2026-01-01T00:00:00Z", "limit-changed", "VLAN", "10", "at", "sw1:3"]
@@ -125,7 +125,7 @@ def test_events_are_told(desk: RestDesk, dets: Any) -> None:
 
 
 def test_events_are_followed_over_a_restart_of_the_controller(
-    desk: RestDesk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    desk: FakeRestServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(monitoring, "POLL_INTERVAL_S", 0.0)
     first, second, anew = ({**EVENT, "number": number} for number in (7, 8, 1))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
-from support.kernels import numpy_alone, same
+from support.native_comparison import numpy_alone, same
 
 from controller.columns import MAX_COUNTED
 from controller.dets.messages import KeepAlive, ReceiverLoads, SetRate, TrafficReport

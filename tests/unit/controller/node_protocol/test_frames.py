@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
-from support.corrupted_bytes import damaged
+from support.corrupted_bytes import corrupted
 
 from controller.fabric.vn_table import VnTable
 from controller.node_protocol.decoder import PreviousMessage, decode
@@ -99,7 +99,7 @@ def test_what_is_written_is_read(frame, head):
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(frame=frames(), data=st.data())
 def test_damaged_frames_are_refused_or_are_frames(frame, data):
-    octets = damaged(data, encode(HEAD, FABRIC, frame))
+    octets = corrupted(data, encode(HEAD, FABRIC, frame))
     try:
         head, read = decode(octets, FABRIC, VNS, LINKS)
     except MessageRejectedError:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.corrupted_bytes import damaged
+from support.corrupted_bytes import corrupted
 
 from controller.node_protocol.host_update import HostUpdateHeader, VnHosts, decode_host_update, encode_host_update
 from controller.node_protocol.rejection import MessageRejectedError, RejectCause
@@ -47,7 +47,7 @@ def test_what_is_written_is_read(frame):
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(frame=frames(), data=st.data())
 def test_damaged_frames_are_refused_or_are_frames(frame, data):
-    octets = damaged(data, encode_host_update(frame[0], FABRIC, frame[1]))
+    octets = corrupted(data, encode_host_update(frame[0], FABRIC, frame[1]))
     try:
         head, read = decode_host_update(octets, FABRIC, VNS)
     except MessageRejectedError:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.corrupted_bytes import damaged
+from support.corrupted_bytes import corrupted
 
 from controller.node_protocol.bundle import MAX_FRAMES, Bundle, unbundle
 from controller.node_protocol.rejection import MessageRejectedError, RejectCause
@@ -49,7 +49,7 @@ def test_what_is_written_is_read(places, head):
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(places=snapshots(), data=st.data())
 def test_damaged_snapshots_are_refused_or_are_snapshots(places, data):
-    octets = damaged(data, encode_snapshot(HEAD, FABRIC, places))
+    octets = corrupted(data, encode_snapshot(HEAD, FABRIC, places))
     try:
         head, read = decode_places(octets, FABRIC, VNS)
     except MessageRejectedError:

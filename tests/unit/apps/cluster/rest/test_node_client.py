@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from support.fake_rest_server import Answer as Said
-from support.fake_rest_server import RestDesk
+from support.fake_rest_server import FakeRestServer
+from support.fake_rest_server import PreparedResponse as Said
 
 from apps.cluster.rest import node_client
 from apps.cluster.rest.node_client import FORWARDED_HEADER, RETRY_S, NodeClient
@@ -17,8 +17,8 @@ GIVEN = {"Authorization": "Bearer dets_x", "Cookie": "a=b", "Host": "elsewhere",
 
 
 @pytest.fixture
-def desk() -> Iterator[RestDesk]:
-    with RestDesk() as desk:
+def desk() -> Iterator[FakeRestServer]:
+    with FakeRestServer() as desk:
         yield desk
 
 
@@ -29,7 +29,7 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_credentials_and_conditions_go_along_and_nothing_else(desk: RestDesk) -> None:
+def test_credentials_and_conditions_go_along_and_nothing_else(desk: FakeRestServer) -> None:
     desk.on("PATCH", "/v1/x", {"a": 1})
     answer = NodeClient("n1").ask(desk.url, "PATCH", "/v1/x?dry_run=true", GIVEN, b'{"b": 2}')
     assert (answer.status, answer.body) == (200, b'{"a": 1}')
@@ -40,7 +40,7 @@ def test_credentials_and_conditions_go_along_and_nothing_else(desk: RestDesk) ->
     assert asked.headers["Host"] in desk.url
 
 
-def test_refusals_are_answers(desk: RestDesk) -> None:
+def test_refusals_are_answers(desk: FakeRestServer) -> None:
     desk.refuse("GET", "/v1/x", 403, "no")
     assert NodeClient("n1").ask(desk.url, "GET", "/v1/x", {}).status == 403
 
@@ -50,7 +50,7 @@ def test_who_says_nothing_is_waited_for_no_longer_than_the_limit(silent: str) ->
         NodeClient("n1").ask(silent, "GET", "/v1/x", {}, limit_s=0.05)
 
 
-def test_long_answers_are_refused(desk: RestDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_answers_are_refused(desk: FakeRestServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_client, "MAX_ANSWER_BYTES", 1024)
     desk.on("GET", "/v1/x", Said(raw=b"x" * 1024), Said(raw=b"x" * 1025))
     assert len(NodeClient("n1").ask(desk.url, "GET", "/v1/x", {}).body) == 1024
@@ -74,7 +74,7 @@ def test_what_is_no_http_is_no_answer() -> None:
         thread.join()
 
 
-def test_who_did_not_answer_is_left_alone_for_a_while(desk: RestDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_did_not_answer_is_left_alone_for_a_while(desk: FakeRestServer, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [100.0]
     hop = NodeClient("n1", clock=lambda: now_s[0])
     desk.on("GET", "/v1/x", {"a": 1})
