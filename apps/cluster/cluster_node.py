@@ -148,9 +148,9 @@ class ClusterNode:
         held, age_s = self.active_generation(), self.lease_age_s()
         silent = age_s > self.cluster.lease_ttl_s
         if self.shared is not None:
-            role = "cut off from etcd" if silent else "sharing"
+            role = "no-etcd" if silent else "sharded"
         else:
-            role = "active" if held is not None else "cut off from etcd" if silent else "standby"
+            role = "active" if held is not None else "no-etcd" if silent else "standby"
         return {
             "node": self.cluster.node,
             "role": role,

@@ -20,7 +20,7 @@ import numpy as np
 from controller.agents.addressable_pairs import AddressablePairs
 from controller.agents.agent_counters import AgentCounters
 from controller.agents.agent_outbox import AgentOutbox, AgentRates
-from controller.agents.agent_port import MISTRUST_S, NOT_TRUSTED, REFUSED_CAUSES, TIMEOUT_INTERVALS, TOO_MANY, AgentPort
+from controller.agents.agent_port import DISTRUST_S, NOT_TRUSTED, REFUSED_CAUSES, TIMEOUT_INTERVALS, TOO_MANY, AgentPort
 from controller.agents.control_frames import ControlFrame, FrameRejection, Opcode, ReportFlag, decode, mac_numbers
 from controller.agents.verification import Verification
 from controller.central.fabric_state import FabricState
@@ -96,7 +96,7 @@ class AgentManager(NoAgents):
                     setattr(agent, name, value)
             elif was is not None:
                 agent.sequence = was.sequence
-            if agent.mistrusted_s is not None:
+            if agent.distrusted_s is not None:
                 self._fabric.network.allow_agent_frames(port, False)
 
     # -- what is known
@@ -147,7 +147,7 @@ class AgentManager(NoAgents):
         agent = self.ports.get(port)
         if agent is None:
             return super().receive_frame(port, octets, now_s)
-        if agent.mistrusted_s is not None:
+        if agent.distrusted_s is not None:
             agent.count_rejected(NOT_TRUSTED)
             return False
         agent.allowance -= 1
@@ -161,7 +161,7 @@ class AgentManager(NoAgents):
         vid = agent.accepts(frame, now_s)
         if vid is None:
             return True
-        if agent.state in (AgentState.ABSENT, AgentState.MISTRUSTED):
+        if agent.state in (AgentState.ABSENT, AgentState.DISTRUSTED):
             agent.state = AgentState.HELLO
             self._fabric.note(EventKind.AGENT_UP, f"{self._name(port)}: agent connected", now_s)
         if frame.opcode is Opcode.TRAFFIC_REPORT:
@@ -281,18 +281,18 @@ class AgentManager(NoAgents):
         before_s = now_s if self._stepped_s is None else self._stepped_s
         elapsed_intervals = max(now_s - before_s, 0.0) / self._fabric.config.interval_s
         for port, agent in self.ports.items():
-            if agent.mistrusted_s is not None:
-                if now_s - agent.mistrusted_s >= MISTRUST_S:
-                    agent.mistrusted_s = None
+            if agent.distrusted_s is not None:
+                if now_s - agent.distrusted_s >= DISTRUST_S:
+                    agent.distrusted_s = None
                     self._fabric.network.allow_agent_frames(port, True)
             elif agent.exceeds_allowance(elapsed_intervals):
-                self._mistrust(port, agent, "sends too many control frames", now_s)
+                self._distrust(port, agent, "sends too many control frames", now_s)
 
-    def _mistrust(self, port: PortId, agent: AgentPort, why: str, now_s: float) -> None:
+    def _distrust(self, port: PortId, agent: AgentPort, why: str, now_s: float) -> None:
         """Stop using an agent, and let its switch drop the agent's frames."""
-        agent.state, agent.mistrusted_s, agent.excess = AgentState.MISTRUSTED, now_s, 0.0
+        agent.state, agent.distrusted_s, agent.excess = AgentState.DISTRUSTED, now_s, 0.0
         self._fabric.network.allow_agent_frames(port, False)
-        text = f"{self._name(port)}: its host's agent {why}; its frames are dropped for {MISTRUST_S:g} s"
+        text = f"{self._name(port)}: its host's agent {why}; its frames are dropped for {DISTRUST_S:g} s"
         self._fabric.note(EventKind.AGENT_DISTRUSTED, text, now_s)
 
     def _check_lost(self, now_s: float) -> None:
@@ -357,6 +357,6 @@ class AgentManager(NoAgents):
         lied = self._verification.updated(watched, *counted, reported, limit_bps, elapsed_s)
         for row in np.unique(entries.sender[lied]).tolist():
             agent = self._agent_of(row)
-            if agent is not None and agent.state is not AgentState.MISTRUSTED:
+            if agent is not None and agent.state is not AgentState.DISTRUSTED:
                 _, dpid, port_no = self._fabric.vns.key(row)
-                self._mistrust(PortId(dpid, port_no), agent, "reports less than its meters count", now_s)
+                self._distrust(PortId(dpid, port_no), agent, "reports less than its meters count", now_s)

@@ -5,7 +5,7 @@
 | ABSENT | no frame was received, or none for TIMEOUT_INTERVALS |
 | HELLO | the agent sent Hello, and no report yet |
 | TRUSTED | the agent reports, and applies the rates that it is sent |
-| MISTRUSTED | meters count more than it reports, or it sends too many frames: dropped for MISTRUST_S |
+| DISTRUSTED | meters count more than it reports, or it sends too many frames: dropped for DISTRUST_S |
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from controller.fabric.agent_ports import AgentSeen, AgentState
 from controller.fabric.config_model import AgentMode, EdgePort
 
 TIMEOUT_INTERVALS = KEEP_ALIVE_INTERVALS
-MISTRUST_S = 300.0
+DISTRUST_S = 300.0
 # Frames above the allowance, in excess of the allowance for the same time: a correct agent sends a quarter of it.
 FLOOD_FRAMES = 500
-REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED = "order", "vlan", "budget", "mistrusted"
+REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED = "order", "vlan", "budget", "distrusted"
 """Causes of rejected frames besides those of the codec."""
 REFUSED_CAUSES = (*map(str, FrameRejectCause), REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED, NO_AGENT)
 
@@ -43,7 +43,7 @@ class AgentPort:
     features: int = 0
     epoch: int | None = None
     last_seen_s: float = -math.inf
-    mistrusted_s: float | None = None  # since when its switch drops its frames
+    distrusted_s: float | None = None  # since when its switch drops its frames
     answer_hello: bool = False
     most_frames: int = 16  # in an interval
     allowance: int = 16  # the rest of them; below zero: the number of frames above

@@ -15,7 +15,7 @@ class AgentState(StrEnum):
     ABSENT = "absent"
     HELLO = "hello"
     TRUSTED = "trusted"
-    MISTRUSTED = "mistrusted"
+    DISTRUSTED = "distrusted"
 
 
 class Shaping(StrEnum):

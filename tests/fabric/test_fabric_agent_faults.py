@@ -153,7 +153,7 @@ def test_forged_control_frames_change_nothing_for_others(tmp_path: Path, mode: s
         assert states == {"trusted"}
         assert forged > forged_per_s * FORGED_S / 2  # the machine is not so slow that little was tried
         assert refused.get("budget", 0) > 0
-        assert agent(app, 1)["state"] == "mistrusted"
+        assert agent(app, 1)["state"] == "distrusted"
         assert agent(app, 2)["rejected_frames"] == {}
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as listening:
             listening.bind((trunk(ovs, 2), 0))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from apps.rest.resources.views import explanation_views
-from controller.agents.agent_port import MISTRUST_S, TIMEOUT_INTERVALS
+from controller.agents.agent_port import DISTRUST_S, TIMEOUT_INTERVALS
 from controller.agents.control_frames import CONTROLLER_MAC, LAYOUTS, FrameAddress, Opcode, encode, records
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
@@ -108,7 +108,7 @@ def test_trusted_agents_shape_without_any_meter() -> None:
     assert plane.central.state.entries.meter_id.tolist() == [0] * 4
     (sentence, *_) = (one["sentence"] for one in explanation_views(plane.central, np.arange(4)))
     assert sentence.endswith("; shaped by the agent on the host behind s1:1")
-    assert plane.central.agents.counts() == {"absent": 0, "hello": 1, "trusted": 4, "mistrusted": 0}
+    assert plane.central.agents.counts() == {"absent": 0, "hello": 1, "trusted": 4, "distrusted": 0}
 
 
 def test_a_trusted_agent_takes_over_from_meters_and_gives_back() -> None:
@@ -175,7 +175,7 @@ def test_a_host_whose_agent_lets_go_is_held_by_its_backstop_at_once() -> None:
     assert max(interval_bps) <= 1.05 * limit_bps + 4 * 0.030 * 25e6 / 0.22
 
 
-def test_an_agent_that_lies_is_mistrusted_within_25_intervals() -> None:
+def test_an_agent_that_lies_is_distrusted_within_25_intervals() -> None:
     model, plane, agents = fabric_of("verify")
     blast(model, 8e6)
     model.run(3.0)
@@ -183,11 +183,11 @@ def test_an_agent_that_lies_is_mistrusted_within_25_intervals() -> None:
     model.run(3.0 + 25 * INTERVAL_S + INTERVAL_S)
     (event,) = [event for event in plane.events() if event.kind is EventKind.AGENT_DISTRUSTED]
     assert event.at_s <= 3.0 + 25 * INTERVAL_S
-    assert plane.central.agents.ports[port_of(model, 1)].state is AgentState.MISTRUSTED
+    assert plane.central.agents.ports[port_of(model, 1)].state is AgentState.DISTRUSTED
     assert received_bps(model, 5.0, 7.0) == pytest.approx(25e6, rel=0.03)
 
 
-def test_honest_agents_are_neither_mistrusted_nor_lost() -> None:
+def test_honest_agents_are_neither_distrusted_nor_lost() -> None:
     model, plane, _ = fabric_of("verify")
     blast(model)
     model.run(12.0)
@@ -290,19 +290,19 @@ def test_a_port_that_floods_is_silenced_by_its_switch(mode, profile) -> None:
     flood(40 if profile == "full" else 4)  # a meter holds most of it back, so that there is time
     (event,) = [event for event in plane.events() if event.kind is EventKind.AGENT_DISTRUSTED]
     assert "sends too many control frames" in event.text
-    assert flooder.state is AgentState.MISTRUSTED
+    assert flooder.state is AgentState.DISTRUSTED
     refused, packet_ins = flooder.refused.copy(), plane.counts.packet_ins
     flood(2)
     assert flooder.refused == refused, "none of it comes up any more"
     assert 0 < plane.counts.packet_ins - packet_ins < 100, "what others say does"
-    assert plane.central.agents.counts() == {"absent": 0, "hello": 1, "trusted": 3, "mistrusted": 1}
+    assert plane.central.agents.counts() == {"absent": 0, "hello": 1, "trusted": 3, "distrusted": 1}
 
 
 def test_a_port_that_has_flooded_is_heard_again_after_a_while() -> None:
     model, plane, _, flood = flooding("verify", "full")
     flooder = plane.central.agents.ports[port_of(model, 1)]
     flood(40)
-    flooder.mistrusted_s -= MISTRUST_S
+    flooder.distrusted_s -= DISTRUST_S
     model.run(model.now_s + 10 * INTERVAL_S)
     assert flooder.state is AgentState.TRUSTED
     assert kinds(plane).count(EventKind.AGENT_DISTRUSTED) == 1
@@ -315,7 +315,7 @@ def test_a_silenced_port_stays_silent_when_the_configuration_is_read_again() -> 
     flooder = plane.central.agents.ports[port_of(model, 1)]
     refused = flooder.refused.copy()
     flood(4)
-    assert flooder.state is AgentState.MISTRUSTED
+    assert flooder.state is AgentState.DISTRUSTED
     assert flooder.refused == refused
 
 

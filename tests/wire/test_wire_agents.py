@@ -123,21 +123,21 @@ def test_nothing_is_taken_from_ports_without_an_agent(run: WireRun) -> None:
 
 
 @pytest.mark.parametrize("run", ["verify"], indirect=True)
-def test_an_agent_that_reports_less_than_it_lets_through_is_mistrusted(run: WireRun) -> None:
+def test_an_agent_that_reports_less_than_it_lets_through_is_distrusted(run: WireRun) -> None:
     """It says that it shapes, reports half of its rate, and sends twice of it: the meter behind it tells."""
     agent = HostAgent(run)
     for port_no, mac in MACS.items():
         run.introduce(1, port_no, mac)
     run.offer((1, 1), MACS[1], MACS[2], 2.0 * LIMIT_BPS)
 
-    def mistrusted() -> bool:
+    def distrusted() -> bool:
         agent.work()
         return bool(run.app.events("agent-distrusted"))
 
-    run.app.wait_for(mistrusted, "mistrusted")
+    run.app.wait_for(distrusted, "distrusted")
     assert "s1:1" in run.app.events("agent-distrusted")[0]["text"]
     agent.work()  # it goes on, and is not listened to
-    assert run.app.get("/v1/ports/s1/1")["agent"]["state"] == "mistrusted"
+    assert run.app.get("/v1/ports/s1/1")["agent"]["state"] == "distrusted"
 
     def held() -> bool:
         (entry,) = run.app.get("/v1/pairs")["pairs"]

@@ -76,7 +76,7 @@ def test_changes_are_made_on_the_active_node_and_seen_on_both(run: ClusterRun) -
 
 def test_without_etcd_limits_stand_and_nobody_writes(run: ClusterRun) -> None:
     run.etcd.stop()
-    run.wait(lambda: run.health(0)["cluster"]["role"] == "cut off from etcd", "the active node fences itself")
+    run.wait(lambda: run.health(0)["cluster"]["role"] == "no-etcd", "the active node fences itself")
     assert set(run.health(0)["switches"].values()) == {"standby"}
     meters, writers = run.meters(1), run.writers(1)
     status, _, problem = run.nodes[0].request("PATCH", VN, json.dumps({"send_limit_bps": 20_000_000}).encode())
@@ -91,7 +91,7 @@ def test_without_etcd_limits_stand_and_nobody_writes(run: ClusterRun) -> None:
 def test_a_node_cut_off_from_etcd_is_replaced_and_comes_back_as_standby(run: ClusterRun) -> None:
     run.cut_from_etcd(0)
     run.wait_active(1)
-    assert run.health(0)["cluster"]["role"] == "cut off from etcd"
+    assert run.health(0)["cluster"]["role"] == "no-etcd"
     run.nodes[1].patch(VN, send_limit_bps=20_000_000)
     run.join_to_etcd(0)
     run.wait(lambda: run.health(0)["status"] == "ready" and run.health(0)["cluster"]["role"] == "standby", "it is back")
@@ -154,7 +154,7 @@ def test_after_etcd_was_made_again_switches_refuse_until_the_epoch_is_raised(run
 
     run.wait(later, "one has written, of a later revision of etcd", 30.0)
     run.etcd.stop()
-    run.wait(lambda: {run.health(n)["cluster"]["role"] for n in (0, 1)} == {"cut off from etcd"}, "nobody writes")
+    run.wait(lambda: {run.health(n)["cluster"]["role"] for n in (0, 1)} == {"no-etcd"}, "nobody writes")
     before = {dpid: run.writers(dpid) for dpid in EDGES}
     run.etcd.forget()
     run.etcd.start()

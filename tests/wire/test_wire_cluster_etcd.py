@@ -48,7 +48,7 @@ def test_one_of_three_members_after_the_other_dies_and_the_pair_goes_on(tmp_path
         assert run.health(0)["cluster"]["generation"] == generation, run.nodes[0].log()
         for member in run.etcd.members[:2]:
             member.end(signal.SIGKILL)
-        run.wait(lambda: run.health(0)["cluster"]["role"] == "cut off from etcd", "without most members nobody writes")
+        run.wait(lambda: run.health(0)["cluster"]["role"] == "no-etcd", "without most members nobody writes")
         for member in run.etcd.members[:2]:
             member.launch()
         run.wait(lambda: any(run.controls(number) for number in (0, 1)), "one is active again", 30.0)

@@ -21,7 +21,7 @@ class ClusterHealth(RestModel):
     """The state of this node of a cluster, and of the active node as far as it knows."""
 
     node: str
-    role: Literal["active", "standby", "sharing", "cut off from etcd"]
+    role: Literal["active", "standby", "sharded", "no-etcd"]
     active: str | None = Field(description="the active node, as etcd said last; one that shares switches takes changes")
     active_url: str | None = Field(description="where changes are made: the active node's REST interface")
     generation: int | None = Field(description="generation id under which this node is master; null: it is not")

@@ -97,7 +97,7 @@ class AgentView(RestModel):
     """The agent on the host behind an edge port."""
 
     mode: Literal["trust", "verify"] = Field(description="whether it shapes alone, or meters verify it")
-    state: Literal["absent", "hello", "trusted", "mistrusted"]
+    state: Literal["absent", "hello", "trusted", "distrusted"]
     features: list[str] = Field(description="its features")
     last_seen_ms: int | None = Field(description="since its last frame; null: never")
     rejected_frames: dict[str, int] = Field(description="its rejected frames, by cause")

@@ -192,7 +192,7 @@ class FaultScenarios(ABC):
     def taken_over(self, victim: int) -> None:
         """Check that the other nodes take over, and that the victim changes nothing afterwards."""
         self.nodes.wait(lambda: self.others_control(victim), "the other nodes control the switches")
-        self.expect(self.nodes.role(victim) not in ("active", "sharing"), f"{name_of(victim)} no longer decides")
+        self.expect(self.nodes.role(victim) not in ("active", "sharded"), f"{name_of(victim)} no longer decides")
         self.assert_change_stored()
 
     def assert_stable(self, victim: int, hold_s: float = HOLD_S) -> None:
@@ -213,7 +213,7 @@ class FaultScenarios(ABC):
             self.loaded.judgement.problems.append(f"check failed: {what}")
 
     def _is_cut_off(self, number: int) -> bool:
-        return self.nodes.role(number) == "cut off from etcd"
+        return self.nodes.role(number) == "no-etcd"
 
     def _write(self, client: EtcdClient) -> None:
         """Write to etcd's database so that it grows; nothing while etcd is down."""

@@ -8,7 +8,7 @@ import pytest
 from support.paths import ROOT
 
 from apps.rest.schema.request_bodies import MAX_LIMITS
-from controller.agents.agent_port import FLOOD_FRAMES, MISTRUST_S
+from controller.agents.agent_port import FLOOD_FRAMES, DISTRUST_S
 from controller.capability.meter_probe import BURST_KBITS, FRAMES, RATE_KBPS
 from controller.forwarding.host_probing import MAX_SEARCHES_PER_VN
 from controller.metering.backstop import BACKSTOP
@@ -119,7 +119,7 @@ def test_what_does_not_exist_is_found() -> None:
         ("switches.md", f"{FRAMES} frames of the controller's own"),
         ("switches.md", f"a meter of {RATE_KBPS} kb/s and {BURST_KBITS} kb of burst"),
         ("agents.md", f"a meter at {BACKSTOP} of the rate"),
-        ("agents.md", f"drops them for {MISTRUST_S:.0f} s"),
+        ("agents.md", f"drops them for {DISTRUST_S:.0f} s"),
         ("security.md", f"{FLOOD_FRAMES} frames"),
         ("security.md", f"{MAX_SEARCHES_PER_VN} host probes a VN"),
         ("cluster.md", f"held for {GRANT_HOLD_S:.0f} s"),

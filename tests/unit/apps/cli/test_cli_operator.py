@@ -44,7 +44,7 @@ def test_nodes_that_are_missing_in_a_list_are_named(desk: FakeRestServer, dets: 
 
 def test_status_shows_switches_as_their_nodes_see_them(desk: FakeRestServer, dets: Any) -> None:
     owners = {"s1": "n1", "s2": "n2"}
-    cluster = {"node": "n1", "role": "sharing", "active": "n1", "active_url": "http://h:1", "owners": owners}
+    cluster = {"node": "n1", "role": "sharded", "active": "n1", "active_url": "http://h:1", "owners": owners}
     health = {"status": "ready", "switches": {"s1": "ready", "s2": "standby"}, "cluster": cluster}
     desk.on("GET", "/v1/health", health)
     switches = [{"switch": name, "state": "ready", "faults": [], "vns": 2} for name in owners]
@@ -248,7 +248,7 @@ def test_wait_tells_which_nodes_do_not_answer(desk: FakeRestServer, dets: Any) -
     [
         (None, AWAY),
         ({"node": "n1", "role": "active"}, AWAY),
-        ({"node": "n1", "role": "sharing"}, AWAY),
+        ({"node": "n1", "role": "sharded"}, AWAY),
         ({"node": "n1", "role": "standby"}, ""),
     ],
 )
