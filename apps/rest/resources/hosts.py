@@ -29,14 +29,14 @@ def list_hosts(query: request_parameters.HostQuery) -> Json:
     return {"next": cursor, "hosts": views.host_views(here, shown)}
 
 
-@api.get("/hosts/<mac>", responses={200: responses.HostPlaces, **NOT_FOUND})
+@api.get("/hosts/<mac>", responses={200: responses.HostLocations, **NOT_FOUND})
 def get_host(path: request_parameters.HostPath, query: request_parameters.NoQuery) -> Json:
     """Show the location of an address in each VLAN in which it is known, since when, and its previous location."""
     here = service()
     everywhere = np.ones(len(here.central.vns), dtype=np.bool_)
     found = here.central.network.known.some(everywhere, parse_mac("mac", path.mac), None, MAX_VLAN_VID)
     if not len(found.mac):
-        raise not_found("mac", path.mac, "is the address of no host that is known; /v1/hosts lists those")
+        raise not_found("mac", path.mac, "is not the address of a known host; /v1/hosts lists them")
     return {"hosts": views.host_views(here, found)}
 
 

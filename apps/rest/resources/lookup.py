@@ -13,7 +13,7 @@ import numpy as np
 
 from apps.rest.http.problems import HttpRefusedError, listed, not_found
 from apps.rest.resources.service import service
-from apps.rest.schema.request_parameters import MAX_REVISION, EntryPath, VnPath
+from apps.rest.schema.request_parameters import MAX_REVISION, PairPath, VnPath
 from apps.settings.settings import Settings
 from apps.settings.store import StoredChange
 from controller.central.controller import CentralController
@@ -69,7 +69,7 @@ def change(settings: Settings, text: str) -> StoredChange:
     known = text.isascii() and text.isdecimal() and len(text) < 20
     found = settings.change_of(min(int(text), MAX_REVISION)) if known else None
     if found is None:
-        raise not_found("revision", text, "is not the number of a change that is kept: see /v1/history")
+        raise not_found("revision", text, "is not the number of a stored change: see /v1/history")
     return found
 
 
@@ -187,12 +187,12 @@ def vn_rows(central: CentralController, vlan: str | None, switch: str | None) ->
     return np.flatnonzero(chosen)
 
 
-def entry_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:
+def pair_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:
     """Return the rows of the pairs whose senders ``vn_rows`` selects. Raises HttpRefusedError (404)."""
     return np.flatnonzero(np.isin(central.state.entries.sender, vn_rows(central, vlan, switch)))
 
 
-def entry_row(central: CentralController, path: EntryPath) -> int:
+def pair_row(central: CentralController, path: PairPath) -> int:
     """Return the row of a pair; raise HttpRefusedError (404) naming the unknown part of the path."""
     ends = [
         VnPath(vlan_vid=path.vlan_vid, switch=switch, port_no=port_no)
@@ -206,7 +206,7 @@ def entry_row(central: CentralController, path: EntryPath) -> int:
     found = np.flatnonzero((entries.sender == sender) & (entries.receiver == receiver))
     if not len(found):
         text = f"{central.fabric.location_name(sender)} to {central.fabric.location_name(receiver)}"
-        raise not_found("entry", text, f"is not a pair that talks in VLAN {path.vlan_vid}; /v1/pairs lists those")
+        raise not_found("pair", text, f"is not active in VLAN {path.vlan_vid}; /v1/pairs lists the active pairs")
     return int(found[0])
 
 

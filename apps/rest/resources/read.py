@@ -131,12 +131,12 @@ def get_port(path: request_parameters.PortPath, query: request_parameters.NoQuer
     return views.port_views(here, [lookup.port_of(here.central, path.switch, path.port_no)])[0]
 
 
-@api.get("/pairs", responses={200: responses.Entries, **NOT_FOUND})
+@api.get("/pairs", responses={200: responses.Pairs, **NOT_FOUND})
 def list_pairs(query: request_parameters.VnQuery) -> Json:
     """List the active pairs of VNs; a filter by switch is by the sender's."""
     here = service()
     central, entries = here.central, here.central.state.entries
-    rows = lookup.entry_rows(central, query.given("vlan"), query.given("switch"))
+    rows = lookup.pair_rows(central, query.given("vlan"), query.given("switch"))
     key = read_cursor(query.cursor, int, str, int, str, int)
     if key is not None:  # the pair itself may have aged: go on behind where it stood
         receiver, sender = (here.settings.file.row_of.get(VnName(key[0], *end)) for end in (key[3:], key[1:3]))
@@ -152,17 +152,17 @@ def list_pairs(query: request_parameters.VnQuery) -> Json:
         cursor = make_cursor(*sender, *receiver[1:])
     senders = lookup.vn_rows(central, query.given("vlan"), query.given("switch"))
     unmetered = views.unmetered_views(central, senders)
-    return {"next": cursor, "pairs": views.entry_views(central, rows), "unmetered_pairs": unmetered}
+    return {"next": cursor, "pairs": views.pair_views(central, rows), "unmetered_pairs": unmetered}
 
 
 @api.get(
     "/pairs/<vlan_vid>/<sender_switch>/<sender_port_no>/<receiver_switch>/<receiver_port_no>/explanation",
     responses={200: responses.ExplanationView, **NOT_FOUND},
 )
-def explain_pair(path: request_parameters.EntryPath, query: request_parameters.NoQuery) -> Json:
+def explain_pair(path: request_parameters.PairPath, query: request_parameters.NoQuery) -> Json:
     """Show what binds a pair's limit, and what would bind it next."""
     central = service().central
-    row = lookup.entry_row(central, path)
+    row = lookup.pair_row(central, path)
     return views.explanation_views(central, np.array([row], dtype=np.int64))[0]
 
 

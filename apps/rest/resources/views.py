@@ -174,7 +174,7 @@ def agent_view(agent: AgentSeen) -> Json:
     return dict(zip(AgentView.model_fields, values, strict=True))
 
 
-def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
+def pair_views(central: CentralController, rows: IntArray) -> list[Json]:
     """Return the pairs of these rows of the pair table in the form of ``PairView``."""
     state = central.state
     sender, receiver = state.entries.sender[rows], state.entries.receiver[rows]

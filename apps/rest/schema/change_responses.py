@@ -13,14 +13,14 @@ from apps.rest.schema.rest_model import RestModel
 class ChangeResult(RestModel):
     """The result of a change, or of its dry run."""
 
-    revision: int = Field(description="its number; with dry_run that of the last change")
-    changed: int = Field(description="how many values in force are others than before")
+    revision: int = Field(description="number of the change; with dry_run of the last change")
+    changed: int = Field(description="number of effective values that differ from before")
 
 
 class ConfigChangeView(RestModel):
-    """One changed value of the configuration; null where it is absent."""
+    """One changed value of the configuration; null: absent."""
 
-    path: str = Field(description="where it stands; rates in bit/s")
+    path: str = Field(description="path of the value in the configuration; rates in bit/s")
     before: bool | int | float | str | None
     after: bool | int | float | str | None
 
@@ -28,9 +28,11 @@ class ConfigChangeView(RestModel):
 class ReloadResult(RestModel):
     """The result of a reload, or of its dry run."""
 
-    revision: int = Field(description="the last change to anything")
-    summary: list[str] = Field(description="what differs, in sentences; what follows from something else is left out")
-    changes: list[ConfigChangeView] = Field(description="every value that differs")
+    revision: int = Field(description="number of the last change")
+    summary: list[str] = Field(
+        description="the differences, in sentences; consequences of other differences are left out"
+    )
+    changes: list[ConfigChangeView] = Field(description="all values that differ")
 
 
 class OverrideView(RestModel):
@@ -39,38 +41,40 @@ class OverrideView(RestModel):
     vlan_vid: int
     switch: str | None
     port_no: int | None
-    port: str | None = Field(description="its number, or the name of its interface, by which it is configured")
-    values: dict[str, Any] = Field(description="what was set, by field; rates in bit/s")
-    file: dict[str, Any] = Field(description="what the configuration says of these fields; empty: it has no such thing")
+    port: str | None = Field(description="number of the port, or name of its interface if it is configured by name")
+    values: dict[str, Any] = Field(description="the values set at run time, by field; rates in bit/s")
+    file: dict[str, Any] = Field(
+        description="the configuration file's values of these fields; empty: the file lacks the VLAN or VN"
+    )
     revision: int
-    active: bool = Field(description="whether it is in force")
-    reason: str | None = Field(description="why it, or a part of it, is not in force")
+    active: bool = Field(description="whether the override is effective")
+    reason: str | None = Field(description="why the override, or a part of it, is not effective; null: it is")
 
 
 class ReplaceResult(ChangeResult):
     """The result of replacing all overrides, or of its dry run."""
 
-    inactive: list[OverrideView] = Field(description="those that do not fit the configuration, a thousand at most")
+    inactive: list[OverrideView] = Field(description="overrides that do not fit the configuration, a thousand at most")
 
 
 class OverrideList(Page):
     """Overrides: first of VLANs, by id, then of VNs in the order of the configuration."""
 
     overrides: list[OverrideView]
-    revision: int = Field(description="of the last change to anything")
+    revision: int = Field(description="number of the last change")
 
 
 class ChangeView(RestModel):
-    """Who changed what and when."""
+    """A change: its time, its client and its action."""
 
     revision: int
     at: str = Field(description="RFC 3339, UTC")
-    who: str = Field(description="the name of the token or certificate; anonymous: neither was needed")
-    address: str = Field(description="where the request came from")
+    who: str = Field(description="name of the client's token or certificate; anonymous: neither was needed")
+    address: str = Field(description="address of the client")
     action: Literal["vn", "vlan", "limits", "reset", "import", "undo", "configuration"] = Field(
-        description="the request; configuration: the file was another one"
+        description="kind of request; configuration: another configuration file was loaded"
     )
-    changed: int = Field(description="how many values")
+    changed: int = Field(description="number of changed values")
 
 
 class ItemView(RestModel):

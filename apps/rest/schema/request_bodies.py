@@ -45,7 +45,7 @@ class _Patch(RestModel):
 
 
 class VnPatch(_Patch):
-    """New limits, ceilings and weight of a VN; absent values stay. All are set, or none."""
+    """New limits, ceilings and weight of a VN. Absent values do not change. All are set, or none."""
 
     model_config = _with_example(receive_limit_bps=20_000_000)
     send_limit_bps: value_types.RateBps = 0
@@ -56,12 +56,12 @@ class VnPatch(_Patch):
 
 
 class VlanPatch(_Patch):
-    """Values of a VLAN. Another algorithm starts with its default parameters unless ``parameters`` are given."""
+    """New values of a VLAN. A new algorithm has its default parameters unless ``parameters`` are given."""
 
     model_config = _with_example(algorithm="fp", parameters={"d": 2})
     name: value_types.Name = ""
     algorithm: Annotated[
-        Any, WithJsonSchema({"type": "string", "enum": list(policies), "description": "short name"})
+        Any, WithJsonSchema({"type": "string", "enum": list(policies), "description": "short name of the algorithm"})
     ] = ""
     parameters: value_types.Parameters = None
     shadow: Annotated[
@@ -69,7 +69,7 @@ class VlanPatch(_Patch):
         WithJsonSchema(
             {
                 "enum": [*policies, None],
-                "description": "short name of an algorithm to compute for comparison, and not to enforce; null: none",
+                "description": "short name of an algorithm that is computed and not enforced; null: none",
             }
         ),
     ] = None
@@ -106,7 +106,7 @@ def _vn_item() -> dict[str, Any]:
 
 
 class ManyLimits(RestModel):
-    """New limits, ceilings and weights of many VNs: all are set, or none. Absent values of a VN stay."""
+    """New limits, ceilings and weights of many VNs: all are set, or none. Absent values of a VN do not change."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"limits": [_AN_ITEM]}})
     # Read by apps.rest.schema.bulk_values: a model for each of thousands would take too long at once.
@@ -148,5 +148,5 @@ class RecordingAction(RestModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"action": "start"}})
     action: Literal["start", "take", "stop"] = Field(
-        description="start one; take the records so far, which are then forgotten; stop and take the rest"
+        description="start a recording; take and delete its records so far; stop it and take the rest"
     )

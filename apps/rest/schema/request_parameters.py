@@ -51,7 +51,7 @@ class NoQuery(_Query):
 class OpenapiQuery(_Query):
     """The version of OpenAPI."""
 
-    version: Literal["3.0", "3.1"] = Field(default="3.1", description="of OpenAPI; 3.1 unless given")
+    version: Literal["3.0", "3.1"] = Field(default="3.1", description="version of OpenAPI; by default 3.1")
 
 
 class MetricsQuery(_Parameters):
@@ -60,7 +60,7 @@ class MetricsQuery(_Parameters):
     model_config = ConfigDict(extra="ignore", json_schema_extra=absent_not_null)
 
     names: list[Annotated[str, Field(pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$", max_length=80)]] = Field(
-        default=[], alias="name[]", max_length=40, description="only samples of these names"
+        default=[], alias="name[]", max_length=40, description="only metrics of these names"
     )
 
 
@@ -68,16 +68,16 @@ class ChangeQuery(_Query):
     """How a change must be made."""
 
     dry_run: value_types.Flag = Field(
-        default=False, description="check and answer as the change would, and change nothing"
+        default=False, description="check the change and respond as if it were made, without making it"
     )
 
 
 class IfMatch(_Parameters):
-    """The revision that a change is meant for."""
+    """The revision of the resource that a change is based on."""
 
     model_config = ConfigDict(json_schema_extra=absent_not_null)
     if_match: Annotated[str, WithJsonSchema({"type": "string", "example": "*"})] = Field(
-        default="", alias="If-Match", description='the ETag of the resource that changes, such as "17"; * for any'
+        default="", alias="If-Match", description='ETag of the resource to change, such as "17"; *: any'
     )
 
 
@@ -87,7 +87,7 @@ def _always_given(schema: dict[str, Any]) -> None:
 
 
 class NeededIfMatch(IfMatch):
-    """The revision that a change of everything is meant for; without it the response is 428."""
+    """The revision that a change of all overrides is based on; without it the response is 428."""
 
     model_config = ConfigDict(json_schema_extra=_always_given)
 
@@ -96,18 +96,18 @@ class PageQuery(_Query):
     """The page of a list."""
 
     limit: value_types.PageSize = Field(
-        default=value_types.MAX_PAGE, description="how many at most; the most unless given"
+        default=value_types.MAX_PAGE, description="maximum number of items; by default the largest allowed"
     )
     cursor: Annotated[
         str, WithJsonSchema({"type": "string", "pattern": "^[A-Za-z0-9_-]*={0,2}$", "maxLength": 500})
-    ] = Field(default="", description="`next` of the page before; the first page without it")
+    ] = Field(default="", description="`next` of the previous page; by default the first page")
 
 
 class VnQuery(PageQuery):
     """The VNs, or the senders of pairs, to list: all, or those of a VLAN, of a switch, or of both."""
 
-    vlan: value_types.VlanText = Field(default="", description="only those of this VLAN, by its id or name")
-    switch: value_types.SwitchText = Field(default="", description="only those on this switch, by its name")
+    vlan: value_types.VlanText = Field(default="", description="only VNs of this VLAN, by its id or name")
+    switch: value_types.SwitchText = Field(default="", description="only VNs on this switch, by its name")
 
 
 class VnListQuery(VnQuery):
@@ -120,7 +120,8 @@ class HistoryQuery(PageQuery):
     """The changes to list: all, or those that concern a VLAN or a VN."""
 
     vlan: value_types.VlanText = Field(
-        default="", description="only changes of this VLAN, by its id or name, and its VNs; needed for the others"
+        default="",
+        description="only changes of this VLAN and its VNs, by its id or name; required with switch and port",
     )
     switch: value_types.SomeSwitch = Field(default="", description="only changes of VNs on this switch, by its name")
     port: value_types.PastPort = Field(
@@ -131,54 +132,54 @@ class HistoryQuery(PageQuery):
 class PortQuery(PageQuery):
     """The edge ports to list."""
 
-    switch: value_types.SwitchText = Field(default="", description="only those of this switch, by its name")
-    name: value_types.PortName = Field(default="", description="only those of this name")
+    switch: value_types.SwitchText = Field(default="", description="only ports of this switch, by its name")
+    name: value_types.PortName = Field(default="", description="only ports of this name")
 
 
 class HostQuery(VnQuery):
     """The hosts to list: all, or those of a VLAN, of an edge port, and of an address."""
 
     port: value_types.PastPort = Field(
-        default="", description="only those at this port, by number or name; needs switch"
+        default="", description="only hosts at this port, by its number or name; requires switch"
     )
-    mac: value_types.MacText = Field(default="", description="only those of this MAC address, with colons or dashes")
+    mac: value_types.MacText = Field(default="", description="only hosts with this MAC address, with colons or dashes")
 
 
 class OverrideQuery(PageQuery):
     """The overrides to list."""
 
     active: value_types.Flag | None = Field(
-        default=None, description="only those that are in force, or only those that are not"
+        default=None, description="true: only effective overrides; false: only those that are not effective"
     )
 
 
 class StreamQuery(_Query):
     """The contents and the interval of a stream."""
 
-    vlan: value_types.VlanText = Field(default="", description="the state of the VNs of this VLAN, by its id or name")
-    switch: value_types.SwitchText = Field(default="", description="the state of the VNs on this switch, by its name")
+    vlan: value_types.VlanText = Field(default="", description="only VNs of this VLAN, by its id or name")
+    switch: value_types.SwitchText = Field(default="", description="only VNs on this switch, by its name")
     interval_ms: value_types.StreamMs = Field(
-        default=1000, description="milliseconds between two states; 1000 unless given"
+        default=1000, description="milliseconds between two states; by default 1000"
     )
     pairs_of: value_types.VnText = Field(
         default="", description="with vlan or switch: also the pairs of this VN, as VLAN/SWITCH/PORT"
     )
     count: value_types.StreamCount = Field(
-        default=value_types.MAX_STREAM_STATES, description="end after so many states"
+        default=value_types.MAX_STREAM_STATES, description="number of states after which the stream ends"
     )
 
 
 class SeriesQuery(_Query):
-    """The VLAN or VN whose last five minutes are shown."""
+    """The VLAN or VN of the series."""
 
-    vlan: value_types.VlanText = Field(default="", description="of this VLAN, by its id or name: sums over its VNs")
+    vlan: value_types.VlanText = Field(default="", description="a VLAN, by its id or name: sums over its VNs")
     vn: Annotated[
         value_types.VnText, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200, "example": "10/s1/1"})
-    ] = Field(default="", description="of this VN, as VLAN/SWITCH/PORT")
+    ] = Field(default="", description="a VN, as VLAN/SWITCH/PORT")
 
 
 class EventQuery(_Query):
-    """The first event to list, and its kind and location."""
+    """The events to list: kind, location, first number."""
 
     kind: Annotated[EventKind | None, WithJsonSchema({"type": "string", "enum": [str(kind) for kind in EventKind]})] = (
         Field(default=None, description="only events of this kind")
@@ -189,7 +190,7 @@ class EventQuery(_Query):
         default=0, description="only events with a higher number", ge=0, le=value_types.MAX_EVENT_NUMBER
     )
     limit: value_types.EventCount = Field(
-        default=value_types.MAX_EVENTS, description="how many at most; the most unless given"
+        default=value_types.MAX_EVENTS, description="maximum number of items; by default the largest allowed"
     )
 
 
@@ -224,7 +225,7 @@ class ChangePath(RestModel):
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MAX_REVISION,
-                "description": "the number of the change",
+                "description": "number of the change",
                 "example": 2,
             }
         ),
@@ -245,7 +246,7 @@ class VnPath(RestModel):
     port_no: value_types.PortText
 
 
-class EntryPath(RestModel):
+class PairPath(RestModel):
     """A pair: its VLAN, and the edge ports of its sender and its receiver."""
 
     vlan_vid: value_types.VlanText

@@ -86,14 +86,14 @@ def _parameters_schema() -> dict[str, Any]:
         "type": "object",
         "properties": known,
         "additionalProperties": False,
-        "description": "all parameters; those not given take their defaults; each algorithm has its own",
+        "description": "all parameters of the algorithm; absent ones have their defaults",
     }
 
 
 def _number_schema(found: Sequence[Parameter]) -> dict[str, Any]:
     """Return the schema of a parameter's values; if several policies have one of that name, of any of them."""
     low, exclusive = min((one.least, False) if one.above is None else (one.above, True) for one in found)
-    meanings = dict.fromkeys(f"{one.about}; {one.bounds}, {one.default:g} unless given" for one in found)
+    meanings = dict.fromkeys(f"{one.about}; {one.bounds}, default {one.default:g}" for one in found)
     return {
         "type": "integer" if all(one.whole for one in found) else "number",
         "exclusiveMinimum" if exclusive else "minimum": low,
@@ -133,7 +133,7 @@ CeilingBps = Annotated[
     WithJsonSchema(
         {
             "anyOf": [{"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}, {"type": "null"}],
-            "description": "bit/s up to which its algorithm may borrow, its limit to its port's capacity; null: none",
+            "description": "bit/s up to which the VN may borrow, from its limit to its port's capacity; null: none",
         }
     ),
 ]
@@ -141,7 +141,14 @@ CeilingBps = Annotated[
 Weight = Annotated[
     float,
     BeforeValidator(check_weight),
-    WithJsonSchema({"type": "number", "minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT, "description": "its share"}),
+    WithJsonSchema(
+        {
+            "type": "number",
+            "minimum": MIN_WEIGHT,
+            "maximum": MAX_WEIGHT,
+            "description": "weight by which algorithms share",
+        }
+    ),
 ]
 
 # -- in queries, where all is text

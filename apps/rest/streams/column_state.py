@@ -96,7 +96,7 @@ def state_of(service: Service, picked: Columns) -> Json:
     state["bottlenecks"] = views.bottlenecks(central, rows)
     if picked.pairs_of is not None:
         receiver = lookup.vn_row_of(central, picked.pairs_of, "pairs_of")
-        state["pairs"] = views.entry_views(central, pairs_of(service, receiver)[:MAX_PAIRS])
+        state["pairs"] = views.pair_views(central, pairs_of(service, receiver)[:MAX_PAIRS])
     return state
 
 

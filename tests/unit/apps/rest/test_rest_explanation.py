@@ -84,8 +84,8 @@ def test_a_vns_entries_are_explained(rest, port, entries):
 @pytest.mark.parametrize(
     ("path", "field"),
     [
-        ("/v1/pairs/10/s1/9/s1/1/explanation", "entry"),
-        ("/v1/pairs/20/s1/1/s1/9/explanation", "entry"),
+        ("/v1/pairs/10/s1/9/s1/1/explanation", "pair"),
+        ("/v1/pairs/20/s1/1/s1/9/explanation", "pair"),
         ("/v1/pairs/30/s1/1/s1/9/explanation", "vlan_vid"),
         ("/v1/pairs/10/s2/1/s1/9/explanation", "switch"),
         ("/v1/pairs/10/s1/1/s1/19/explanation", "port_no"),
@@ -118,7 +118,7 @@ def test_without_a_receiver_all_entries_of_the_sender_are_explained(command, cap
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["--from", "s1:1", "--to", "s1:8"], 2, "is not a pair that talks in VLAN 10"),
+        (["--from", "s1:1", "--to", "s1:8"], 2, "is not active in VLAN 10"),
         (["--from", "s1"], 2, "--from: 's1' is not the name of an edge port"),
         (["--from", "s1:1", "--to", "s1:x y"], 2, "--to: 's1:x y' is not SWITCH:PORT"),
         (["--from", "s1:1", "-o", "xml"], 2, "'xml' is not one of 'table', 'json', 'yaml'"),

@@ -73,7 +73,7 @@ def test_an_address_is_found_in_each_of_its_vlans_with_where_it_was(desk: Desk) 
 
 def test_what_is_nowhere_or_no_address_is_refused(desk: Desk) -> None:
     nobody = problem_of(desk.client.get("/v1/hosts/02:00:00:00:00:ff"), 404)
-    assert "is the address of no host that is known" in nobody["detail"]
+    assert "is not the address of a known host" in nobody["detail"]
     for bad in ("02:00:00:00:00", "02:00:00-00:00:ff", "020000000000", "02:00:00:00:00:fg", "٠2:00:00:00:00:00"):
         problem = problem_of(desk.client.get(f"/v1/hosts/{bad}"), 422)
         assert problem["errors"][0]["field"] == "mac"
