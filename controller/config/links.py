@@ -1,7 +1,8 @@
 """The ``links`` of a configuration: core links with known capacities.
 
-The controller discovers links; the file only states their capacities, which are never guessed. A link that is not named
-is assumed to carry any load. ``controller.config.validation`` checks whether the limits fit.
+The controller discovers links; only the file states their capacities, since speeds that switches report are not used.
+A link that is not in the file is assumed to carry any load. ``controller.config.validation`` checks whether the limits
+fit.
 """
 
 from __future__ import annotations

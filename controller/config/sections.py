@@ -76,15 +76,15 @@ class ControlSection(Section):
     interval_ms: Annotated[int, Field(ge=MIN_INTERVAL_MS, le=MAX_INTERVAL_MS)] = 55
     """The control interval, milliseconds."""
     on_stop: Literal["keep", "remove"] = "keep"
-    """What a stop does with meters, flow entries and queues."""
+    """Whether meters, flow entries and queues stay on the switches when the controller stops."""
     mac_ageing_s: Annotated[int, Field(ge=1, le=MAX_IDLE_TIMEOUT_S)] = 300
-    """A MAC that was not seen for this many seconds is forgotten."""
+    """Time without traffic after which a learned MAC is removed, seconds."""
     max_macs_per_vn: Annotated[int, Field(ge=1, le=1_000_000)] = 64
-    """Maximum number of learned MACs behind one VN; the same number again may move there."""
+    """Maximum number of learned MACs behind one VN; as many more may move there from other ports."""
     packet_in_rate: Rate = 128_000
     """Rate limit of packet-ins per VN (new hosts and pairs). Frames above it are forwarded without a packet-in."""
     newcomers: Literal["share", "limit"] = "share"
-    """What a VN may send to new receivers without a queue before the controller sees it: a share, or its send limit."""
+    """Rate of a VN to new receivers without a queue until their pairs are installed: a share, or the send limit."""
 
 
 class ListenerSection(Section):
@@ -105,7 +105,7 @@ class OpenFlowSection(ListenerSection):
     listen: Listen = ("127.0.0.1", 6653)
     """Address that switches connect to."""
     first_meter_id: Annotated[int, Field(ge=1, le=MAX_METER_ID)] = 1
-    """First meter id of the controller; other meters are never touched."""
+    """First meter id of the controller; it never changes meters outside its range."""
     last_meter_id: Annotated[int, Field(ge=1, le=MAX_METER_ID)] = 65535
     """Last meter id of the controller."""
 
@@ -119,7 +119,7 @@ class RestSection(ListenerSection):
     authentication: Literal["none", "token"] = "none"
     """Whether requests need a token (`dets token`)."""
     if_match: Literal["optional", "required"] = "optional"
-    """Whether every change must name the revision it is meant for (If-Match)."""
+    """Whether every change must name the revision on which it is based (If-Match)."""
     ui: Annotated[bool, of_room("ui", but=False)] = True
     """Whether the web UI is served at /ui."""
     requests_per_s: Annotated[int, Field(ge=1, le=1_000_000)] = 200
@@ -144,7 +144,7 @@ class OvsdbTlsSection(Section):
 
 
 class StoreSection(Section):
-    """``store``: the file that keeps changes made at run time."""
+    """``store``: the file with the changes made at run time."""
 
     path = "store"
     file: FilePath | None = None
@@ -166,7 +166,7 @@ class MetricsSection(Section):
 
     path = "metrics"
     vns: bool = True
-    """Whether each VN has its series; without them only the sums of VLANs are shown."""
+    """Whether each VN has its own series; without them there are only the sums of VLANs."""
 
 
 class QueuesSection(Section):
@@ -175,9 +175,9 @@ class QueuesSection(Section):
     path = "queues"
     renamed: ClassVar = {"classes": "mode"}
     mode: Literal["per-vlan", "single"] = "per-vlan"
-    """A queue for each VLAN, or a single one for all: then only senders' meters limit what VLANs receive."""
+    """A queue for each VLAN, or a single queue for all: then only senders' meters enforce receive limits."""
     max_rate: Literal["limit", "capacity"] = "limit"
-    """Highest rate of a receiver's queue while its port has room: its limit, or the port's capacity."""
+    """Highest rate of a receiver's queue while its port is not full: its limit, or the port's capacity."""
 
 
 class EcnSection(Section):
@@ -189,10 +189,10 @@ class EcnSection(Section):
     """Source of congestion marks: phantom meters at receivers, or these and ECN marks of switches on the path, for \
 which IP packets of these VLANs carry ECT between switches. Not with cluster.mode: sharded."""
     expose_to_hosts: bool = False
-    """Whether hosts see congestion marks. Without, hosts that use ECN react to losses only; with, to marks too."""
+    """Whether hosts see congestion marks. If not, hosts with ECN react only to losses; otherwise also to marks."""
     codepoint: Codepoint = 1
-    """ECN codepoint of packets without ECN between switches: 1, ECT(1), which is cleared at the edge; 2, ECT(0), for
-    switches that serve ECT(1) first (L4S): hosts send it too, so it stays."""
+    """ECN codepoint of packets without ECN between switches: 1, ECT(1), which the edge clears; or 2, ECT(0), for
+    switches that prioritize ECT(1) (L4S): the edge does not clear it, since hosts send it too."""
 
 
 class AgentsSection(Section):
@@ -203,41 +203,40 @@ class AgentsSection(Section):
     control_frame_rate: Rate = 1_000_000
     """Rate limit of an agent's control frames to the controller, per VLAN."""
     experimental_ethertype: bool = False
-    """Whether agents may also use EtherType 0x88b5, where network cards drop 0x8808. Other frames are dropped."""
+    """Whether agents may also use EtherType 0x88b5, for network cards that drop 0x8808; otherwise it is dropped."""
     long_frames: bool = False
     """Whether control frames may carry more than 44 bytes of parameters, to agents that accept them."""
 
 
 class VlanSection(Section):
-    """``vlans.VID``: a tenant, its algorithm and the limits its VNs have unless a port says otherwise."""
+    """``vlans.VID``: a tenant, its algorithm and the default limits of its VNs."""
 
     path = "vlans.VID"
     name: Name | None = None
-    """Name for people, of no other VLAN; by default vlanVID."""
+    """Displayed name, unique among VLANs; by default vlanVID."""
     algorithm: Algorithm = "fp"
     """How each receiver's limit is shared among its senders (docs/allocation.md)."""
     parameters: Parameters = Field(default_factory=dict)
-    """The algorithm's parameters; the others keep their defaults."""
+    """Parameters of the algorithm; absent ones have their defaults."""
     shadow: Algorithm | None = None
-    """Second algorithm that is computed and not enforced; `/v1/pairs` shows what it would set."""
+    """Second algorithm that is computed and not enforced; `/v1/pairs` shows its limits."""
     shadow_parameters: Parameters = Field(default_factory=dict)
-    """The shadow's parameters; the others keep their defaults."""
+    """Parameters of the shadow; absent ones have their defaults."""
     send_limit: Rate | None = None
-    """Default of its VNs; without it every VN needs its own limit."""
+    """Default send limit of its VNs; without it every VN needs its own."""
     receive_limit: Rate | None = None
-    """Default of its VNs; without it every VN needs its own limit."""
+    """Default receive limit of its VNs; without it every VN needs its own."""
     send_ceiling: Rate | None = None
-    """Rate up to which its VNs may borrow, from the limit to the port's capacity; for algorithms that borrow, as
-    `max-min`."""
+    """Rate up to which its VNs may borrow for sending, from the limit to the port's capacity; only for algorithms that
+    borrow, such as `max-min`."""
     receive_ceiling: Rate | None = None
-    """Rate up to which its VNs may borrow, from the limit to the port's capacity; for algorithms that borrow, as
-    `max-min`."""
+    """Rate up to which its VNs may borrow for receiving, from the limit to the port's capacity; only for algorithms
+    that borrow, such as `max-min`."""
     flood_limit: Rate | None = None
-    """Limit of each VN on broadcast, multicast and unknown destinations; by default a tenth of the smallest receive
-    limit, divided among the other VNs; at most all of it, divided in the same way, at least 2k
-    (docs/enforcement.md)."""
+    """Rate limit of each VN for broadcast, multicast and unknown destinations: at least 2k, at most the smallest
+    receive limit divided by the number of other VNs; by default a tenth of that (docs/enforcement.md)."""
     weight: Weight = 1.0
-    """Weight of each VN, by which senders share; with `max-min` across VLANs too; not used by `fe`."""
+    """Weight of each VN as a sender; with `max-min` also across VLANs; not used by `fe`."""
 
 
 class VnSection(Section):
@@ -245,17 +244,17 @@ class VnSection(Section):
 
     path = "switches.NAME.ports.NO.vns.VID"
     send_limit: Rate | None = None
-    """Instead of the VLAN's."""
+    """Send limit; by default the VLAN's."""
     receive_limit: Rate | None = None
-    """Instead of the VLAN's."""
+    """Receive limit; by default the VLAN's."""
     send_ceiling: Rate | None = None
-    """Instead of the VLAN's."""
+    """Send ceiling; by default the VLAN's."""
     receive_ceiling: Rate | None = None
-    """Instead of the VLAN's."""
+    """Receive ceiling; by default the VLAN's."""
     flood_limit: Rate | None = None
-    """Instead of the VLAN's, for a VN that sends more multicast than the others (docs/enforcement.md)."""
+    """Flood limit, for a VN that sends more multicast than the others; by default the VLAN's (docs/enforcement.md)."""
     weight: Weight | None = None
-    """Instead of the VLAN's."""
+    """Weight; by default the VLAN's."""
 
 
 class PortSection(Section):
@@ -264,28 +263,27 @@ class PortSection(Section):
     path = "switches.NAME.ports.NO"
     required = ("capacity",)
     name: Name | None = None
-    """Name for people, unique among ports; by default NAME-NO, or the interface's name, which other switches may
-    have."""
+    """Displayed name, unique among ports; by default NAME-NO. The default for a port given by its interface is the
+    interface's name, which ports of other switches may share."""
     capacity: Rate | None = None
-    """Capacity of the link; never guessed."""
+    """Capacity of the link; the speed that the switch reports is not used."""
     expect: Interface | None = None
-    """Name that the switch must report for the port, otherwise it carries nothing; by default the first reported name;
-    `any`: only the number counts (docs/switches.md)."""
+    """Interface name that the switch must report for the port; with another name the port carries nothing. By default
+    the first reported name; `any`: every name (docs/switches.md)."""
     access: VlanVid | None = None
-    """One VLAN, untagged frames, or frames with VLAN id 0 (priority tag); other tags are rejected."""
+    """The only VLAN of the port: frames without a tag or with VLAN id 0 (priority tag); other frames are dropped."""
     trunk: list[TrunkVlans] | None = None
-    """Several VLANs, frames with a tag; either this or `access`."""
+    """VLANs of the port, by the frames' tags; a port has either `trunk` or `access`."""
     native: VlanVid | None = None
-    """One VLAN of the trunk: untagged frames, and frames with VLAN id 0, belong to it, and its frames leave
-    untagged."""
+    """VLAN of the trunk for frames without a tag or with VLAN id 0; its frames leave untagged."""
     vns: dict[str, Any] = Field(default_factory=dict)
-    """Own limits and weights of VNs at this port."""
+    """Limits and weights of single VNs at this port."""
     frame_overhead_bytes: FrameOverhead = 0
-    """Bytes of the link that each frame takes beyond those that the switch counts, such as 24; then the sums of limits
-    fit the capacity for frames of any size (docs/switches.md)."""
+    """Bytes of the link that each frame takes beyond the bytes that the switch counts, such as 24. The sums of limits
+    then fit the capacity for frames of any size (docs/switches.md)."""
     agent: Annotated[AgentMode, of_room("agents", but="none")] = "none"
-    """Whether the host behind the port has an agent that shapes: `trust` lets it shape alone, `verify` keeps meters
-    behind it (docs/agents.md)."""
+    """Whether the host behind the port has an agent that shapes: with `trust` it shapes alone, with `verify` meters
+    stay behind it (docs/agents.md)."""
 
     @property
     def trunk_vids(self) -> list[range]:
@@ -296,7 +294,7 @@ class PortSection(Section):
 class MetersSection(Section):
     """``switches.NAME.meters``: meter settings that the switch accepts.
 
-    Omitted ones are found by tests (docs/switches.md).
+    Tests find the absent ones (docs/switches.md).
     """
 
     path = "switches.NAME.meters"
@@ -307,43 +305,43 @@ class MetersSection(Section):
     max_rate: Rate | None = None
     """Maximum rate of a meter; limits above it are not enforced."""
     rate_step: Rate | None = None
-    """Rates are multiples of this."""
+    """Step of rates: a rate must be a multiple of it."""
     count: Annotated[int, Field(ge=0, le=MAX_METER_ID)] | None = None
     """Number of meters that the controller may use at the switch."""
     fail: Literal["open", "closed"] = "open"
-    """Whether a VN without a meter for its send limit sends unlimited (open), or not at all (closed)."""
+    """Whether a VN without a meter for its send limit sends without a limit (open), or not at all (closed)."""
 
 
 class SwitchSection(Section):
-    """``switches.NAME``: a switch; one without ports is a core switch."""
+    """``switches.NAME``: a switch; a switch without ports is a core switch."""
 
     path = "switches.NAME"
     required = ("dpid",)
     dpid: Dpid | None = None
-    """Datapath id."""
+    """Datapath id, unique among switches."""
     ovsdb: Ovsdb | None = None
-    """Address of its OVSDB; without it the switch gets no queues. `ptcp:` and `pssl:`: the controller listens there, \
-and the switch connects (`ovs-vsctl set-manager`); several switches may share an address."""
+    """Address of its OVSDB; without it the switch gets no queues. With `ptcp:` and `pssl:` the controller listens at \
+the address, which several switches may share, and the switch connects (`ovs-vsctl set-manager`)."""
     profile: Profile = "auto"
-    """Missing features of the switch: ``auto`` asks and tests it, ``full`` assumes that nothing is missing."""
+    """Missing features of the switch: ``auto`` finds them by tests, ``full`` assumes none."""
     meters: dict[str, Any] = Field(default_factory=dict)
     """Meter settings that the switch accepts."""
     ports: dict[str, Any] = Field(default_factory=dict)
-    """Its edge ports by OpenFlow port number, 1 to 4294967040, or interface's name; `1-24`: 24 ports; what differs at \
-one of them is in an entry of its own."""
+    """Its edge ports by OpenFlow port number, 1 to 4294967040, or interface's name. `1-24` are 24 ports; a further \
+item for one of them overrides single keys."""
 
 
 class LinkSection(Section):
-    """``links[N]``: a link between two switches with known capacity; limits are not checked against other links."""
+    """``links[N]``: a link between two switches with its capacity; limits are checked only against these links."""
 
     path = "links[N]"
     required = ("between", "capacity")
     between: list[SwitchPort] | None = None
     """The two ends, such as `[s1:1001, c1:1]`."""
     capacity: Rate | None = None
-    """Capacity of each direction; never guessed."""
+    """Capacity of each direction."""
     frame_overhead_bytes: FrameOverhead = 0
-    """As that of an edge port."""
+    """Bytes of the link that each frame takes beyond the bytes that the switch counts, such as 24."""
 
 
 class RootSection(Section):
@@ -376,7 +374,7 @@ file."""
     cluster: dict[str, Any] | None = None
     """Several controllers of one fabric."""
     vlans: dict[str, Any] = Field(default_factory=dict)
-    """The tenants by VLAN id, 1 to 4094; `10-20`: eleven; what differs of one is in an entry of its own."""
+    """The tenants by VLAN id, 1 to 4094. `10-20` are eleven; a further item for one of them overrides single keys."""
     switches: dict[str, Any] = Field(default_factory=dict)
     """The switches by name."""
     links: list[Any] = Field(default_factory=list)

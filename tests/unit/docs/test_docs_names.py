@@ -8,7 +8,7 @@ import pytest
 from support.paths import ROOT
 
 from apps.rest.schema.request_bodies import MAX_LIMITS
-from controller.agents.agent_port import FLOOD_FRAMES, DISTRUST_S
+from controller.agents.agent_port import DISTRUST_S, FLOOD_FRAMES
 from controller.capability.meter_probe import BURST_KBITS, FRAMES, RATE_KBPS
 from controller.forwarding.host_probing import MAX_SEARCHES_PER_VN
 from controller.metering.backstop import BACKSTOP

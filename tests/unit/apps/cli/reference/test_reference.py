@@ -38,10 +38,11 @@ def test_the_configuration_says_defaults_and_bounds() -> None:
     text = configuration.reference()
     for row in (
         "| `interval_ms` | `55` | 10 to 10000 | The control interval, milliseconds. |",
-        "| `on_stop` | `keep` | `keep`, `remove` | What a stop does with meters, flow entries and queues. |",
+        "| `on_stop` | `keep` | `keep`, `remove` | Whether meters, flow entries and queues stay on the switches "
+        "when the controller stops. |",
         "| `trunk` | none | a list, each a VLAN, or those of the file in a range such as `10-200` "
-        "| Several VLANs, frames with a tag; either this or `access`. |",
-        "| `capacity` | required | a rate | Capacity of the link; never guessed. |",
+        "| VLANs of the port, by the frames' tags; a port has either `trunk` or `access`. |",
+        "| `capacity` | required | a rate | Capacity of the link; the speed that the switch reports is not used. |",
     ):
         assert row in text.splitlines()
     assert "| `weight` | `1` | 1e-06 to 1000000 |" in text
