@@ -20,8 +20,8 @@ from controller.config.yaml_document import ConfigError, ConfigProblem
 from controller.fabric.config_model import Config, Vn
 
 _POLL_INTERVAL_S = 0.01
-_NICENESS = 5  # the loop comes first
-SMALL_BYTES = 64 * 1024  # read within some 20 ms, before a process has started
+_NICENESS = 5  # the loop has priority
+SMALL_BYTES = 64 * 1024  # parsed within some 20 ms, faster than a process starts
 _VN_FIELDS = tuple(one.name for one in fields(Vn))
 
 
@@ -41,7 +41,7 @@ def read(path: str, run_in_thread: Callable[..., Any]) -> Config:
             while process.poll() is None:
                 time.sleep(_POLL_INTERVAL_S)
         finally:
-            if process.poll() is None:  # nobody waits for it any more
+            if process.poll() is None:  # no caller waits for it any longer
                 process.kill()
                 process.wait()
         config: Config = run_in_thread(_answer, answer, path, process.returncode)
@@ -55,9 +55,9 @@ def _is_small(path: str) -> bool:
         if os.stat(path).st_size > SMALL_BYTES:
             return False
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            return b"include" not in (file.read(SMALL_BYTES) or b"")  # other files may be large
+            return b"include" not in (file.read(SMALL_BYTES) or b"")  # included files may be large
     except OSError:
-        return True  # whoever reads it says what is wrong with it
+        return True  # the reader reports the fault
 
 
 def _answer(file: int, path: str, status: int) -> Config:
@@ -84,7 +84,7 @@ class _Pickler(pickle.Pickler):
 def main(file: int, path: str) -> None:
     """Write the result to an open file: the configuration, or all its problems."""
     os.nice(_NICENESS)
-    gc.disable()  # all that is made stays until the end
+    gc.disable()  # all objects stay until the end
     try:
         found: Config | tuple[ConfigProblem, ...] = load_config(path)
     except ConfigError as error:
@@ -92,7 +92,7 @@ def main(file: int, path: str) -> None:
     with open(file, "wb", closefd=False) as stream:
         _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(found)
         stream.flush()
-        os._exit(0)  # freeing it all takes as long as writing it
+        os._exit(0)  # freeing all objects takes as long as writing them
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ from controller.monitoring.observer import Observer
 
 WANTED_AUDITS_INTERVAL_S = 1.0
 LAG_INTERVAL_S = 0.5
-RESERVED_FILES = 32  # for the store, databases of switches, threads, in addition to the connections of REST clients
+RESERVED_FILES = 32  # for the store, switches' databases and threads, besides connections of REST clients
 TESTS_INTERVAL_S = 0.5
 PORT_NAMES_INTERVAL_S = 1.0
 
@@ -94,7 +94,7 @@ class Dets(AppBase):
             kept = self.config.rest.store
             store = self.membership.store(kept)
             self._tokens = self.membership.tokens(kept) if self.config.rest.authentication == "token" else None
-        except DetsError as error:  # what its author can mend needs no traceback
+        except DetsError as error:  # an error that the user can fix needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
         of_spare = self.spare.yield_control, self.spare.io_wait
@@ -164,7 +164,7 @@ class Dets(AppBase):
         names = edge_ports.drain_changed()
         try:
             self.settings.keep_port_names(names)
-        except StoreError:  # an event has said so
+        except StoreError:  # an event has reported it
             edge_ports.changed = names | edge_ports.changed
 
     def _measure_lag(self) -> None:

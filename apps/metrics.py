@@ -84,7 +84,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self.requests: Counter[str] = Counter()  # answers of REST by their status
+        self.requests: Counter[str] = Counter()  # REST responses by status
         self.hub_lag_s = Histogram(
             "dets_event_loop_lag_seconds",
             "Event loop lag: delay between the requested and the actual wake-up of a sleeping greenlet.",
@@ -125,7 +125,7 @@ class _Controller(Collector):
         yield from self._links()
         yield from self._service()
         events = CounterMetricFamily("dets_events", "Events by kind.", labels=["kind"])
-        for kind in EventKind:  # those that have not happened too, or the first one would not be an increase
+        for kind in EventKind:  # also those without events, or the first event would be no increase
             events.add_metric([str(kind)], self._metrics.central.events.counts[kind])
         yield events
         failures = CounterMetricFamily("dets_task_failures", "Rounds of background tasks that failed.", labels=["task"])

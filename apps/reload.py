@@ -25,7 +25,7 @@ from controller.errors import DetsError
 from controller.events import EventKind, EventLog
 from controller.fabric.config_model import Config, Switch
 
-if TYPE_CHECKING:  # these need the framework, which a reload does not
+if TYPE_CHECKING:  # these need the framework, a reload does not
     from apps.ovsdb.queue_reconciler import QueueReconciler
     from apps.southbound.connected_switches import ConnectedSwitch
     from apps.southbound.southbound_driver import SouthboundDriver
@@ -96,7 +96,7 @@ class Reloader:
     def __init__(self, application: Application, reloads: Reloads) -> None:
         self._application, self._reloads = application, reloads
         self._turn = threading.Lock()
-        self._waiting: dict[bool, _Answer] = {}  # for the next reload, and the next dry run
+        self._waiting: dict[bool, _Answer] = {}  # callers of the next reload, and of the next dry run
 
     def reload(self, *, dry_run: bool = False) -> ConfigDiff:
         """Do ``_reload``, and count it unless it is a dry run; or return the result of a waiting one."""
@@ -113,7 +113,7 @@ class Reloader:
     def _make(self, answer: _Answer, dry_run: bool) -> None:
         try:
             with self._turn, making_much():
-                del self._waiting[dry_run]  # whoever comes from now on may mean a later file
+                del self._waiting[dry_run]  # later callers may mean a later file
                 answer.diff = self._counted(dry_run)
         except BaseException as error:
             answer.error = error
@@ -188,7 +188,7 @@ class Reloader:
             undo.callback(plan.undo)
             for _ in made.build_switch_flows(application.shell.central):
                 application.yield_control()
-            # Others in the process run up to here, and again once all is done.
+            # Other greenlets run up to here, and again when all is done.
             switch_over = _Transition(application, config, made, plan)
             undo.callback(switch_over.undo)
             switch_over.make()
@@ -254,17 +254,17 @@ class _Transition:
     def update_switches(self) -> None:
         """Send the changes to the switches; release those that are no longer configured, or configured differently."""
         shell, central = self._application.shell, self._application.shell.central
-        self._undo.pop_all()  # it is not undone any more, and the state before need not be kept
+        self._undo.pop_all()  # it cannot be undone any longer, so the previous state is freed
         shell.push()
         self._application.queues.wake()
         for dpid, peer in self._removed.items():
-            if dpid in central.switches:  # it has another profile, or other classes of queues
+            if dpid in central.switches:  # it has another profile, or another queue mode
                 self._application.spawn(shell.reconnect, peer, None)
             else:
                 self._application.spawn(self._clean_up_switch, peer, self._leaving[dpid], self._records[dpid].switch)
         for connection in list(shell.unmanaged):
             if connection.dpid in central.switches and connection.dpid not in shell.peers:
-                connection.disconnect()  # it is configured now, and must connect again
+                connection.disconnect()  # it is configured now, and must reconnect
 
     def _clean_up_switch(self, peer: ConnectedSwitch, meters: list[int], switch: Switch) -> None:
         """Remove the controller's flows, meters and queues from a switch that is no longer configured."""

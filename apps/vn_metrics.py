@@ -12,7 +12,7 @@ from controller.columns import FloatArray, IntArray
 from controller.monitoring.observer import Observer
 from controller.monitoring.traffic_totals import COLUMNS, GuaranteeState
 
-# So many samples are written before others in the process get their turn, about a millisecond's worth.
+# Samples written before other greenlets run, about a millisecond.
 BATCH_SIZE = 2000
 _BYTE_COUNTERS = {
     "received": "Sent to the VN, behind the meters of its senders.",

@@ -32,8 +32,8 @@ from controller.agents.control_frames import (
 from controller.openflow.ethernet import ETH_TYPE_MAC_CONTROL
 
 LOG = logging.getLogger("dets.agent")
-HELLO_INTERVALS = 5  # an agent without pairs says nothing else, and counts as lost after 20
-MAX_FRAMES = 1024  # in an interval
+HELLO_INTERVALS = 5  # an agent without pairs sends nothing else, and counts as lost after 20 intervals
+MAX_FRAMES = 1024  # per interval
 MIN_INTERVAL_MS, MAX_INTERVAL_MS = 10, 10_000
 
 

@@ -23,7 +23,7 @@ _PRIORITY = 1
 _ETHERTYPES = (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT)
 _TPID = 0x8100
 TAG_BYTES = 4
-# Where the key stands on the stack: VLAN id, then the destination.
+# Position of the key on the stack: VLAN id, then the destination.
 _KEY_AT, _MAC_AT = -8, -6
 
 
@@ -38,7 +38,7 @@ def _read_header() -> tuple[bytes, ...]:
     They leave the key of VLAN and destination on the stack. Control frames are dropped there, and frames that are too
     short pass.
     """
-    untagged = (  # or tagged in the frame's own octets
+    untagged = (  # or tagged in the frame's own bytes
         ebpf.load_packet_half(12),
         ebpf.move(ebpf.R8, ebpf.R0),
         ebpf.set_to(ebpf.R7, 0),

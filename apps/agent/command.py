@@ -29,7 +29,7 @@ def agent(
     probe: Annotated[bool, typer.Option("--probe", help="Test which EtherType passes, and exit.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Exchange frames, without shaping.")] = False,
 ) -> int:
-    """Shape what this host's VNs send, as the controller says (root, or CAP_NET_ADMIN and CAP_NET_RAW)."""
+    """Shape the traffic of this host's VNs at the controller's rates (root, or CAP_NET_ADMIN and CAP_NET_RAW)."""
     from apps.agent import main
     from apps.agent.agent import AgentOptions
 

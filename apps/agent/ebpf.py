@@ -26,7 +26,7 @@ _SYSCALL = {"x86_64": 321, "aarch64": 280}
 _MAP_CREATE, _MAP_UPDATE, _MAP_DELETE, _PROG_LOAD = 0, 2, 3, 5
 _PROG_TYPE_SCHED_CLS, _MAP_TYPE_HASH, _MAP_TYPE_ARRAY, _NO_PREALLOC = 3, 1, 2, 1
 _PSEUDO_MAP = 1
-_PROGRAM = struct.Struct("=IIQQIIQII16s")  # union bpf_attr as BPF_PROG_LOAD takes it, up to prog_name
+_PROGRAM = struct.Struct("=IIQQIIQII16s")  # union bpf_attr of BPF_PROG_LOAD, up to prog_name
 _MAP = struct.Struct("=IIIII")
 _ELEMENT = struct.Struct("=IxxxxQQQ")
 _VERIFIER_LOG_BYTES = 1 << 20

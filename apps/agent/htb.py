@@ -44,9 +44,9 @@ from controller.errors import InvalidValueError
 
 LINK, OTHERS, VLAN, REST, FIRST_PAIR, LAST_PAIR = 0x1, 0x2, 0x1000, 0x2000, 0x3000, 0xFFFE
 MIN_BPS = 8_000
-# A burst is one frame and what is sent in a millisecond: a shaper queues where a meter would drop.
+# A burst is one frame and the bits of a millisecond: a shaper queues what a meter would drop.
 FRAME_BYTES, BURST_S = 1_600, 0.001
-QUANTUM_BYTES = 3_044  # what a class may send before it is another's turn: two frames
+QUANTUM_BYTES = 3_044  # sent by a class before the next one's turn: two frames
 QUEUE_S, MIN_QUEUE, MAX_QUEUE = 0.030, 30, 1000  # leaf queues, in time at the rate and in frames
 _TCA_HTB_PARMS, _TCA_HTB_INIT, _TCA_HTB_RATE64, _TCA_HTB_CEIL64 = 1, 2, 6, 7
 _RATESPEC = struct.Struct("=BBHhHI")
@@ -70,7 +70,7 @@ class HtbShaper:
         self._overhead = {vid: TAG_BYTES if vid else 0 for vid in vlans}
         self._queue: dict[int, int] = {}
         self._next_minor, self._free = FIRST_PAIR, list[int]()
-        # Dropped frames are counted; their octets are taken to be the mean of those that were sent.
+        # Dropped frames are counted; their assumed size is the mean of the sent ones.
         self._map = HashMap(8, self.most_pairs + len(vlans))
         try:
             self._build(vlans)

@@ -28,7 +28,7 @@ _SOL_NETLINK, _NETLINK_CAP_ACK, _NETLINK_EXT_ACK = 270, 10, 11
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _TCMSG = struct.Struct("=BxxxiIII")
 _ATTRIBUTE = struct.Struct("=HH")
-# Requests in one write: what they are answered with must fit the socket's buffer if all are refused.
+# Requests in one write: their replies must fit the socket's buffer even if all are errors.
 _BATCH_SIZE = 64
 _BUFFER_BYTES = 4 << 20
 _ANSWER_BYTES = 1 << 17
@@ -124,7 +124,7 @@ class Netlink:
 
     def root_qdisc(self, interface: int) -> tuple[int, str]:
         """Return handle and kind of an interface's root qdisc; (0, kind) for the kernel's default."""
-        for body in list(self._dump(RTM_GETQDISC, tc_message(interface, 0, 0))):  # all, or the next reads the rest
+        for body in list(self._dump(RTM_GETQDISC, tc_message(interface, 0, 0))):  # the next dump needs an empty socket
             for kind, _, message in _messages(body):
                 _, index, handle, parent, _ = _TCMSG.unpack_from(message)
                 if kind == RTM_NEWQDISC and index == interface and parent == TC_H_ROOT:

@@ -36,7 +36,7 @@ class AgentPairs:
         self.vlans, self.most_pairs, self.refused = tuple(vlans), most_pairs, 0
         self.pairs: list[ShapedPair] = []
         self._row_of: dict[ShapedPair, int] = {}
-        self._ends: list[tuple[bytes, bytes]] = []  # sender and receiver, as the controller says them
+        self._ends: list[tuple[bytes, bytes]] = []  # sender and receiver, as in the controller's frames
         self._machines = SendRateControllers.initial(0)
         self._rate_kbps = np.empty(0, dtype=np.int64)
         self._idle_intervals = np.empty(0, dtype=np.int64)
@@ -159,7 +159,7 @@ class AgentPairs:
         self._reindex(np.concatenate([np.arange(count - len(taken)), np.full(len(taken), NEW_ROW)]))
 
     def _set_rates(self, rows: IntArray, rate_kbps: IntArray) -> None:
-        mine = self._machines.controlled[rows]  # a rate without Initialize is not for an idle machine
+        mine = self._machines.controlled[rows]  # an idle machine ignores a rate without Initialize
         rows, rate_kbps = rows[mine], rate_kbps[mine]
         limit_bps = np.where(rate_kbps == NO_RATE, np.inf, rate_kbps * float(KBPS))
         self._machines = self._machines.on_set_rate(SetRate(rows, limit_bps))

@@ -26,7 +26,7 @@ app = typer.Typer(
     help="DETS: tenants' rate limits enforced by one OpenFlow 1.3 controller.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # whose tables cut words, and show a flag as if it took a value
+    rich_markup_mode=None,  # rich's tables cut words, and show a flag as if it took a value
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(controller.app)
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run(arguments)
     except (DetsError, RuntimeError, OSError, ImportError) as error:
-        print_error(_words_of(error), keep="\n")  # those of experiments end with lines of a log
+        print_error(_words_of(error), keep="\n")  # errors of experiments end with lines of a log
         return FAILED
     finally:
         for plugin, reason in plugins.faults.items():
@@ -78,7 +78,7 @@ def _run(arguments: list[str]) -> int:
     except InvalidValueError as error:
         plain = error.key.isidentifier() and not error.key.isupper()
         option = f"--{error.key.removesuffix('_bps').replace('_', '-')}" if plain else error.key
-        value = "" if error.value is None else f" {error.value!r}"  # None: it is missing
+        value = "" if error.value is None else f" {error.value!r}"  # None: missing
         print_error(f"{option}:{value} {error.reason}")
         return REFUSED
     except RequestError as error:
@@ -86,13 +86,13 @@ def _run(arguments: list[str]) -> int:
         return REFUSED if error.status is not None and 400 <= error.status < 500 else FAILED
     except ClickError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message(), file=sys.stderr)  # the help, lines and all
+            print(error.format_message(), file=sys.stderr)  # the help, with its lines
             return REFUSED
-        message = error.format_message().replace("Value error, ", "").removesuffix(".")  # pydantic's, of a choice
+        message = error.format_message().replace("Value error, ", "").removesuffix(".")  # pydantic's text for a choice
         if message:
             print_error(f"{message}{_refused_value(error, message)} (see dets --help)")
         return REFUSED
-    if status == INTERRUPTED:  # what typer makes of Ctrl-C
+    if status == INTERRUPTED:  # typer's status for Ctrl-C
         print_error("interrupted")
     return status if isinstance(status, int) else 0
 

@@ -133,7 +133,7 @@ class ShardedMember(ClusterMember):
         """Begin to listen to the other nodes; SystemExit if that is not possible."""
         super().drive(shell, spare)
         try:
-            from apps.cluster.peer_transport import PeerTransport  # not everybody has ZeroMQ
+            from apps.cluster.peer_transport import PeerTransport  # ZeroMQ is optional
 
             links = PeerTransport(str(self.node.cluster.peer_listen))
         except (DetsError, ImportError, OSError) as error:

@@ -51,9 +51,9 @@ def prefix_of(cluster: Cluster) -> str:
 class ClusterNode:
     """This node. ``clock`` continues while the machine sleeps; ``spawn`` calls a function next to the loop.
 
-    ``follow`` applies what the store holds by now, and returns whether it did; it may raise StoreError. ``start_over``
-    discards the state of switches from an earlier time as the active node: others have changed them since. ``will`` is
-    the lease watchdog, which gets each new lease, None if there is none.
+    ``follow`` applies the store's present contents, and returns whether it did; it may raise StoreError. ``start_over``
+    discards the state of switches from an earlier time as the active node: others have changed them since. ``will``
+    is the lease watchdog, which gets each new lease; None if there is none.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class ClusterNode:
         self.start_over: Callable[[], None] = lambda: None
         self.will: Callable[[int | None], None] = lambda lease_id: None
         self.active_url = ""
-        self.problem = ""  # why etcd did not answer last
+        self.problem = ""  # the error of the last request to etcd
         self._clock, self._spawn = clock, spawn
         self._key = f"{self.prefix}active"
-        self._expiry_of: dict[int, LeaseExpiry] = {}  # by lease, of other nodes
+        self._expiry_of: dict[int, LeaseExpiry] = {}  # other nodes' leases, by lease id
         self._asking = False
         self._asked_s = -math.inf
         self._answer: LeaseSnapshot | None = None
         self._lost = False
         self._held: int | None = None
-        self._last_held: int | None = None  # the last generation that was held
+        self._last_held: int | None = None  # the last generation of this node
         self._willed: int | None = None
         self._left = False
         self.takeovers = 0
@@ -169,7 +169,7 @@ class ClusterNode:
             if self.problem:
                 LOG.info("etcd responds again")
             self.problem = ""
-        except (DetsError, AttributeError, LookupError, TypeError, ValueError) as error:  # or an odd answer
+        except (DetsError, AttributeError, LookupError, TypeError, ValueError) as error:  # or an invalid response
             problem = str(error) if isinstance(error, DetsError) else f"an answer that is not etcd's: {error!r}"
             if not self.problem:
                 LOG.warning("etcd has not refreshed this node's lease: %s", problem)

@@ -119,7 +119,7 @@ class EtcdClient:
             content = response.read(MAX_ANSWER_BYTES)
         except BaseException:
             connection.close()
-            while idle:  # they are as old as this one
+            while idle:  # idle connections are as old as this one
                 idle.pop().close()
             raise
         idle.append(connection)

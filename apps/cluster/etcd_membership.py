@@ -31,9 +31,9 @@ from controller.fabric.config_model import Cluster
 
 LOG = logging.getLogger("dets.cluster")
 FAST_POLL_S = 1.0
-"""for so long after a change of owners it is asked for often"""
+"""time after a change of owners in which etcd is polled often"""
 MAX_WATCHED = 4
-"""leases of other owners that a node looks after"""
+"""leases of other owners that a node monitors"""
 _KINDS = ("nodes", "reached", "own", "drained", "want")
 _OWN = _KINDS.index("own")
 
@@ -63,11 +63,11 @@ class EtcdMembership:
         self.controlled: Callable[[], Collection[int]] = tuple
         self.tested: Callable[[int], bytes | None] = lambda dpid: None
         self.believe: Callable[[int, bytes], None] = lambda dpid, data: None
-        self._tested: dict[int, bytes] = {}  # as this node has written it
+        self._tested: dict[int, bytes] = {}  # as written by this node
         self._placement: Placement | None = None
         self._snapshot: tuple[Mapping[int, Owner], Mapping[str, NodeRecord], int, bytes] | None = None
         self._changed_s = -math.inf
-        self._refused = False  # whether etcd has refused to write the last time
+        self._refused = False  # whether etcd rejected the last write
         self.owners: Mapping[int, Owner] = {}
         self.nodes: Mapping[str, NodeRecord] = {}
         self.token = 0
@@ -174,7 +174,7 @@ class EtcdMembership:
         try:
             found = etcd.transact(conditions, [*writing, *self.reading, *more], self.reading)[1]
         except EtcdError as error:
-            if not self._refused:  # it is asked four times a second
+            if not self._refused:  # etcd is read four times a second
                 LOG.warning("switches keep their owners: %s", error)
             self._refused = True
             return None

@@ -29,7 +29,7 @@ from apps.settings.errors import StoreError
 from apps.settings.store import KEPT_CHANGES, Item, StoredChange, StoredState, encode_items
 from controller.limits.overrides import Override, VnName
 
-# A request to etcd may have 1.5 MB, of which Base64 takes a quarter.
+# A request to etcd may have 1.5 MB; Base64 uses a quarter of it.
 _CHUNK_BYTES = 512 << 10
 _NOTHING: dict[str, Any] = {"revision": 0, "overrides": None, "facts": {}, "nonce": ""}
 
@@ -49,7 +49,7 @@ class EtcdStore:
         run: Callable[..., Any] = lambda function, *arguments: function(*arguments),
     ) -> None:
         self._etcd, self._prefix, self._token, self._refusal, self._run = etcd, prefix, token, refusal, run
-        self.head_revision = 0  # etcd's revision of ``head`` as it was read or written last
+        self.head_revision = 0  # etcd's revision of ``head`` at the last read or write
         self._head = _NOTHING
         self._vlans: dict[int, Override] = {}
         self._vns: dict[VnName, Override] = {}

@@ -18,7 +18,7 @@ from apps.cluster.etcd_client import EtcdClient, EtcdError
 from controller.errors import InvalidValueError
 
 END_S = 5.0
-_DIGITS = 20  # of a lease's id, which has 64 bits
+_DIGITS = 20  # digits of a lease's id, which has 64 bits
 
 
 class LeaseWatchdog:
@@ -56,13 +56,13 @@ class LeaseWatchdog:
 
 def main(lease_file: int, endpoints: list[str], ca: str | None, certificate: str | None, key: str | None) -> None:
     """Wait until the node has ended, then revoke its lease."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # whoever ends a service tells all its processes
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # ending a service signals all its processes
         signal.signal(number, signal.SIG_IGN)
     etcd = EtcdClient(endpoints, ca, certificate, key)
     sys.stdin.buffer.read()
     lease_id = int(os.pread(lease_file, _DIGITS, 0))
     if lease_id:
-        with suppress(InvalidValueError):  # the node has taken the files as they were before
+        with suppress(InvalidValueError):  # the node uses the previous contents of the files
             renew = etcd.tls.prepare()
             if renew is not None:
                 renew()

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from controller.node_protocol.rejection import RejectCause
 
-if TYPE_CHECKING:  # these need the framework, which a page of metrics does not
+if TYPE_CHECKING:  # these need the framework, metrics do not
     from apps.cluster.cluster_node import ClusterNode
     from apps.cluster.peer_exchange import PeerExchange
     from apps.cluster.peer_transport import PeerTransport

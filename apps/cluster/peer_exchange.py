@@ -1,7 +1,7 @@
 """Exchange between a sharded node and its peers, in the control loop: messages, and the switches' owners.
 
-It runs before and after an interval, and never waits: what a peer does not take is lost, and later messages make up for
-it. Of received host updates a batch is applied in the loop; the rest is applied in its idle time.
+It runs before and after an interval, and never waits: messages that a peer does not accept are lost, and later messages
+replace them. The loop applies a batch of received host updates; the rest is applied in its idle time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from controller.partition.node_partition import NodePartition
 
-if TYPE_CHECKING:  # not everybody has ZeroMQ
+if TYPE_CHECKING:  # ZeroMQ is optional
     from apps.cluster.peer_transport import PeerTransport
 
 LOG = logging.getLogger("dets.cluster")
@@ -45,7 +45,7 @@ class PeerExchange:
     ) -> None:
         self._node, self._shared, self.links, self._now_s, self._ready = node, shared, links, now_s, ready
         self._hellos_key, self._spawn, self._yield_control = hellos_key, spawn, yield_control
-        self._taking = False  # what peers say of hosts, in the loop's idle time
+        self._taking = False  # whether host updates are being applied, in the loop's idle time
         self.sharing = NodePartition(central, node.cluster.node)
         self._switches = {record.switch.name: dpid for dpid, record in central.switches.items()}
         shared.public_key, shared.dpids = links.public_key, list(central.switches)
@@ -68,7 +68,7 @@ class PeerExchange:
             yield_control()
             for _ in hosts:
                 yield_control()
-        except Exception:  # what is left is taken from the next interval on
+        except Exception:  # the next intervals apply the rest
             LOG.exception("cannot apply host updates received from peers")
         finally:
             self._taking = False

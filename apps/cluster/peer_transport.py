@@ -38,18 +38,18 @@ from controller.openflow.bounded_reader import Buffer
 
 MAX_MESSAGE_BYTES = 64 << 20
 """of a frame; ``controller.node_protocol`` has none that is longer"""
-QUEUE_LENGTH = 2  # frames for each connection, on either side
-UNCONFIRMED_MS = 1000  # after which the kernel ends a connection whose other end confirms no octets
+QUEUE_LENGTH = 2  # messages per connection, on either side
+UNCONFIRMED_MS = 1000  # then the kernel ends a connection whose peer acknowledges no bytes
 KEEPALIVE_S = 2
-HANDSHAKE_S = 2.0  # ``receive`` has to be called more often
+HANDSHAKE_S = 2.0  # ``receive`` must be called more often
 RECONNECT_MS = 100
-RECONNECT_AFTER = 20  # refused frames in a row: ZeroMQ gives up for good on a peer that refuses it once
+RECONNECT_AFTER = 20  # rejected messages in a row: ZeroMQ never reconnects to a peer that rejected it
 MAX_UNAUTHENTICATED = 256
 EVENTS = 256
-_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # of Linux; Python has no names for these
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # Linux constants without names in Python
 _DROP_ALL = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, 0))  # BPF: return 0
-_DOMAIN = b"dets"  # without a domain ZeroMQ lets everybody in whom no ZAP handler refuses
-_CURVE_BYTES = 33  # that encryption adds to a frame
+_DOMAIN = b"dets"  # without a domain ZeroMQ accepts every connection that no ZAP handler rejects
+_CURVE_BYTES = 33  # added by encryption to a message
 _Z85_BYTES = 40
 
 
@@ -70,7 +70,7 @@ class _Peer:
     address: str
     public_key: str
     socket: zmq.Socket[bytes]
-    refused: int = 0  # frames in a row
+    refused: int = 0  # rejected messages in a row
 
 
 class PeerTransport:
@@ -91,7 +91,7 @@ class PeerTransport:
         self.rejections: Counter[str] = Counter(dict.fromkeys(("key", "handshake", "frame", "flood"), 0))
         self._peers: dict[str, _Peer] = {}
         self._names: dict[str, str] = {}  # by public key
-        self._open: set[int] = set()  # descriptors of connections that were let in by the kernel
+        self._open: set[int] = set()  # descriptors of accepted connections
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family, backlog=MAX_UNAUTHENTICATED)
         self._listener.setblocking(False)
@@ -192,8 +192,8 @@ class PeerTransport:
         made.linger = 0
         made.sndhwm = made.rcvhwm = QUEUE_LENGTH
         made.maxmsgsize = self._most_octets + _CURVE_BYTES
-        # No heartbeats of ZeroMQ's: it aborts the process when one is due on a connection whose peer has gone while
-        # nobody took its frames (libzmq's issue 4364), as after a pause.
+        # No heartbeats of ZeroMQ: it aborts the process if one is due on a connection whose peer has disconnected while
+        # nothing read its messages (libzmq's issue 4364), as after a pause.
         made.tcp_maxrt = made.connect_timeout = UNCONFIRMED_MS
         made.tcp_keepalive, made.tcp_keepalive_cnt = 1, 3
         made.tcp_keepalive_idle = made.tcp_keepalive_intvl = KEEPALIVE_S
@@ -204,7 +204,7 @@ class PeerTransport:
 
     def _connected(self, address: str, public_key: str) -> zmq.Socket[bytes]:
         made = self._socket(zmq.PUSH, address.startswith("["))
-        made.immediate = True  # no queue for a peer that is not there
+        made.immediate = True  # no queue for a disconnected peer
         made.reconnect_ivl = RECONNECT_MS
         made.curve_serverkey = public_key.encode()
         made.connect(f"tcp://{address}")

@@ -16,16 +16,16 @@ from controller.cluster.placement import MAX_MOVES, ClusterView, connected_candi
 from controller.errors import DetsError, InvalidValueError
 
 MOVE_TIMEOUT_S = 15.0
-"""for so long it is waited for the next switch to move"""
+"""time limit for the next switch to move"""
 POLL_INTERVAL_S = 0.1
 REQUEST_TTL_S = 5
-"""a wish for a move ends so long after who has asked for it has gone"""
+"""time after which a placement request expires if its client has ended"""
 
 
 class PlacementRequests:
     """Makes requests to a cluster's nodes by name, and about ``switches``, dpids by name.
 
-    ``prefix`` is that of its keys in etcd.
+    ``prefix`` is the prefix of the cluster's keys in etcd.
 
     Every method raises InvalidValueError for an invalid request, EtcdError if etcd does not reply, and DetsError if the
     cluster has changed in between; then nothing is changed.

@@ -76,7 +76,7 @@ class SwitchReachability:
         self._peers, self._ready = peers, ready
         shared.reached, shared.controlled = self.reached, self.controlled
         shared.tested, shared.believe = self._handover_state, self._believe
-        self._probes: dict[int, _Asked] = {}  # by dpid: one question at a time
+        self._probes: dict[int, _Asked] = {}  # by dpid: one probe at a time
 
     def round(self) -> None:
         """Probe the switches that are due. Never waits."""

@@ -105,9 +105,7 @@ class RoleManager:
     def _confirm(self, link: _SwitchRole) -> None:
         if link.in_control and not link.gate.is_open:
             self._release(link)
-            link.requested = (
-                None  # the same generation may be confirmed again: nobody has said that it is not this node's
-            )
+            link.requested = None  # the same generation may be confirmed again: this node has not lost it
         self._ask_if_due(link)
 
     def _release(self, link: _SwitchRole) -> None:
@@ -137,7 +135,7 @@ class RoleManager:
 
     def _ask_if_due(self, link: _SwitchRole) -> None:
         desired = self._desired_role(link.connection.dpid)
-        if desired is not None and desired != link.requested:  # what was refused is not asked for again
+        if desired is not None and desired != link.requested:  # a refused role is not requested again
             link.requested = desired
             self._spawn(self._ask, link, desired)
 

@@ -35,14 +35,14 @@ TIMEOUT_S = 5.0
 ATTEMPTS = 5
 MAX_REPLY_BYTES = 8 << 20  # the rows of 30,000 queues
 _MAX_REASON_LENGTH = 200
-_MAX_PARTS = 500_000  # lists and objects of a reply: those rows have so many, and all are made at once
+_MAX_PARTS = 500_000  # lists and objects of a reply, the number of those rows, all made at once
 _CHUNK_BYTES = 1 << 16
 MAX_UNASKED_BYTES = 1 << 16
-_MAX_OTHERS = 100  # messages of one connection that answer nothing; a server's probes are seconds apart
+_MAX_OTHERS = 100  # unrequested messages of one connection; a server's probes are seconds apart
 _TOKEN = re.compile(rb'["{}]')
-# A string up to its end. A character after a backslash is not what it looks like; a backslash at the end waits for it.
+# A string up to its end. A character after a backslash is escaped; a backslash at the end waits for it.
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
-# What a transaction's ``wait`` answers when a row was changed between reading and writing.
+# The error of a transaction's ``wait`` if a row changed between reading and writing.
 _TIMED_OUT = "timed out"
 
 
@@ -224,7 +224,7 @@ class OvsdbSession:
         self._limit_time()
         chunk = self._socket.recv(_CHUNK_BYTES)
         self._buffer += chunk
-        _let_others_run()  # whoever sends without an end is read without waiting
+        _let_others_run()  # an endless sender is read without waiting
         return bool(chunk)
 
     def _limit_time(self) -> None:
@@ -304,5 +304,5 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError | socket.gaierror):
         return error.strerror or str(error)
     if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno)  # eventlet puts "ENOENT" where the text should be
+        return os.strerror(error.errno)  # eventlet has "ENOENT" in place of the text
     return str(error) or type(error).__name__

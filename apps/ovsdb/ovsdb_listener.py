@@ -36,10 +36,10 @@ from controller.switch.desired_queues import PortQueues
 MAX_CONNECTIONS, MAX_UNKNOWN, MAX_UNKNOWN_OF_HOST = 4096, 32, 16
 CONNECTIONS_PER_S = 100.0
 UNKNOWN_S, KNOWN_S = 2.0, 15.0
-"""how often a database is asked for its bridges, while none is of a switch of the configuration, and after that"""
+"""intervals of reading a database's bridges: while none belongs to a configured switch, and after that"""
 PROBE_TIMEOUT_S = 2.0
 PACE_S = 0.05
-"""pause after messages that nobody has asked for: a server's probes are seconds apart"""
+"""pause after unrequested messages: a server's probes are seconds apart"""
 _BRIDGES = [{"op": "select", "table": "Bridge", "where": [], "columns": ["datapath_id"]}]
 LOG = logging.getLogger("dets.queues")
 
@@ -98,7 +98,7 @@ class OvsdbListener:
 
     def _accept(self) -> None:
         listener = RetryingListener(self._listener, "OVSDB", time.sleep)
-        with suppress(OSError):  # it was closed
+        with suppress(OSError):  # already closed
             while True:
                 sock, address = listener.accept()
                 connection = _Connection(sock, address)
@@ -188,7 +188,7 @@ class _Connection:
         try:
             self.session.begin(job.timeout_s)
             job.result = job.work(self.session)
-        except InvalidValueError as error:  # of what is to be written; the connection is well
+        except InvalidValueError as error:  # the values to write are invalid; the connection is good
             job.error = error
         except BaseException as error:
             job.error = error
@@ -202,7 +202,7 @@ class _Connection:
         self._jobs.append(job)
         if self.ended:
             raise ConnectionResetError("the server closed the connection")
-        with suppress(BlockingIOError):  # it is woken already
+        with suppress(BlockingIOError):  # already woken
             self._waker.send(b"j")
         if not job.done.wait(2 * timeout_s):
             raise TimeoutError

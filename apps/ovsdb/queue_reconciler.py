@@ -22,9 +22,9 @@ from controller.switch.desired_queues import PortQueues, desired_queues
 
 LOG = logging.getLogger("dets.queues")
 RETRY_S = 5.0
-# Rows may be changed by others, and nothing tells: they are compared so often. Reading them takes milliseconds.
+# Interval of comparisons: other programs may change rows without notice. Reading the rows takes milliseconds.
 AUDIT_S = 30.0
-# Between two rounds, each of which asks all databases: ports that go down and up wake it again and again.
+# Time between two rounds, each of which reads all databases: ports that flap wake it repeatedly.
 PAUSE_S = 0.5
 
 
@@ -55,12 +55,12 @@ class QueueReconciler:
         self._shell, self._tls = shell, tls
         self._wake = hub.Event()
         self._writers: dict[str, OvsdbQueueWriter | OvsdbListener] = {}
-        self._unused: set[str] = set()  # addresses, when the last round began
+        self._unused: set[str] = set()  # addresses at the beginning of the last round
         self._problems: dict[int, list[str]] = {}
-        self._written: dict[int, dict[str, PortQueues]] = {}  # what each switch's rows were last brought to
+        self._written: dict[int, dict[str, PortQueues]] = {}  # the queues last written to each switch
         self.applied = self.failed = 0
-        self._ended_s = -math.inf  # when the last round did
-        self.reconciled_s = -math.inf  # what limits and ports wanted then is written
+        self._ended_s = -math.inf  # the end of the last round
+        self.reconciled_s = -math.inf  # the queues desired at that time are written
 
     def wake(self) -> None:
         """Schedule a reconciliation soon, because limits or ports have changed."""
@@ -108,7 +108,7 @@ class QueueReconciler:
 
     def _apply(self, dpid: int) -> None:
         record = self._shell.central.switches.get(dpid)
-        if record is None:  # a reload has taken it out meanwhile
+        if record is None:  # a reload has removed it
             return
         peer = self._shell.peers.get(dpid)
         if record.switch.ovsdb is None or peer is None or not peer.ports:
@@ -120,7 +120,7 @@ class QueueReconciler:
         number_of = {port_no: numbers.number(PortId(dpid, port_no)) for port_no in desired}
         there = {port_no: number for port_no, number in number_of.items() if number in peer.ports}
         times = Counter(peer.ports[number].name for number in there.values())
-        names = {  # of two ports of one name, as OpenFlow cuts them, each is called by its number
+        names = {  # two ports with one name, as OpenFlow truncates names, are found by number
             name if times[name := peer.ports[number].name] == 1 else f"port {number}": port_no
             for port_no, number in there.items()
         }
@@ -168,6 +168,6 @@ class QueueReconciler:
     def _close_unused(self) -> None:
         """Close the writers of addresses that the configuration no longer has."""
         unused = self._writers.keys() - {record.switch.ovsdb for record in self._shell.central.switches.values()}
-        for address in unused & self._unused:  # since the last round: queues of switches that leave are removed first
+        for address in unused & self._unused:  # since the last round: queues of removed switches are deleted first
             self._writers.pop(address).close()
         self._unused = unused

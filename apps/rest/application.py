@@ -55,7 +55,7 @@ def create_app(
     app = DescribedApi(
         "dets.rest",
         info=Info(title="DETS controller", version="1.0.0", description="Limits of virtual nodes, and their state."),
-        # The library writes securitySchemes: null, which is not valid, unless it is given some.
+        # The library writes securitySchemes: null, which is invalid, if there are none.
         security_schemes={"token": {"type": "http", "scheme": "bearer"}},
         validation_error_model=problems.Problem,
         operation_id_callback=operation_id,
@@ -65,7 +65,7 @@ def create_app(
     )
     app.json = StrictJson(app)
     app.request_class = JsonRequest
-    # A redirect would not be a problem document, and a PATCH must not go anywhere but where it was sent.
+    # A redirect would not be a problem document, and a PATCH must not be redirected.
     app.url_map.merge_slashes = False
     app.extensions["dets"] = running
     app.extensions["dets.streams"] = event_stream.Streams(running, most_streams)
@@ -137,7 +137,7 @@ def _document() -> Json:
 
 
 def _refuse(error: ValidationError) -> Response:
-    if request.method in _WITH_BODY:  # what is not there has no values, good or bad
+    if request.method in _WITH_BODY:  # an unknown resource has no values to check
         lookup.check_path(service().central, request.view_args or {})
     return problems.problem_from_validation(error, _FIELDS).response()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# A piece of work is not begun so shortly before a round is due: it might not have ended by then.
+# Time before a due round in which no slice begins: it might not end in time.
 ROUND_GUARD_S = 0.005
 MIN_SLEEP_S = 0.0005
 
@@ -85,7 +85,7 @@ class CooperativeScheduler:
             due_in_s = self._due_s - self._clock()
             if not self._idle.is_set():
                 self._idle.wait(left_s)
-            elif -self._interval_s < due_in_s < ROUND_GUARD_S:  # one that is late is to begin before anything else does
+            elif -self._interval_s < due_in_s < ROUND_GUARD_S:  # a late round must begin before anything else
                 self._sleep(max(due_in_s, MIN_SLEEP_S))
             else:
                 return

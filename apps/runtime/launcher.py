@@ -22,8 +22,8 @@ def _prepare() -> None:
     disable_heap_trimming()
     warnings.filterwarnings("ignore", message="(?s).*[Ee]ventlet is deprecated.*")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*[\\/]ryu[\\/]")  # where Ryu is compiled first
-    # Eventlet's own resolver is 150 modules, and reads neither nsswitch.conf nor what else the C library does.
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*[\\/]ryu[\\/]")  # when Ryu is compiled first
+    # Eventlet's own resolver has 150 modules, and reads neither nsswitch.conf nor other settings of the C library.
     os.environ["EVENTLET_NO_GREENDNS"] = "yes"
     import eventlet
     import eventlet.green.socket
@@ -94,12 +94,12 @@ def manager(arguments: list[str]) -> int:
 
     log.init_log = init_log_in_format
     _stop_cleanly()
-    eventlet.spawn_n(gc.enable)  # runs when the main greenlet waits for the first time: all is made by then
+    eventlet.spawn_n(gc.enable)  # runs at the main greenlet's first wait: all objects exist by then
     try:
         ryu_main(args=arguments, prog="ryu-manager")
     except ModuleNotFoundError as error:
         if (missing := _missing_application(arguments, error.name or "")) is None:
-            raise  # from within an application: its author needs the traceback
+            raise  # from an application: its author needs the traceback
         print(f"--app: {missing!r} is neither a file nor a module that Python finds", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -114,7 +114,7 @@ def _missing_application(arguments: list[str], missing: str) -> str | None:
 
 def ryu_manager() -> int:
     """Entry point ``ryu-manager``: Ryu's own manager, its arguments and ``--dets-config FILE``."""
-    gc.disable()  # it would take a fifth of the start: nearly all of what is imported and made stays
+    gc.disable()  # it would take a fifth of the start, and nearly all objects stay
     try:
         _prepare()
     except InvalidValueError as error:
@@ -131,7 +131,7 @@ def main(config: str, apps: list[str]) -> int:
     hide modules of the same names (``-P``).
     """
     application = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "dets.py")
-    if sys.version_info < (3, 12):  # Ryu compares versions with distutils, for which setuptools would load itself
+    if sys.version_info < (3, 12):  # Ryu compares versions with distutils, which would load setuptools
         os.environ["SETUPTOOLS_USE_DISTUTILS"] = "stdlib"
     arguments = ["-P", "-m", "apps.runtime.launcher", "--dets-config", config, application, *apps]
     return os.execv(sys.executable, [sys.executable, *arguments])

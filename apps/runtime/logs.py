@@ -78,9 +78,9 @@ def _lines(text: str) -> str:
 
 
 LOG = logging.getLogger("dets.southbound")
-# So many lines are written before others in the process get their turn.
+# Lines written before other greenlets run.
 _BATCH_SIZE = 50
-MAX_LINES = 10_000  # that wait to be written
+MAX_LINES = 10_000  # lines waiting to be written
 
 
 class EventLines:

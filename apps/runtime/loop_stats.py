@@ -48,7 +48,7 @@ class LoopStats:
         self.read_meters = 0
         self.modified_meters = 0
         self._interval_s = interval_s
-        self._lost = 0.0  # intervals by which rounds began late, as far as they do not make a whole round yet
+        self._lost = 0.0  # accumulated delay of rounds, in intervals, below one round
         self._rounds: deque[Round] = deque(maxlen=KEPT_ROUNDS)
         self._number = 0
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 
-# What a switch of fewer entries adds is looked through in a few milliseconds.
+# The collector examines the objects of a switch with fewer flow entries within a few milliseconds.
 MANY_ENTRIES = 2_000
-# Pieces of work that bring a few hundred entries each: so much of them is quickly looked through.
+# Slices that create the objects of a few hundred flow entries each are examined quickly.
 MANY_PIECES = 20
-# From malloc.h of the GNU C library. Setting any of them also ends its own guesses about the others.
+# From malloc.h of the GNU C library. Setting any of them also stops its automatic tuning of the others.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
-# Freed memory at the end of the heap stays up to so much: more than the columns of a million entries.
+# Freed memory that remains at the end of the heap: more than the columns of a million pairs.
 MAX_KEPT_BYTES = 1 << 30
-# The heap grows by so much more than it has to.
+# Additional memory at each growth of the heap.
 PAD_BYTES = 16 << 20
 
 
@@ -28,7 +28,7 @@ def disable_heap_trimming() -> bool:
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):  # not the GNU C library: its malloc is left as it is
+    except (AttributeError, OSError):  # not the GNU C library: its malloc is not tuned
         return False
     values = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, MAX_KEPT_BYTES), (_TOP_PAD, PAD_BYTES))
     return all(mallopt(name, value) == 1 for name, value in values)
@@ -40,7 +40,7 @@ def trim_heap() -> None:
     Bringing switches up needs several times the memory that remains. It takes a few milliseconds for 100 MB, and rounds
     fault the pages in that they use once.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # the GNU C library's
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of the GNU C library
     if trim is not None:
         trim(0)
 
@@ -80,7 +80,7 @@ def making_much() -> Iterator[None]:
 
 
 def keep_made(entries: int) -> None:
-    """Let the collector skip the objects created within ``making_much``, if they are many."""
+    """Exclude the objects created within ``making_much`` from garbage collection, if they are many."""
     if entries >= MANY_ENTRIES:
         gc.freeze()
 

@@ -20,7 +20,7 @@ from controller.errors import InvalidValueError
 
 VARIABLE = "DETS_FRAMEWORK"
 FRAMEWORKS = ("ryu", "os-ken")
-_REPLACEMENTS = {"ryu.cmd": "apps.runtime", "ryu.cmd.manager": __name__}  # of modules that os-ken does not have
+_REPLACEMENTS = {"ryu.cmd": "apps.runtime", "ryu.cmd.manager": __name__}  # for modules that os-ken does not have
 
 
 def use_chosen_framework() -> None:

@@ -23,7 +23,7 @@ def port_holder(host: str, port: int, proc: Path = Path("/proc")) -> str:
     """
     found = dict(_listening(host, port, proc / "net"))
     for folder in proc.glob("[0-9]*/fd") if found else ():
-        with suppress(OSError):  # of another user, or gone by now
+        with suppress(OSError):  # of another user, or ended
             if any(os.readlink(one) in found for one in folder.iterdir()):
                 return f"{_name(folder.parent)} (process {folder.parent.name})"
     users = sorted(set(found.values()))

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-# No file descriptors or memory left, or the client or its network has gone: such errors pass.
+# No file descriptors or memory left, or the client or its network is gone: such errors are transient.
 _TRANSIENT_ERRORS = frozenset(
     {
         *(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO, errno.EPERM),

@@ -59,8 +59,8 @@ __all__ = [
 
 LOG = logging.getLogger("dets.framework")
 HANDSHAKE_TIMEOUT_S = 10.0
-# Calls a function that blocks, and lets the hub go on meanwhile. The hub makes dozens of system calls in a round, and
-# after each it has to wait for this long if a thread is at work in Python: of 5 ms, the default, a round has no room.
+# Calls a blocking function in a thread while the hub continues. The hub makes dozens of system calls in a round, and
+# after each waits this long for a thread that runs Python: with 5 ms, the default, a round would be too long.
 run_in_thread = tpool.execute
 sys.setswitchinterval(0.0005)
 OFP_VERSION = ofproto_v1_3.OFP_VERSION
@@ -116,7 +116,7 @@ def listen_on(
 
     ``wait`` returns when it is the caller's turn for a step of a TLS handshake. Options on Ryu's own command line take
     precedence. Switch connections leave ``reserved_files`` file descriptors of the process unused, or half of them if
-    there are too few. Raises InvalidValueError if listening there fails: the framework itself would go on without a
+    there are too few. Raises InvalidValueError if listening there fails: the framework itself would continue without a
     listener.
     """
     key = "openflow.listen"
@@ -200,7 +200,7 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
                 datapath = visit.datapath = PeerDatapath(sock, visit.address)
                 datapath.on_introduced, datapath.on_keep = introduced, lambda: self._limits.mark_controlled(visit)
                 serve_peer(datapath)
-        except OSError:  # it has gone again before anything was said
+        except OSError:  # disconnected before any message
             pass
         finally:
             lateness.cancel()
@@ -213,7 +213,7 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
             connection = context.wrap_socket(visit.plain, server_side=True, do_handshake_on_connect=False)
             visit.plain = connection
             do_handshake(connection, HANDSHAKE_TIMEOUT_S, self._wait)
-        except OSError as error:  # ssl.SSLError and time-outs among them
+        except OSError as error:  # including ssl.SSLError and time-outs
             if PeerDatapath.sparing.due(("TLS", visit.address[0])):
                 LOG.warning("TLS handshake with %s failed: %s", visit.address, error)
             return None
@@ -236,7 +236,7 @@ class _IncomingConnection:
             self.datapath.evict(reason)
             return
         PeerDatapath.counts.cut_off[reason] += 1
-        with suppress(OSError):  # below TLS, whose own state belongs to the handshake that is going on
+        with suppress(OSError):  # below TLS, whose state belongs to the running handshake
             raw = _RawSocket(fileno=self.plain.fileno())
             try:
                 raw.shutdown(socket.SHUT_RDWR)

@@ -18,7 +18,7 @@ class ServiceManager:
     """The service manager that started this process, if any."""
 
     def __init__(self) -> None:
-        # Children, such as a shell that somebody starts from here, are not the service.
+        # Child processes, such as a user's shell, are not the service.
         name = os.environ.pop("NOTIFY_SOCKET", "")
         self._address = "\0" + name[1:] if name.startswith("@") else name
         self._fed_s = 0.0
@@ -47,5 +47,5 @@ class ServiceManager:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as plain:
                 plain.sendto(text.encode(), self._address)
-        except OSError as error:  # the manager was restarted, and its socket is another now: the controller works on
+        except OSError as error:  # the manager has restarted with another socket: the controller continues
             LOG.debug("the service manager cannot be notified of %r: %s", text, error)

@@ -9,7 +9,7 @@ from typing import Any
 
 LOG = logging.getLogger("dets.loops")
 RESTART_PAUSE_S = 1.0
-# A loop that has not run for this long, in addition to its pause, hangs.
+# A loop that has not run for this long, besides its pause, counts as hung.
 HANG_TIMEOUT_S = 60.0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Tls
 
-MAX_FILE_BYTES = 4 << 20  # the authorities of a whole system have some 200 kB
+MAX_FILE_BYTES = 4 << 20  # a system's authorities have some 200 kB
 
 
 class RenewableContext:

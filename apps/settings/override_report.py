@@ -16,7 +16,7 @@ def override_counts(config: Config) -> tuple[int, dict[str, str]]:
     path = config.rest.store
     if config.cluster is not None or not Path(path).is_file():
         return 0, {}
-    # Not at the top: without a store, a twentieth of the time of dets check would go into these.
+    # Not at the top: without a store, these imports would take a twentieth of dets check's time.
     from apps.settings.store import read_state
     from controller.limits.admission import AdmittedLimits
     from controller.limits.effective_settings import resolve

@@ -33,8 +33,8 @@ from controller.limits.overrides import (
 
 Run = Callable[..., Any]
 _FILE, _FILE_REVISION = "file", "file_revision"
-_PORT = "port"  # and the switch and the number of an edge port: the name that it had first
-# VNs of one change that are handled at a time, before others in the process run.
+_PORT = "port"  # followed by switch and number of an edge port: the port's first name
+# VNs of one change that are handled before other greenlets run.
 _BATCH_SIZE = 500
 
 
@@ -124,7 +124,7 @@ class Settings:
     def vn_revision(self, row: int) -> int:
         """Return the revision of the last change to a VN's values, including its VLAN's limits and weight."""
         of_vlan = self.overrides.vlans.get(int(self.file.vns.vlan_vid[row]), Override({}, 0))
-        # A weight has no revision of its own: where the VLAN's was set, each change of the VLAN counts.
+        # A weight has no own revision: if the VLAN's was set, each change of the VLAN counts.
         inherited = of_vlan.revision if "weight" in of_vlan.values else of_vlan.limits_revision
         return max(int(self.overrides.revision[row]), inherited, self._file_revision)
 
@@ -170,7 +170,7 @@ class Settings:
             self._keep(self.store.keep_facts, facts)
             self._facts = {**self._facts, **facts}
 
-    # -- changing; ``expect`` is called first, under the lock, to refuse a change that was meant for another revision
+    # -- changing; ``expect`` is called first, under the lock, to reject a change that is based on another revision
 
     def change_vns(
         self,
@@ -384,7 +384,7 @@ class Settings:
         try:
             self._keep(self.store.undo_last, plan.change, self._facts)
         except StoreError:
-            self.revision = plan.change.revision  # it is in the store, and must not be given out again
+            self.revision = plan.change.revision  # it is stored, and must not be used again
             raise
 
 

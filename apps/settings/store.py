@@ -27,7 +27,7 @@ from apps.settings.store_file import (
 from apps.settings.store_lock import StoreLock
 from controller.limits.overrides import VN_FIELDS, VN_RATES, Override, VnName
 
-# The history is bounded: of older changes only the effect is kept.
+# The history is bounded: of older changes only the effect remains.
 KEPT_CHANGES = 10_000
 _NO_CEILING = 0  # in a ceiling's column of vn_overrides; NULL means that there is no override
 _VN_COLUMNS = f"vlan_vid, switch, port_no, {', '.join(VN_FIELDS)}, revision"

@@ -38,8 +38,8 @@ CREATE TABLE tokens (
 );
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
-# The tables whose loss would change what is in force. The history is left out of the check before each change: it may
-# be large, and only /v1/history needs it.
+# The tables whose loss would change effective values. The check before each change skips the history, which may be
+# large, and which only /v1/history needs.
 _VITAL_TABLES = ("vlan_overrides", "vn_overrides", "tokens", "facts")
 
 
@@ -91,7 +91,7 @@ def _make(path: str) -> None:
         os.unlink(new)
     folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(folder)  # else a power cut could take the file with all its commits
+        os.fsync(folder)  # otherwise a power cut could lose the file with all its commits
     finally:
         os.close(folder)
 
@@ -136,9 +136,9 @@ class StoreGuard:
         Call it before each commit.
         """
         self.check_same()
-        if os.path.getsize(self._path) == 0:  # SQLite would take it for a new database, and remove the log
+        if os.path.getsize(self._path) == 0:  # SQLite would treat it as a new database, and remove the log
             raise self._lost("was emptied")
-        with contextlib.closing(_open(self._path)) as db:  # one that knows no page yet
+        with contextlib.closing(_open(self._path)) as db:  # a connection without cached pages
             for table in _VITAL_TABLES:
                 _check_pages(db, self._path, f"quick_check({table})")
             (last,) = db.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()

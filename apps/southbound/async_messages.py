@@ -85,7 +85,7 @@ class AsyncMessageHandler:
             self._port_changed(peer, status)
 
     def _packet_in(self, peer: ConnectedSwitch, packet: PacketIn) -> bool:
-        """Process a packet-in; ignored before the switch's tables are known, which may say more than a frame."""
+        """Process a packet-in; it is ignored until the switch's tables are read, which have more information."""
         central, dpid = self._peers.central, peer.connection.dpid
         if peer.probe is not None and peer.probe.on_packet_in(packet):
             return True
@@ -130,8 +130,8 @@ class AsyncMessageHandler:
     def _error(self, peer: ConnectedSwitch, error: ErrorMessage) -> None:
         """Process an error reply: record an event, and schedule an audit of the switch's tables.
 
-        Each at most once in REPEAT_S for the same reason. Who sent a refused request reports it, except a barrier
-        request, for which nobody may wait.
+        Each at most once in REPEAT_S for the same reason. The sender of a rejected request reports the error itself,
+        except for a barrier request, which may have no waiting sender.
         """
         kind = error.data[1] if len(error.data) > 1 else None
         was_asked = peer.connection.fail(error.xid, SwitchReplyError(error.text))
@@ -141,7 +141,7 @@ class AsyncMessageHandler:
             return
         if error.is_slave:
             self._on_slave(peer)
-            if not self._peers.is_current(peer):  # another node of the cluster has it: nothing is wrong with the switch
+            if not self._peers.is_current(peer):  # another node of the cluster controls it: no fault of the switch
                 return
         if kind == MessageType.METER_MOD:
             peer.meters_refused_s = self._peers.clock()

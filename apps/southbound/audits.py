@@ -27,7 +27,7 @@ class Audits:
 
     def __init__(self, peers: ConnectedSwitches, push: Callable[[], None], yield_control: Callable[[], None]) -> None:
         self._peers, self._push, self._yield_control = peers, push, yield_control
-        self._unaudited_s: dict[int, float] = {}  # by dpid, since when switches are there that were never compared
+        self._unaudited_s: dict[int, float] = {}  # by dpid: connection time of switches that were never compared
 
     def run_all(self) -> None:
         """Audit every switch that is due; after full comparisons, trim the heap."""
@@ -56,7 +56,7 @@ class Audits:
         if not fabric.awaits_switches(now_s):
             return ready
         self._unaudited_s = {dpid: at_s for dpid, at_s in self._unaudited_s.items() if dpid in fabric.switches}
-        # It came before the round in which it is seen first.
+        # It connected before the round that first sees it.
         longest_s = FIRST_AUDIT_S - AUDIT_INTERVAL_S
         return [
             peer
@@ -86,7 +86,7 @@ class Audits:
         self._push()
         central, record = peers.central, peers.central.switches[dpid]
 
-        def is_over() -> bool:  # the switch has gone, or the configuration has become another
+        def is_over() -> bool:  # the switch has disconnected, or the configuration has changed
             return not peers.is_current(peer) or central.switches.get(dpid) is not record
 
         expected, touched, record.changed_keys = central.reconciler.tables(dpid), record.changed_keys, set()
@@ -109,11 +109,11 @@ class Audits:
         except ProtocolError:
             record.changed_keys |= touched
             raise
-        # Of what the last comparison has repaired only what has changed since, here or there, is looked at again.
-        # What may be of use to a switch that is on its way is looked at once that is there.
+        # Of what the last comparison repaired, only later changes, desired or installed, are compared again. What
+        # another switch may need while it connects is compared once that switch is connected.
         tidy = not central.fabric.awaits_switches(peers.clock())
         only = changed | touched if peer.compared and (peer.cleaned_up or not tidy) else None
-        peer.compared = False  # unless this comparison comes to its end
+        peer.compared = False  # until this comparison ends
         installed = decode_meter_config(config or b"")[0]
         for _ in central.reconciler.audit(dpid, expected, peer.listing.own, installed, peers.clock(), only):
             self._yield_control()

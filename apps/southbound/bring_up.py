@@ -81,14 +81,14 @@ def read_switch(
     check_size("tables", len(tables or b""))
     peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
     early, peer.early_port_status = peer.early_port_status, {}
-    for status in early.values():  # what is older than the description has something newer behind it
+    for status in early.values():  # a status older than the description is followed by a newer one
         note_port(peer, status)
     can = peers.central.switches[peer.connection.dpid].capabilities
     before = (can.features, can.description)
     can.description = decode_desc(desc) if desc is not None else None
     can.features = decode_meter_features(features) if features is not None else NO_METERS
     if before != (can.features, can.description) or not can.tested or can.refuses_meters:
-        can.forget_tests()  # another switch than was tested, or another release of it; or a test that did not end well
+        can.forget_tests()  # another switch or release than was tested, or an incomplete test
     can.note_features(can.features)
     can.tables = decode_table_ids(tables) if tables is not None else frozenset()
     can.role = decode_role(role) if role is not None else None

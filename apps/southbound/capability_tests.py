@@ -20,8 +20,8 @@ from controller.openflow import constants as ofp
 from controller.openflow.meters import decode_meter_config, encode_meter_deletes
 from controller.openflow.multipart import encode_meter_config_request, encode_meter_stats_request
 
-# Frames that go through a switch's tables come up within milliseconds; one that lets none through is waited for in
-# vain, and those that its meter may hold back are waited for in any case.
+# Frames that pass a switch's tables return within milliseconds. A switch that passes none times out, and so do frames
+# that its meter may hold back.
 FRAMES_TIMEOUT_S = 1.0
 LATE_FRAMES_S = 0.05
 CHECK_INTERVAL_S = 0.005
@@ -86,7 +86,7 @@ def _try_all(
     peers: ConnectedSwitches, peer: ConnectedSwitch, test: bound_search.BoundTest, tried: list[bound_search.Setting]
 ) -> list[bound_search.Answer]:
     """Try settings of the test's meter one after the other; return the result of each."""
-    # To ask for a meter that is not there is an error.
+    # Requesting a missing meter is an error.
     asks = partial(encode_meter_config_request, meter_id=ofp.METER_ALL if test.installed is None else test.meter_id)
     sent = []
     for setting in tried:

@@ -28,14 +28,14 @@ from controller.switch.flow_stats_meters import FlowStatsMeters
 from controller.switch.flow_stats_reader import InstalledFlows
 
 AUDIT_INTERVAL_S = 10.0
-# Limit how often a refused message is sent again and logged.
+# Minimum time between two repetitions, or log lines, of a rejected message.
 REPEAT_S = 10.0
-# A reply that is not read in pieces: 37,000 meters, 18,000 ports or 52,000 queues.
+# Size of a reply that is decoded at once: 37,000 meters, 18,000 ports or 52,000 queues.
 MAX_QUEUED_BYTES = 2 << 20
-# What a switch holds was read when it came. It is not read again for so long while other switches are awaited.
+# A switch's state was read when it connected. It is not read again for this time while other switches are awaited.
 FIRST_AUDIT_S = 30.0
-MAX_COMPLAINTS = 100  # kinds of refusals that are kept apart
-# A switch that has not sent its counters for so long is asked again.
+MAX_COMPLAINTS = 100  # kinds of error replies that are counted separately
+# A switch that has not sent its counters for this time is polled again.
 POLL_TIMEOUT_S = 1.0
 
 
@@ -43,7 +43,7 @@ class SwitchState(StrEnum):
     """The state of a configured switch."""
 
     DISCONNECTED = "disconnected"
-    STANDBY = "standby"  # connected; the other node of the cluster is to control it
+    STANDBY = "standby"  # connected; the other node of the cluster controls it
     CONNECTING = "connecting"
     READY = "ready"
     FAILED = "failed"
@@ -64,43 +64,43 @@ class ConnectedSwitch:
 
     ``counting`` exists only if its meters do not count, and then derives meter-stats from flow-stats.
     ``early_port_status`` is the last port-status of each port that arrived during bring-up. ``reported_errors`` has the
-    time at which each of its errors was reported last. ``known_flows`` makes the next reading of its flow entries fast.
+    time of the last report of each of its errors. ``known_flows`` makes the next reading of its flow entries fast.
     """
 
     connection: SwitchConnection
     meters: MeterMonitor
     queues: QueueMonitor
-    listing: InstalledFlows  # its flow entries when it was last asked for them
+    listing: InstalledFlows  # its flow entries at the last request
     state: SwitchState = SwitchState.CONNECTING
     ports: dict[int, PortDesc] = field(default_factory=dict)
     counting: FlowStatsMeters | None = None
     poll: Poll | None = None
     port_queue_poll: Poll | None = (
-        None  # for ports and queues alone, behind a bulk request: what comes last is as ``meters``
+        None  # for ports and queues alone, after a bulk request: the last reply is in ``meters``
     )
     stale_meter_ids: list[NDArray[np.int64]] = field(
         default_factory=list
-    )  # ids of meters that were set since that was asked
-    probe: MeterProbe | BoundTest | None = None  # the test of its meters that is going on
+    )  # ids of meters that were set since that request
+    probe: MeterProbe | BoundTest | None = None  # the running test of its meters
     unfinished: list[tuple[float, Reply]] = field(default_factory=list)
     early_port_status: dict[int, PortStatus] = field(default_factory=dict)
     reported_errors: dict[str, float] = field(default_factory=dict)
-    barrier_requested_s: float = -math.inf  # when it was last asked for a barrier
-    confirmed_until_s: float = -math.inf  # what was sent until then is confirmed
-    port_queue_polled_s: float = -math.inf  # when it was last asked for the counters of its ports and queues
-    # The barrier behind the meters that an interval modified last, unless a bulk request awaits it.
+    barrier_requested_s: float = -math.inf  # time of the last barrier request
+    confirmed_until_s: float = -math.inf  # messages sent until then are confirmed
+    port_queue_polled_s: float = -math.inf  # time of the last poll of its ports and queues
+    # The barrier after the meters of the last interval's modifies, unless a bulk request awaits it.
     meters_set: Reply | None = None
-    confirmed_s: float | None = None  # when a bulk request heard that these were set
-    meters_listed: int = 0  # how many it listed the last time
+    confirmed_s: float | None = None  # time at which a bulk request confirmed these meters
+    meters_listed: int = 0  # the number of meters in the last reply
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
-    compared: bool = False  # whether they have been compared with what they should be, all of them
-    cleaned_up: bool = False  # whether no other switch was awaited when they were compared last
-    counted_s: float = math.inf  # when its counters came last
-    meters_refused_s: float = -math.inf  # when it refused a meter last
-    unreadable_s: float = -math.inf  # when it was last said that its counters cannot be read
+    compared: bool = False  # whether all tables have been compared with the desired state
+    cleaned_up: bool = False  # whether no other switch was awaited at the last comparison
+    counted_s: float = math.inf  # time of its last counters
+    meters_refused_s: float = -math.inf  # time of its last rejected meter
+    unreadable_s: float = -math.inf  # time of the last report of unreadable counters
     audit_requested: bool = False
     in_audit: bool = False
-    early_audit_s: float = -math.inf  # when it was last audited because of a refusal
+    early_audit_s: float = -math.inf  # time of the last audit because of a rejection
 
     def faults(self, now_s: float) -> list[str]:
         """Return the faults of a switch that is ready."""
@@ -131,9 +131,9 @@ class ConnectedSwitch:
             self.meters_set = reply
 
     def unconfirmed(self) -> list[tuple[float, Reply]]:
-        """Return the barriers that confirm nothing yet, with the times when they were sent; forget the others.
+        """Return the barriers without a reply, with their sending times; delete the others.
 
-        One that was refused says nothing of what was sent before it; a later one that is answered does.
+        A rejected barrier confirms nothing of what was sent before it; the reply to a later barrier does.
         """
         answered_s = [sent_s for sent_s, reply in self.unfinished if reply.done and reply.error is None]
         self.confirmed_until_s = max(self.confirmed_until_s, *answered_s, -math.inf)
@@ -184,7 +184,7 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
         self.central, self.clock = central, clock
         self._called: list[
             tuple[ConnectedSwitch, float, bool]
-        ] = []  # who confirms by the bulk request what was sent when, and if meters
+        ] = []  # (switch, time of sending, whether meters were sent) that the bulk request confirms
 
     def send_all(self, batches: list[Batch]) -> None:
         """Send each switch its messages, and await its barrier replies."""

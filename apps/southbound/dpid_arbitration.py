@@ -12,7 +12,7 @@ from apps.southbound.reply_timeouts import STALL_TOLERANCE_S
 from controller.errors import ProtocolError
 from controller.events import EventKind
 
-# A switch that is there confirms a barrier in milliseconds; one that has connected again is not kept waiting for long.
+# A live switch confirms a barrier in milliseconds; a switch that has reconnected must not wait long.
 LIVENESS_TIMEOUT_S = 0.4
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from controller.switch.port_states import port_states
 
-if TYPE_CHECKING:  # these need the framework, which names do not
+if TYPE_CHECKING:  # these need the framework, names do not
     from apps.southbound.connected_switches import ConnectedSwitch, ConnectedSwitches
 
 PortName = tuple[str, int]

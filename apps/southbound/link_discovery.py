@@ -12,7 +12,7 @@ from controller.openflow import lldp
 from controller.openflow.actions import Output
 from controller.openflow.messages import PacketIn, encode_packet_out
 
-# So many hellos are made before others in the process get their turn.
+# Probes made before other greenlets run.
 _BATCH_SIZE = 50
 
 
@@ -30,7 +30,7 @@ class LinkDiscovery:
     def send_all(self) -> None:
         """Send a probe out of every port of every switch that may lead to another switch."""
         said = 0
-        for dpid, peer in list(self._peers.items()):  # switches and ports come and go meanwhile
+        for dpid, peer in list(self._peers.items()):  # switches and ports may change during the loop
             network = self._peers.central.network
             for port_no in [port_no for port_no in peer.ports if not network.is_edge(PortId(dpid, port_no))]:
                 self.send_probe(dpid, port_no)
@@ -63,5 +63,5 @@ class LinkDiscovery:
         central, receiver = self._peers.central, PortId(dpid, packet.in_port)
         news = not central.network.topology.is_linked(receiver)
         central.on_discovery_frame(PortId(info.dpid, info.port_no), receiver, self._peers.clock())
-        if news:  # answer at once, so that a link is up after one round trip
+        if news:  # reply at once, so that a link is up after one round trip
             self.send_probe(*receiver)

@@ -37,14 +37,15 @@ from controller.openflow.multipart import (
 )
 from controller.switch.meter_index import MeterStatsBatch
 
-# A switch reports no more than that of a flow entry and its meter.
+# Bytes that a switch reports for a flow entry and its meter, at most.
 _METER_BYTES = 400
-# Ports and queues are asked for in every round while a policy decides by them; else twice as often as people are shown
-# what ports carry, and as soon as the first test frames of a queue are to have been counted.
+# Ports and queues are polled in every round while a policy uses them; otherwise twice as often as live rates are
+# computed, and as soon as the first test frames of a queue should have been counted.
 PORT_QUEUE_INTERVAL_S = 0.5
-# Those that are looked at soon are so together with one that is due, up to so many: their counters are decoded as one.
+# Ports and queues that are due soon are polled together with a due one, up to this many: their counters are decoded at
+# once.
 MAX_EARLY_S, TOGETHER = 0.25, 32
-EARLY_SHARE = 0.25  # of the time that answers have
+EARLY_SHARE = 0.25  # of the time limit for replies
 
 
 class PolledCounters(NamedTuple):
@@ -134,10 +135,10 @@ def _note_times(counters: PolledCounters, times_s: Iterable[tuple[ConnectedSwitc
 def _read_port_queue_polls(
     peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], started_s: float, counted: Container[int]
 ) -> None:
-    """Read the port and queue counters that switches were asked for after their meters in an earlier round.
+    """Read the port and queue counters that were requested after the meters in an earlier round.
 
     ``counted`` (dpid) are switches with meter counters of this round, which are newer: traffic in the port counters is
-    also in those of the meters. The others are read later.
+    also in the meters' counters. The others are read later.
     """
     for_long_s = peers.clock() - POLL_TIMEOUT_S
     over = [
@@ -175,7 +176,7 @@ def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: 
     asked = [peer for peer in ready if peer.poll is None]
     to_call: list[ConnectedSwitch] = []
     to_look: list[ConnectedSwitch] = []
-    before_s = now_s if always else looked_before_s([peer.port_queue_polled_s for peer in asked], now_s)
+    before_s = now_s if always else polled_before_s([peer.port_queue_polled_s for peer in asked], now_s)
     for peer in asked:
         if peer.stale_meter_ids:
             peer.stale_meter_ids = []
@@ -206,13 +207,13 @@ def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: 
     return called
 
 
-def looked_before_s(looked_s: Iterable[float], now_s: float) -> float:
+def polled_before_s(polled_s: Iterable[float], now_s: float) -> float:
     """Return the time limit: switches whose ports and queues were last polled before it are polled now.
 
-    ``looked_s`` is the time of each switch's last poll. A switch that is due takes others along, TOGETHER in all.
+    ``polled_s`` is the time of each switch's last poll. If a switch is due, others are polled too, TOGETHER in total.
     """
     due_s = now_s - PORT_QUEUE_INTERVAL_S
-    soon = sorted([one_s for one_s in looked_s if one_s <= now_s - MAX_EARLY_S])
+    soon = sorted([one_s for one_s in polled_s if one_s <= now_s - MAX_EARLY_S])
     if not soon or soon[0] > due_s:
         return due_s
     return max(soon[min(len(soon), TOGETHER) - 1], due_s)
@@ -235,11 +236,11 @@ def _collect_replies(called: list[ConnectedSwitch], now_s: float) -> dict[Connec
 def _ask(peer: ConnectedSwitch, uses_meters: bool, now_s: float, looks: bool) -> Poll:
     ask_meters = _ask_flows if peer.counting is not None else encode_meter_stats_request
     if not uses_meters:
-        ask_meters = encode_barrier_request  # nothing to read: its answer, which has no body, says that all is there
+        ask_meters = encode_barrier_request  # nothing to read: its reply shows that all replies have arrived
     if not looks:
         return Poll(now_s, peer.connection.ask(ask_meters))
     peer.port_queue_polled_s = now_s
-    # Answers come in this order: with the meters, all are there.
+    # Replies come in this order: after the meters' reply, all have arrived.
     ports, queues, meters = peer.connection.ask_all(encode_port_stats_request, encode_queue_stats_request, ask_meters)
     return Poll(now_s, meters, ports, queues)
 

@@ -96,7 +96,7 @@ def _decoded(
     found, start = [], 0
     for peer, body in bodies:
         end = start + len(body) // octets
-        found.append((peer, counters[start:end].copy()))  # a part would keep those of all switches alive
+        found.append((peer, counters[start:end].copy()))  # a slice would keep the counters of all switches in memory
         start = end
     return found, set()
 

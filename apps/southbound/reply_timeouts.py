@@ -7,10 +7,10 @@ from typing import Protocol
 
 from controller.errors import ProtocolError
 
-# A switch that has not answered a question for so long, when it is brought up or its tables are compared, will not.
+# Time limit for a reply of a switch during bring-up or a comparison of its tables.
 ANSWER_TIMEOUT_S = 10.0
-MAX_REPLY_S = 60.0  # nor will one whose answer has no end by then
-STALL_TOLERANCE_S = 0.2  # a wait that ends so much later than asked
+MAX_REPLY_S = 60.0  # time limit for a complete reply
+STALL_TOLERANCE_S = 0.2  # delay of a wait's end that shows a stalled process
 
 
 class PendingReply(Protocol):

@@ -53,11 +53,11 @@ from controller.switch.flow_stats_reader import InstalledFlows
 from controller.switch.switch_record import SwitchUpdate, encode_updates
 
 LOG = logging.getLogger("dets.southbound")
-# A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
-# is asked all the same: it may have stalled, or a malformed message may have left the rest of the stream unreadable.
+# A switch without a barrier reply for this time does not execute its messages. An idle switch gets a barrier request,
+# too: it may have stalled, or a malformed message may have made the rest of the stream unreadable.
 BARRIER_TIMEOUT_S = 5.0
 BARRIER_INTERVAL_S = 2.5
-# A round that is overdue or polls for so long: nobody has listened meanwhile, so that no silence says anything.
+# If a round is overdue, or polls, for this time, nothing was read meanwhile, so missing messages mean nothing.
 STALL_S = 0.5
 
 
@@ -99,8 +99,8 @@ class SouthboundDriver:
         self.agents = AgentFrames(self.peers)
         self.edge_ports = EdgePorts(self.peers)
         self.audits = Audits(self.peers, self.push, yield_control)
-        self.unmanaged: set[SwitchConnection] = set()  # connected, and not under control
-        self.counts: dict[int, MessageCounts] = {}  # by dpid of the configuration
+        self.unmanaged: set[SwitchConnection] = set()  # connected, not controlled
+        self.counts: dict[int, MessageCounts] = {}  # by configured dpid
         self.times = LoopStats(config.interval_s)
         self.switch_lock = hub.Semaphore()  # held while a switch is brought up, or the configuration changes
         self._config = config
@@ -200,7 +200,7 @@ class SouthboundDriver:
     def control(self, connection: SwitchConnection) -> None:
         """Take a switch under control and bring it up."""
         dpid = connection.dpid
-        if dpid not in self.central.switches:  # a reload has taken it out meanwhile
+        if dpid not in self.central.switches:  # a reload has removed it
             connection.disconnect()
             return
         before = self.peers.get(dpid)
@@ -215,7 +215,7 @@ class SouthboundDriver:
         connection.keep()
         try:
             self._bring_up(dpid, peer)
-        except Exception as error:  # whatever it is, the switch must not stay half brought up: it has to connect again
+        except Exception as error:  # after any error the switch must reconnect: it must not stay half brought up
             if not isinstance(error, ProtocolError):
                 LOG.exception("bringing up switch %016x failed", dpid)
             if self.peers.is_current(peer):
@@ -413,5 +413,5 @@ class SouthboundDriver:
     def _await_all(self, replies: Iterable[Reply]) -> None:
         deadline_s = self._clock() + BARRIER_TIMEOUT_S
         for reply in replies:
-            with suppress(ProtocolError):  # refused, or disconnected: the others are waited for
+            with suppress(ProtocolError):  # rejected, or disconnected: wait for the others
                 reply.wait(deadline_s - self._clock())

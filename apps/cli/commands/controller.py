@@ -83,7 +83,7 @@ def record(
 
     if duration is not None and not 0.0 < duration <= 1e6:
         raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the controller must not go on recording
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the controller stops recording
     recorded = counted(record_to(client, output, duration), "interval")
     if str(output) == "-":
         print_error(f"recorded {recorded}")

@@ -29,7 +29,7 @@ SendCeiling = Annotated[str | None, typer.Option(metavar="RATE", help="Up to whi
 ReceiveCeiling = Annotated[str | None, typer.Option(metavar="RATE", help="Up to which it may borrow; none: its limit.")]
 Weight = Annotated[float | None, typer.Option(help="Weight by which it shares; not with every algorithm.")]
 
-# What policies report; most report nothing of the kind.
+# Columns that policies report; most policies report none.
 HELD_BACK = (
     share("marked", "marked_share"),
     share("lost", "lost_share"),

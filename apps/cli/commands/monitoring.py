@@ -92,7 +92,7 @@ _RATES = {
     "flooded": "flooded_bps",
     "flood_dropped": "flood_dropped_bps",
 }
-"""What a column of the stream is called in a row, as in /v1/vlans and /v1/vns."""
+"""Names of the stream's columns in rows, as in /v1/vlans and /v1/vns."""
 _STATE: Shape = {"revision": int, "rows": [[(int, type(None))]], "congested": [int], "bottlenecks?": [_TEXT]}
 EVENTS: Shape = {"last": int, "events": [{"at": str, "kind": str, "text": str}]}
 EVENT_COLUMNS = (number("number", "number"), Column("at", "at"), Column("kind", "kind"), Column("what", "text"))
@@ -147,7 +147,7 @@ def status(
             echo(f"node {cluster['node']}: {cluster['role']}; active is {cluster['active']} at {cluster['active_url']}")
             if cluster.get("owners"):
                 columns.insert(1, "node")
-                seen = client.pages("/v1/switches", "switches")  # by their nodes
+                seen = client.pages("/v1/switches", "switches")  # with states from their nodes
                 rows = [{**row, "node": _owner(cluster["owners"], row)} for row in seen]
         show(rows, output, [Column(name, name) for name in columns])
         if full := health.get("full_vns"):
@@ -241,7 +241,7 @@ def _states(
         try:
             live = list(_live_rows(keys["columns"], keys[name], one.data, of_vns=name == "vns"))
         except ValueError:
-            continue  # it is of another configuration than the keys, of which new ones come
+            continue  # its configuration differs from the keys', and new keys follow
         rows = [{**set_of.get(_key(row), {}), **row} for row in live]
         yield sorted(rows, key=lambda row: row.get("measured_receive_bps") or 0, reverse=True)
 
@@ -310,7 +310,7 @@ def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:
         time.sleep(POLL_INTERVAL_S)
         try:
             found = client.call("/v1/events", query={"after": last}, shape=EVENTS)
-            if found["last"] < last:  # the controller has restarted, and counts from one
+            if found["last"] < last:  # the controller has restarted, and counts from one again
                 found = client.call("/v1/events", shape=EVENTS)
             gone = False
         except RequestError as error:

@@ -35,9 +35,9 @@ _WORDS = {
 }
 
 Shape = Any
-"""What a value must be: a type, or a tuple of types; ``[shape]`` is a list of such, ``{...: shape}`` an object whose
-values are such, ``{name: shape}`` one with at least these members, of which those with a ``?`` behind may be missing or
-null."""
+"""Description of a valid value: a type, or a tuple of types; ``[shape]`` is a list of values of a shape,
+``{...: shape}`` an object with values of a shape, ``{name: shape}`` an object with at least these members; a member
+whose name ends with ``?`` may be missing or null."""
 
 
 class RequestError(DetsError):
@@ -109,7 +109,7 @@ def refusal_of(error: urllib.error.HTTPError) -> RequestError:
         check(found, {"detail": str})
         errors = [one for one in found.get("errors") or () if _is_error(one)]
         problem, text = {**found, "errors": errors}, found["detail"]
-    except Exception as other:  # whatever it is: the status says that it is a refusal
+    except Exception as other:  # any error: the status shows a rejection
         if isinstance(other, MemoryError):
             raise
         problem, text = {}, f"{error.url} answers {error.code} {error.reason}"

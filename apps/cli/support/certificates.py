@@ -25,7 +25,7 @@ MAX_HOST_LENGTH = 253
 _HOST_NAME = re.compile(
     r"(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*", re.I | re.A
 )
-_CLOCK_SKEW = dt.timedelta(hours=1)  # a switch's clock may be a little behind
+_CLOCK_SKEW = dt.timedelta(hours=1)  # a switch's clock may be slightly late
 
 
 def create_authority(folder: Path, name: str, days: int) -> list[Path]:

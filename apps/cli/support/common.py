@@ -14,8 +14,8 @@ from controller.errors import InvalidValueError
 from controller.printable import printable
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
-LIMITS = ("send", "receive", "send_ceiling", "receive_ceiling")  # of a VN, as options and files name them
-# typer contains click from 0.26 on, and depends on it before; the bases of its own error are click's in both.
+LIMITS = ("send", "receive", "send_ceiling", "receive_ceiling")  # values of a VN, as options and files name them
+# typer includes click from 0.26 on, and depends on it before; typer's own errors derive from click's in both.
 UsageError: Any = typer.BadParameter.__mro__[1]
 ClickError: Any = typer.BadParameter.__mro__[2]
 

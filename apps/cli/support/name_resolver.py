@@ -15,7 +15,7 @@ from controller.fabric.value_checks import NAME_RULE, is_name
 
 PORT_HELP = "The edge port: SWITCH:NUMBER or its name"
 _PLACE: Shape = {"switch": str, "port_no": int}
-_MAX_DIGITS = 20  # of a number that is read: Python refuses those of thousands
+_MAX_DIGITS = 20  # of a parsed number: Python rejects thousands of digits
 
 
 def vlan_text(key: str, text: str) -> str:

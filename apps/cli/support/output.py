@@ -32,11 +32,11 @@ class OutputFormat(enum.StrEnum):
 
 AnyForm = Annotated[OutputFormat, typer.Option("--output", "-o", help="What to print.")]
 UNKNOWN = "-"
-# Beyond what any terminal has: a table that goes to a file or a pipe is not to be folded.
+# Wider than any terminal: a table in a file or a pipe must not be wrapped.
 _UNFOLDED = 4096
 
 
-# What a cell's function raises where a row lacks what it needs, or has something else there.
+# Errors of a cell's function if a row lacks a value, or has a value of another type.
 _NOT_OF_THE_INTERFACE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
 _MAX_CELL = 1000
 
@@ -124,7 +124,7 @@ def text_of(answer: Any, form: OutputFormat) -> str:
 
         text = str(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True)).rstrip("\n")
         if not text.replace("\n", "").isprintable():
-            text = str(yaml.safe_dump(answer, sort_keys=False)).rstrip("\n")  # has escapes for all but ASCII
+            text = str(yaml.safe_dump(answer, sort_keys=False)).rstrip("\n")  # escapes everything except ASCII
     except RecursionError as error:
         raise AnswerError("it is nested too deeply") from error
     return text
@@ -211,6 +211,6 @@ def print_replay(result: Mapping[str, Any]) -> None:
         table.add_column(column, justify="left" if column in ("from", "to") else "right")
     for row in result["differences"]:
         rates = (f"{row[name] / 1e6:.3f}" for name in ("mean_bps", "alternative_mean_bps", "largest_bps"))
-        names = (Text(printable(row[end])) for end in ("from", "to"))  # a recording may have any
+        names = (Text(printable(row[end])) for end in ("from", "to"))  # a recording may have any text
         table.add_row(str(row["vlan"]), *names, str(row["intervals"]), *rates)
     console.print(table)

@@ -29,7 +29,7 @@ from controller.whatif.replay import Replayed, differences, replay, vn_location
 TAKE_EVERY_S = 0.5
 _RECORDS: Shape = {"records": str, "overrun": bool}
 _MAX_RECORDS_BYTES = 2 * MAX_RECORDING_BYTES
-"""of what was recorded since the last time, and of a member of a file: a controller keeps half of it at most"""
+"""of the records since the last request, and of a member of a file: a controller keeps at most half of it"""
 _MAX_FORMAT_BYTES = 4096
 
 
@@ -96,7 +96,7 @@ def _recorded_chunks(client: Client, output: Path, duration_s: float | None) -> 
                 raise ProtocolError(f"recording: records were lost; {output} holds what came before them")
     finally:
         if not stop:
-            with contextlib.suppress(DetsError):  # it may have ended by itself, or not answer
+            with contextlib.suppress(DetsError):  # the recording may have ended, or the controller not answer
                 _ask(client, "stop")
 
 

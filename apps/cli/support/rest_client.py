@@ -72,7 +72,7 @@ class Client:
         try:
             parts = urlsplit(self.url)
             good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # brackets that do not fit, a port beyond 65535
+        except ValueError:  # unmatched brackets, a port above 65535
             good = False
         if not good:
             raise InvalidValueError("url", self.url, f"is not an address such as {DEFAULT_URL}")
@@ -174,7 +174,7 @@ class Client:
             unknown = "whether the change is in force on the switches there is not known"
             print_error(f"{', '.join(nodes)}: no answer; {unknown}")
         cluster = self.call("/v1/health", shape={"cluster?": dict}).get("cluster") or {} if switches else {}
-        if switches and cluster.get("role") != "standby":  # the active node has them
+        if switches and cluster.get("role") != "standby":  # the active node controls them
             print_error(f"{', '.join(switches)}: not connected; the change is in force there once it is")
 
     def stream(
@@ -185,7 +185,7 @@ class Client:
         import http.client
 
         with self._open(path, "GET", None, query, headers, timeout_s) as answer:
-            answer.go_on()
+            answer.remove_limit()
             try:
                 with self._judging():
                     yield from _events(answer, last)
@@ -203,7 +203,7 @@ class Client:
         from apps.cli.support.timed_http import opener
 
         given = {key: value for key, value in (query or {}).items() if value is not None}
-        words = urllib.parse.urlencode(given, errors="replace")  # halves of surrogate pairs have no bytes
+        words = urllib.parse.urlencode(given, errors="replace")  # single surrogates have no bytes
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
             self.url.rstrip("/") + path + (f"?{words}" if words else ""), data, dict(headers), method=method

@@ -1,4 +1,4 @@
-"""HTTP whose answers end: none takes longer than MAX_ANSWER_S, in whatever steps its head and its body come."""
+"""HTTP with a time limit: no response takes longer than MAX_ANSWER_S, however slowly its head and body arrive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apps.cli.support import answers
 
 
 class _TimedBytes(io.RawIOBase):
-    """The bytes of an answer until ``end_s``; a time-out of the socket begins again with each of them."""
+    """The bytes of a response until ``end_s``; a socket's own time-out restarts with each byte."""
 
     def __init__(self, raw: io.RawIOBase) -> None:
         super().__init__()
@@ -34,15 +34,15 @@ class _TimedBytes(io.RawIOBase):
 
 
 class TimedResponse(http.client.HTTPResponse):
-    """An answer with an end in time, also of its head, before which any number of others may come (100 Continue)."""
+    """A response with a time limit that includes its head and any 100 Continue before it."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._timed = _TimedBytes(self.fp.detach())
         self.fp = io.BufferedReader(self._timed)
 
-    def go_on(self) -> None:
-        """Let the rest of it take any time: it is a stream."""
+    def remove_limit(self) -> None:
+        """Remove the time limit: the rest is a stream."""
         self._timed.end_s = math.inf
 
 

@@ -20,9 +20,9 @@ from apps.rest.schema.value_types import MAX_PAGE
 from controller.limits.overrides import VnName
 
 _RECEIVED = ("measured_receive_bps", "offered_receive_bps", "dropped_receive_bps", "granted_bps")
-"""of a VN, what each node knows of its own senders only"""
+"""columns of a VN for which each node has only the values of its own senders"""
 _NOTIFICATIONS = "notifications"
-"""of a VN, what whoever decided for it has counted: its node, or one that decides for the whole network"""
+"""column of a VN that the deciding node has counted: the VN's node, or the allocator of a network-wide policy"""
 
 
 class NodeResult(NamedTuple):
@@ -123,7 +123,7 @@ def _by_key(parts: list[NodeResult], name: str, key: Callable[[Json], Any]) -> d
 def _list_vns(service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     found = _by_key(parts, "vns", lambda one: VnName(one["vlan_vid"], one["switch"], one["port_no"]))
     vns = {name: _vn(nodes, views) for name, views in found.items()}
-    if "violated" in request.args:  # each node lists its own ones: what it does not know stays open
+    if "violated" in request.args:  # each node lists its own VNs: the others' values stay open
         vns = {name: one | dict.fromkeys(_RECEIVED) for name, one in vns.items()}
     rows = service.settings.file.row_of
     names = sorted(vns, key=rows.__getitem__)

@@ -23,7 +23,7 @@ READ_LIMIT_S = 1.0
 CHANGE_LIMIT_S = 5.0
 """longer: a change waits for etcd"""
 RETRY_S = 3.0
-"""a node that did not answer a read is not asked for so long, so that it does not slow down all others"""
+"""time in which a node that did not answer a read gets no request, so that it does not delay other requests"""
 MAX_ANSWER_BYTES = 16 << 20
 AskedHeaders = Headers | Mapping[str, str]
 _PASSED_ON = ("Authorization", "If-Match", "Content-Type", "X-Forwarded-For")

@@ -88,7 +88,7 @@ def _ask(nodes: Nodes, name: str, url: str, *, changes: bool) -> Response | None
         answer = nodes.hop.ask(url, request.method, _target(), _headers(), body)
     except OSError as error:
         if changes and isinstance(error, ConnectionRefusedError):
-            return None  # nobody has got it: the store here says who keeps changes
+            return None  # no node has received it: the local store names the active node
         doubt = ": the change may have been made, see /v1/history" if changes else ""
         detail = f"node {name} at {url} does not answer ({error}){doubt}"
         raise HttpRefusedError(HTTPStatus.GATEWAY_TIMEOUT, "no-answer", detail) from error

@@ -17,18 +17,18 @@ from apps.rest.http.problems import MIME_TYPE, HttpRefusedError
 from apps.settings.settings import Caller
 from apps.settings.tokens import Token
 
-# Where the common name of a client's certificate stands in the environment of a request.
+# The key of the common name of a client's certificate in the environment of a request.
 CERTIFICATE_NAME = "dets.certificate_name"
 PROBES = frozenset({"/v1/live", "/v1/ready"})
 OPEN = frozenset({"/v1/openapi.json", "/docs", "/ui"}) | PROBES
 _OPEN_FOLDER = "/ui/"
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
-_NAVIGATES = ("Sec-Fetch-Mode", "navigate")  # a person follows a link, and sees the answer in the browser
+_NAVIGATES = ("Sec-Fetch-Mode", "navigate")  # a user follows a link, and sees the response in the browser
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dets"'}
 _MAX_ADDRESSES = 4096
 _MAX_HOPS = 16
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]{1,64}){1,8}")
-# So many seconds' worth of requests may come at once.
+# Burst of requests, in seconds at the sustained rate.
 BURST_S = 2.0
 _BRAKE_S = 0.02
 
@@ -52,7 +52,7 @@ def reject_cross_origin(tokens: TokenStore | None) -> None:
     """
     if request.path in PROBES:
         return
-    host = request.headers.get("Host")  # HTTP/1.0 has requests without: no browser sends them
+    host = request.headers.get("Host")  # HTTP/1.0 allows requests without it: no browser sends them
     guarded = tokens is not None or CERTIFICATE_NAME in request.environ
     if not guarded and host is not None and not _is_this_machine(host):
         named = host[:100] or "a host without a name"

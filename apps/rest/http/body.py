@@ -18,7 +18,7 @@ from apps.rest.http.problems import HttpRefusedError, invalid
 from controller.errors import InvalidValueError
 
 MAX_BODY_BYTES = 64 * 1024
-# Bodies of many values. One above the other limit is decoded in pieces.
+# Limit for bodies of many values. A body above the other limit is decoded in batches.
 MAX_LONG_BODY_BYTES = 4 * 2**20
 MIME_TYPE = "application/json"
 
@@ -77,7 +77,7 @@ def check_body(request: JsonRequest, most_bytes: int, yield_control: Callable[[]
         raise HttpRefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail)
     if (request.content_length or 0) > most_bytes:
         raise RequestEntityTooLarge
-    # A body of unknown length is cut off, not refused, where Werkzeug's limit is; so that lies one byte further.
+    # A body of unknown length is cut off, not rejected, at Werkzeug's limit; so that limit is one byte higher.
     request.max_content_length = most_bytes + 1
     body, provider = request.get_data(), cast(StrictJson, request.json_module)
     is_long = len(body) > MAX_BODY_BYTES

@@ -1,4 +1,4 @@
-"""Operations that are described on demand, because a description takes longer than all else about them.
+"""Operations that are described on demand, because descriptions take most of the time.
 
 ``DescribedApi`` and ``DescribedBlueprint`` are the library's classes with that difference.
 """

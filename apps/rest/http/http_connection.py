@@ -77,7 +77,7 @@ class Connection:
     ) -> None:
         self._sock, self._address, self._app, self._timeouts, self._wait = sock, address, app, timeouts, wait
         self._rooms, self._proxies = memory_limits, proxies
-        self._received = b""  # and not yet given to h11
+        self._received = b""  # not yet passed to h11
         sock.settimeout(timeouts.socket_s)
         self._environ = environ_of_connection(sock, address)
 
@@ -85,8 +85,8 @@ class Connection:
         """Serve until the connection ends, and close it."""
         try:
             while self._serve_one():
-                eventlet.sleep(0)  # requests that came in one piece give others their turn in between
-        except (OSError, ValueError) as error:  # of TLS, or of a socket that has gone
+                eventlet.sleep(0)  # other greenlets run between requests that arrived at once
+        except (OSError, ValueError) as error:  # of TLS, or of a closed socket
             log.debug("REST: %s: %s", self._address, error)
         finally:
             self._sock.close()
@@ -117,7 +117,7 @@ class Connection:
         environ["SCRIPT_NAME"] = proxies.path_prefix(peer, environ.get("HTTP_X_FORWARDED_PREFIX"))
         body_share, answer_share = (Reservation(room, client) for room in self._rooms)
         body = Body(self._sock, http, request, self._timeouts, body_share)
-        # What has been changed cannot be refused any more.
+        # A change that was made cannot be rejected any longer.
         share = answer_share if request.method == b"GET" else None
         try:
             exchange = WsgiExchange(self._sock, http, request.method == b"HEAD", body, share)
@@ -137,7 +137,7 @@ class Connection:
         """Return the next request's head, b"" if the client has closed; raise _NoRequestError if it is invalid."""
         with eventlet.Timeout(self._timeouts.head_s, False):
             return self._read_to_end_of_head()
-        if not self._received:  # a client that has sent nothing has asked for nothing
+        if not self._received:  # a client that has sent nothing gets no response
             return b""
         raise _NoRequestError(_TOO_SLOW)
 
@@ -147,7 +147,7 @@ class Connection:
             received = self._received
             if received:
                 self._wait()
-            start = 2 if received.startswith(b"\r\n") else 0  # one empty line may come first (RFC 9112, section 2.2)
+            start = 2 if received.startswith(b"\r\n") else 0  # an empty line may come first (RFC 9112, section 2.2)
             end = received.find(_END, max(looked_at - 3, start))
             has_line = has_line or _has_request_line(received[start:])
             size = end if end >= 0 else len(received)

@@ -13,7 +13,7 @@ from apps.rest.http.problems import HttpRefusedError
 MAX_MEMBERS = 16
 MAX_ITEMS = 25_000
 MAX_ITEM_CHARACTERS = 4096
-# At most so much is decoded between two turns of others.
+# Bytes decoded before other greenlets run.
 _TURN_CHARACTERS = 16 * 1024
 _TURN_ITEMS = 500
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -74,7 +74,7 @@ class IncrementalJson:
         except json.JSONDecodeError as error:
             reason = f"Broken, or longer than {MAX_ITEM_CHARACTERS} characters" if is_cut else error.msg
             raise json.JSONDecodeError(reason, self._text, start + error.pos) from error
-        if is_cut and length == len(window):  # a number goes on behind it
+        if is_cut and length == len(window):  # the number may continue
             raise _too_much(f"a value of more than {MAX_ITEM_CHARACTERS} characters")
         self._at = start + length
         if self._at >= self._next_turn:

@@ -120,7 +120,7 @@ def shown_value(value: object) -> JsonValue:
     if isinstance(value, str):
         return _cut(value)
     text = ""
-    for chunk in _ENCODER.iterencode(value):  # no further than is shown: the value may be long
+    for chunk in _ENCODER.iterencode(value):  # only the shown part: the value may be long
         text += chunk
         if len(text) > _SHOWN_LENGTH:
             break

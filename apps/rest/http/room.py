@@ -1,4 +1,4 @@
-"""Memory limits of long bodies and long responses: in all, and for one address."""
+"""Memory limits of long bodies and long responses: in total, and for one address."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from apps.runtime.memory_tuning import trim_heap
 from controller.errors import InvalidValueError
 
 FREE_BYTES = MAX_BODY_BYTES
-"""of each body and answer: the number of connections bounds these"""
+"""part of each body and response that needs no reservation: the number of connections bounds it"""
 MAX_BODIES_BYTES = 4 * MAX_LONG_BODY_BYTES
 MAX_ANSWERS_BYTES = 32 * 2**20
 TIDY_S = 5.0
-"""so long after the last one has gone, and no more often"""
+"""time from the last release to the next trim of the heap, and minimum time between two trims"""
 
 
 class MemoryLimit:

@@ -28,7 +28,7 @@ from apps.runtime.tls import RenewableContext
 from apps.runtime.tls_handshake import do_handshake
 
 MAX_CONNECTIONS = 256
-# So many connections above the limit are answered at a time; further ones are closed at once.
+# Connections above the limit that are answered at a time; further ones are closed at once.
 _MAX_REJECTING = 64
 
 log = logging.getLogger(__name__)
@@ -108,13 +108,13 @@ class _Acceptor:
                 eventlet.spawn(self._reject, sock, address)
             else:
                 sock.close()
-            eventlet.sleep(0)  # many connections at once give others their turn in between
+            eventlet.sleep(0)  # other greenlets run between many simultaneous connections
 
     def _serve(self, sock: Any, address: tuple[Any, ...]) -> None:
         try:
             secured = sock if self.tls is None else self._secure(sock, self.tls.current)
             Connection(secured, address, self.app, self.timeouts, self.wait, self.memory_limits, self.proxies).serve()
-        except (OSError, ValueError) as error:  # ssl.SSLError among them: no certificate, or not TLS at all
+        except (OSError, ValueError) as error:  # including ssl.SSLError: no certificate, or no TLS
             if self.sparing.due(address[0]):
                 log.info("REST: no connection with %s: %s", address, error)
         finally:
@@ -137,7 +137,7 @@ class _Acceptor:
                 sock.settimeout(1.0)
                 sock.sendall(_TOO_MANY)
                 sock.shutdown(socket.SHUT_WR)
-                sock.recv(65536)  # unread bytes would make the kernel throw the answer away
+                sock.recv(65536)  # unread bytes would make the kernel discard the response
         except OSError as error:
             log.debug("REST: %s: %s", address, error)
         finally:

@@ -24,10 +24,11 @@ from apps.rest.http.framing import check_trailers, chunk_size
 from apps.rest.http.problems import HttpRefusedError, raw_answer
 from apps.rest.http.room import Reservation
 
-# The rest of a refused body up to this size is read, so that its sender can read the answer; else the connection ends.
+# Up to this size the rest of a rejected body is read, so that its sender can read the response; otherwise the
+# connection is closed.
 MAX_DISCARDED_BYTES = 2**20
 READ_BYTES = 64 * 1024
-_READ_CHUNKED_BYTES = 4 * 1024  # as many chunks as fit are read at once, and what waits is copied for each
+_READ_CHUNKED_BYTES = 4 * 1024  # chunks read at once: waiting bytes are copied for each chunk
 _MAX_CHUNKS = 32 * 1024
 _WHOLE_TARGET = re.compile(r"https?://([^/?#]*)(.*)", re.IGNORECASE)
 
@@ -144,7 +145,7 @@ class Body(io.RawIOBase):
         detail = f"the body did not come within {self._timeouts.body_s:g} s"
         too_slow = HttpRefusedError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", detail)
         with eventlet.Timeout(max(self._deadline_s - now_s, 0.0), too_slow):
-            eventlet.sleep(0)  # a body that has come already gives others their turn as well
+            eventlet.sleep(0)  # other greenlets run even if the body has arrived
             data = self._sock.recv(_READ_CHUNKED_BYTES if self._chunked else READ_BYTES)
         if not data:
             raise OSError(errno.EPROTO, "the body breaks off")
@@ -225,7 +226,7 @@ def environ_of_connection(sock: Any, address: tuple[Any, ...]) -> dict[str, Any]
         "SERVER_NAME": host,
         "SERVER_PORT": str(port),
         "wsgi.errors": sys.stderr,
-        "wsgi.input_terminated": True,  # the body ends where its framing says, so that it may be read to the end
+        "wsgi.input_terminated": True,  # the framing ends the body, so it may be read to its end
         "wsgi.multiprocess": False,
         "wsgi.multithread": True,
         "wsgi.run_once": False,
@@ -250,12 +251,12 @@ def environ_of_request(request: h11.Request) -> dict[str, str]:
         "SERVER_PROTOCOL": f"HTTP/{request.http_version.decode()}",
     }
     for name, value in request.headers:
-        if b"_" not in name:  # it would be taken for the one with hyphens
+        if b"_" not in name:  # it would be the same variable as the name with hyphens
             key = name.decode("latin-1").upper().replace("-", "_")
             key = key if key in ("CONTENT_LENGTH", "CONTENT_TYPE") else f"HTTP_{key}"
             text = value.decode("latin-1")
             environ[key] = f"{environ[key]},{text}" if key in environ else text
-    if whole is not None:  # what it names counts, and not the field (RFC 9112, section 3.2.2)
+    if whole is not None:  # its host counts, not the field's (RFC 9112, section 3.2.2)
         environ["HTTP_HOST"] = whole[1]
     return environ
 

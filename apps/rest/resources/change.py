@@ -58,7 +58,7 @@ def change_vn(
     here = service()
     row = int(lookup.vn_row(here.central, path)[0])
     name, given = here.settings.file.names[row], body.given()
-    # By name from here on: while this change waits for others to be stored, the configuration may be reloaded.
+    # By name from here on: while this change waits for others to be stored, a reload may happen.
     expect = require_revision(lambda: here.settings.revision_of(name))
     with problems.refusing_bad_values():
         check_vn(here.central.vns, here.central.config.vlans[name.vlan_vid], row, given)

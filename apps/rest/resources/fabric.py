@@ -11,7 +11,7 @@ from apps.rest.schema import fabric_responses, request_parameters
 from controller.fabric.topology import PortId
 from controller.monitoring.link_status import FabricLink
 
-# What limits promise of a link takes a moment to work out: so many, and others get their turn.
+# Links whose commitments are computed before other greenlets run.
 _LINK_BATCH = 8
 
 

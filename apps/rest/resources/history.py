@@ -77,7 +77,7 @@ def export_overrides(query: request_parameters.NoQuery) -> Any:
     for count, (name, one) in enumerate(overrides.vn_overrides(), 1):
         vns.append({**name._asdict(), **with_whole_numbers(one.values)})
         if count % _BATCH_SIZE == 0:
-            here.sleep(0.0)  # both were read before: a change in between does not mix two revisions
+            here.sleep(0.0)  # all values were read before: a change now cannot mix two revisions
     vlans = [{"vlan_vid": vid, "values": with_whole_numbers(one.values)} for vid, one in overrides.vlan_overrides()]
     return with_etag({"format": _FORMAT, "vlans": vlans, "vns": vns}, revision)
 

@@ -20,7 +20,7 @@ from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
 from controller.whatif.recording import Recorder
 
-# The hub waits for one answer to end, and an explanation may take a solution of the whole network.
+# Explanations per pass of the hub: one may need a solution of the whole network.
 _MAX_EXPLAINED = 100
 
 
@@ -138,7 +138,7 @@ def list_pairs(query: request_parameters.VnQuery) -> Json:
     central, entries = here.central, here.central.state.entries
     rows = lookup.pair_rows(central, query.given("vlan"), query.given("switch"))
     key = read_cursor(query.cursor, int, str, int, str, int)
-    if key is not None:  # the pair itself may have aged: go on behind where it stood
+    if key is not None:  # the pair itself may have aged: continue after its position
         receiver, sender = (here.settings.file.row_of.get(VnName(key[0], *end)) for end in (key[3:], key[1:3]))
         if receiver is None or sender is None:
             raise stale(query.cursor)

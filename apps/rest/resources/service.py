@@ -67,7 +67,7 @@ class Service:
         if settings is None:
             store = Store(MEMORY)
             settings = Settings(central, store, clock)
-            weakref.finalize(self, store.close)  # nobody else knows it
+            weakref.finalize(self, store.close)  # only the service has it
         self.settings = settings
         self.epoch_s = time.time() - clock()
 

@@ -317,7 +317,7 @@ def utc(service: Service, at_s: float) -> str | None:
     return None if at_s != at_s else _rfc_3339(service.epoch_s + at_s)
 
 
-@lru_cache(maxsize=4096)  # many VNs have been congested since the same interval
+@lru_cache(maxsize=4096)  # many VNs became congested in the same interval
 def _rfc_3339(epoch_s: float) -> str:
     return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -42,6 +42,6 @@ def _converted(value: Any) -> Any:
         others = [one for one in made.pop("anyOf") if one != _NULL]
         if len(others) > 1:
             return {**made, "nullable": True, "anyOf": others}
-        # What stands beside $ref is ignored in 3.0.
+        # OpenAPI 3.0 ignores keys beside $ref.
         return {**made, "nullable": True, **({"allOf": others} if "$ref" in others[0] else others[0])}
     return made

@@ -109,7 +109,7 @@ class ManyLimits(RestModel):
     """New limits, ceilings and weights of many VNs: all are set, or none. Absent values of a VN do not change."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"limits": [_AN_ITEM]}})
-    # Read by apps.rest.schema.bulk_values: a model for each of thousands would take too long at once.
+    # Read by apps.rest.schema.bulk_values: thousands of models at once would take too long.
     limits: Annotated[
         Any, WithJsonSchema({"type": "array", "items": _vn_item(), "minItems": 1, "maxItems": MAX_LIMITS})
     ]

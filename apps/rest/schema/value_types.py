@@ -21,7 +21,7 @@ from controller.policy.registry import policies
 from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT
 
 MAX_EVENT_NUMBER = 10**18 - 1
-# A page of VNs of this many takes about as long as the controller can spare at once.
+# A page of this many VNs takes about the longest time that the controller can spare at once.
 MAX_PAGE = 250
 MAX_EVENTS = 1000
 MIN_STREAM_MS, MAX_STREAM_MS = 250, 60_000
@@ -117,7 +117,7 @@ def named(meaning: str, example: str | None = None) -> WithJsonSchema:
     return WithJsonSchema(schema if example is None else schema | {"example": example})
 
 
-# -- of paths and bodies. A path's parts stay text: what they name is looked up, and a 404 says when it does not exist.
+# -- of paths and bodies. A path's parts stay text: they are looked up, and an unknown one gives a 404.
 
 VlanText = Annotated[str, named("VLAN id, or the VLAN's name", "10")]
 PortText = Annotated[str, named("OpenFlow port number of an edge port, or the port's name", "1")]

@@ -23,7 +23,7 @@ MAX_PORTS = 1000
 MAX_LINKS = 1000
 MAX_PAIRS = 250
 SHOWN = (*SERIES_COLUMNS, "send_dropped", "flood_dropped", "marked", "lost")
-"""Those of the columns of traffic that a stream shows."""
+"""The columns of traffic that a stream shows."""
 _ROWS = np.array([COLUMNS.index(name) for name in SHOWN], dtype=np.int64)
 _OF_POLICIES = frozenset({"marked", "lost"})
 

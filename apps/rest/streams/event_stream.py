@@ -23,7 +23,7 @@ from controller.errors import InvalidValueError
 from controller.events import Event
 
 _MAX_VNS = 1000
-# Clients that ask for the same state within so long get the same bytes.
+# Clients that request the same state within this time get the same bytes.
 _FRESH_S = 0.2
 _MAX_EVENT_FRAMES = 1000
 _STREAM = {
@@ -51,7 +51,7 @@ def follow_stream(query: request_parameters.StreamQuery) -> Response:
     here = service()
     vlan, switch = query.given("vlan"), query.given("switch")
     if vlan is not None:
-        vlan = str(lookup.vlan_vid(here.central, vlan, "vlan"))  # a stream stays with its VLAN, whatever its name
+        vlan = str(lookup.vlan_vid(here.central, vlan, "vlan"))  # a stream keeps its VLAN when the name changes
     rows = None if vlan is None and switch is None else lookup.vn_rows(here.central, vlan, switch)
     if rows is not None and len(rows) > _MAX_VNS:
         reason = f"picks {len(rows)} VNs, and a stream shows at most {_MAX_VNS}: give vlan and switch"
@@ -161,7 +161,7 @@ class _StreamClient:
         self._after = after if after is not None else streams.here.central.events.last
         self._due_s = streams.here.clock()
         self._open = True
-        self._keys: tuple[object, ...] = ()  # for which the rows of columns were named last
+        self._keys: tuple[object, ...] = ()  # keys of the last sent rows
         streams.open += 1
 
     def __iter__(self) -> Iterator[bytes]:
@@ -178,7 +178,7 @@ class _StreamClient:
         self._left -= 1
         try:
             return self._events() + self._new_keys() + self._streams.state(self._picked, self._asked)
-        except HttpRefusedError:  # another configuration, which does not have what was picked
+        except HttpRefusedError:  # the new configuration lacks the selected VLAN or switch
             raise StopIteration from None
 
     def close(self) -> None:

@@ -19,12 +19,12 @@ from apps.runtime.sockets.bulk_request import BulkBarrier, BulkMeterStats
 from apps.runtime.sockets.socket_reader import ReceivedBytes, SocketReader
 from controller.openflow.bounded_reader import Buffer
 
-_select = patcher.original("select")  # eventlet takes epoll away from the patched one
-# A switch under control may be sent 100,000 entries at once; a stranger gets next to nothing.
+_select = patcher.original("select")  # eventlet removes epoll from the patched module
+# A controlled switch may be sent 100,000 flow entries at once; other connections get next to nothing.
 MAX_UNREAD_BYTES = 32 << 20
 MAX_UNREAD_UNMANAGED_BYTES = 1 << 20
 _SEND_BYTES = 64 << 10
-# Switches answer one after the other: a look so long after the last one finds the answers of several.
+# Switches reply one after the other: a poll this long after the last reply finds several.
 BATCH_DELAY_S = 0.0005
 
 
@@ -67,7 +67,7 @@ class SendQueue:
         """Return the number of bytes that the socket accepted."""
         try:
             taken: int = self._plain.send(data)
-        except OSError:  # full, or gone: then the greenlet finds that out
+        except OSError:  # full, or closed: the greenlet detects it
             return 0
         return taken
 
@@ -131,9 +131,9 @@ class SharedReader:
     def _run(self) -> None:
         while True:
             hubs.trampoline(self._epoll.fileno(), read=True)
-            if self._awaited() > 1:  # the others answer as soon: one look may find all of them
+            if self._awaited() > 1:  # the others reply as soon: one poll may find all replies
                 hub.sleep(BATCH_DELAY_S)
-            while self._poll():  # to be called by the hub takes two registrations
+            while self._poll():  # waiting by the hub takes two registrations
                 hub.sleep(BATCH_DELAY_S)
 
     def _poll(self) -> bool:

@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 BUDGET_INTERVAL_S = 0.05
-SHARING = 10  # so many peers without a handshake, or not configured, have their whole allowance
+SHARING = 10  # connections without a handshake, or unmanaged, that have the whole allowance
 REPEAT_S = 10.0
-MAX_PORTS = 4096  # of a switch
+MAX_PORTS = 4096  # ports of a switch
 _MAX_KEYS = 1000
 Visitor = TypeVar("Visitor", bound=Hashable)
 
@@ -32,7 +32,7 @@ class Allowance(NamedTuple):
     reports: int
 
 
-# The whole handshake of a switch is three messages and a description of its ports.
+# A switch's whole handshake is three messages and a description of its ports.
 UNMANAGED_ALLOWANCE = Allowance(messages=10, octets=256 << 10, reports=5)
 SWITCH_ALLOWANCE = Allowance(messages=1000, octets=8 << 20, reports=200)
 
@@ -107,7 +107,7 @@ class ConnectionLimits(Generic[Visitor]):
 
     def __init__(self, max_connections: int, most_waiting: int, most_waiting_of_host: int) -> None:
         self._most, self._most_waiting, self._most_of_host = max_connections, most_waiting, most_waiting_of_host
-        self._waiting: dict[Visitor, str] = {}  # by age; the host that each came from
+        self._waiting: dict[Visitor, str] = {}  # remote host of each, oldest first
         self._strangers: dict[Visitor, None] = {}
         self._kept: set[Visitor] = set()
 

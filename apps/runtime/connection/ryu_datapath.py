@@ -41,12 +41,12 @@ from controller.openflow.constants import MessageType
 from controller.openflow.messages import supports_version
 
 LOG = logging.getLogger("dets.openflow")
-# So many bytes of one peer, or MESSAGE_BATCH, are handled before others in the process get their turn.
+# Bytes of one connection, or MESSAGE_BATCH messages, that are handled before other greenlets run.
 _SLICE_BYTES = 256 << 10
 _READ_BYTES = 64 << 10
 READER = SharedReader()
 _PlainSocket = patcher.original("socket").socket
-MAX_ASKED = 1000  # requests of Ryu and its applications that are remembered
+MAX_ASKED = 1000  # remembered requests of Ryu and its applications
 _AUXILIARY_ID_AT = 21
 _MULTIPART_MORE_AT = 10
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what has not been sent
@@ -58,14 +58,14 @@ _REQUESTS = frozenset(
         *(MessageType.ROLE_REQUEST, MessageType.GET_ASYNC_REQUEST),
     }
 )
-# The reports that the controller reads itself, and Ryu's events for them.
+# The asynchronous messages that the controller reads itself, and Ryu's events for them.
 _REPORTS = {
     int(MessageType.PACKET_IN): ofp_event.EventOFPPacketIn,
     int(MessageType.FLOW_REMOVED): ofp_event.EventOFPFlowRemoved,
     int(MessageType.PORT_STATUS): ofp_event.EventOFPPortStatus,
     int(MessageType.ERROR): ofp_event.EventOFPErrorMsg,
 }
-# Without a listener, Ryu would only parse these.
+# Without a listener, Ryu would only parse these messages.
 _FOR_LISTENERS = frozenset({MessageType.PACKET_IN, MessageType.FLOW_REMOVED, MessageType.ERROR})
 _ALWAYS = frozenset({*_REPORTS, MessageType.ECHO_REQUEST, MessageType.EXPERIMENTER})
 
@@ -80,8 +80,8 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     counts: ClassVar[ConnectionCounts] = ConnectionCounts()
     clock: ClassVar[Callable[[], float]] = time.monotonic
     sparing: ClassVar[LogRateLimiter] = LogRateLimiter(time.monotonic)
-    unmanaged: ClassVar[set[PeerDatapath]] = set()  # connected, and not under control
-    new_gate: ClassVar[Callable[[], Gate | None]] = lambda: None  # in a cluster: what may go out of each connection
+    unmanaged: ClassVar[set[PeerDatapath]] = set()  # connected, not controlled
+    new_gate: ClassVar[Callable[[], Gate | None]] = lambda: None  # in a cluster: the write gate of each connection
 
     def __init__(self, sock: Any, address: Any) -> None:
         self.connection: SwitchConnection | None = None
@@ -90,15 +90,15 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self.on_keep: Callable[[], None] = lambda: None
         self._ended = False
         below = getattr(sock, "fd", None)
-        self._plain = below if type(below) is _PlainSocket else None  # None: what goes over it is encrypted
-        self.fileno = -1 if self._plain is None else int(self._plain.fileno())  # where bulk requests may be answered
+        self._plain = below if type(below) is _PlainSocket else None  # None: the connection is encrypted
+        self.fileno = -1 if self._plain is None else int(self._plain.fileno())  # for replies to bulk requests
         self._queue = SendQueue(sock, self._plain)
         self._buffer = bytearray()
         self._kept = self._hung_up = False
-        self._shared = False  # whether the shared reader reads its socket, and no loop of its own
-        self._interrupted = hub.Event()  # the shared reader has met something that is none of its business
+        self._shared = False  # whether the shared reader reads the socket, not the connection's own loop
+        self._interrupted = hub.Event()  # the shared reader has found a message for the connection's own loop
         self.gate = PeerDatapath.new_gate()
-        self._asked: OrderedDict[int, None] = OrderedDict()  # xids of requests of others than the controller
+        self._asked: OrderedDict[int, None] = OrderedDict()  # xids of requests of other applications
         self._budget = MessageBudget(UNMANAGED_ALLOWANCE, PeerDatapath.clock, lambda: len(PeerDatapath.unmanaged))
         super().__init__(sock, address)
 
@@ -258,7 +258,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             replies, only_replies = replies_in(octets)
         try:
             goes_on = not self._hung_up and self._drain_replies(octets, replies, only_replies)
-        except Exception:  # it comes up again in this connection's own loop, and ends this connection alone
+        except Exception:  # it is raised again in this connection's own loop, and ends only this connection
             goes_on = False
         if not goes_on:
             self._shared = False
@@ -284,7 +284,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
                 connection.fall_back_all()
         if not taken and not only_replies:
             return False
-        # A message that comes byte by byte costs as much as so many.
+        # A message that arrives byte by byte costs as much as that many messages.
         return self._budget.spend(end, report=False, messages=max(taken, 1)) <= 0.0 and only_replies
 
     def _drain_messages(self) -> None:
@@ -304,7 +304,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
                 handled, since = 0, offset
                 hub.sleep(wait_s)
         if not offset and (wait_s := self._budget.spend(0, report=False)) > 0.0:
-            hub.sleep(wait_s)  # a message that comes byte by byte costs as much as so many
+            hub.sleep(wait_s)  # a message that arrives byte by byte costs as much as many
         del buffer[:offset]
 
     def _head(self, offset: int) -> tuple[int, int, int, int] | None:
@@ -348,9 +348,9 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         """
         if not supports_version(ofp.VERSION, message):
             refusal = struct.pack("!HH", ofp.ErrorType.HELLO_FAILED, 0) + b"OpenFlow 1.3 only"
-            with suppress(OSError):  # nothing else waits to be sent: the kernel takes so little at once
+            with suppress(OSError):  # nothing else is queued: the kernel accepts so few bytes at once
                 self.socket.send(HEADER.pack(ofp.VERSION, MessageType.ERROR, HEADER.size + len(refusal), 0) + refusal)
-            self._queue.octets = 0  # the refusal must arrive: no reset
+            self._queue.octets = 0  # the error must arrive: no reset
             self.evict(EvictionReason.VERSION)
             return
         self._to_ryu(MessageType.HELLO, 0, HEADER.pack(ofp.VERSION, MessageType.HELLO, HEADER.size, 0))
@@ -373,12 +373,12 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         """Let Ryu parse a message and pass it to its applications."""
         try:
             parsed = ofproto_v1_3_parser.msg_parser(self, ofp.VERSION, kind, len(message), xid, message)
-        except Exception:  # Ryu's parser raises whatever its reading of the bytes ends in
+        except Exception:  # Ryu's parser may raise any error
             self._drop("malformed")
             return
         event = ofp_event.ofp_msg_to_ev(parsed)
         self.ofp_brick.send_event_to_observers(event, self.state)
-        if kind == MessageType.ERROR:  # Ryu's own handler only writes lines about it, and fails at texts beyond ASCII
+        if kind == MessageType.ERROR:  # Ryu's own handler only logs it, and fails at non-ASCII texts
             return
         for handler in self.ofp_brick.get_handlers(event):
             if self.state in handler.callers[event.__class__].dispatchers:

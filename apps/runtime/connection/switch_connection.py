@@ -24,9 +24,9 @@ from controller.openflow.messages import encode_barrier_request
 from controller.openflow.multipart import multipart_header
 
 MAX_REPLY_BYTES = 16 << 20  # of all unfinished replies of one switch; 100,000 flow entries
-_PART_BYTES = 100  # what a part costs in addition to its body
+_PART_BYTES = 100  # overhead of a part besides its body
 _MULTIPART_REPLY, _ROLE_REPLY = int(MessageType.MULTIPART_REPLY), int(MessageType.ROLE_REPLY)
-MAX_FORGOTTEN = 1000  # replies that may still come though nobody waits for them any more
+MAX_FORGOTTEN = 1000  # late replies without a waiting caller
 
 
 class Gate(Protocol):
@@ -44,7 +44,7 @@ class Transport(Protocol):
     xid: int
     eviction_reason: EvictionReason | None
     gate: Gate | None
-    fileno: int  # the socket at which bulk requests may be answered, -1 if there is none
+    fileno: int  # the socket for replies to bulk requests; -1: none
 
     def keep(self) -> None:
         """Treat the peer as a switch under control."""
@@ -83,7 +83,7 @@ class Reply:
     octets: int = 0
     parts: list[Buffer] = field(default_factory=list)
     begun: NDArray[np.void] | None = None
-    _event: Any = None  # most answers are there before anybody waits for them
+    _event: Any = None  # most replies arrive before a caller waits
 
     def wait(self, timeout_s: float) -> bytes | None:
         """Return the bodies of all parts, joined, or None if they are incomplete in time.
@@ -143,7 +143,7 @@ class SwitchConnection:
         self._awaited: dict[int, Reply] = {}
         self._unwanted: dict[int, None] = {}
         self._held_octets = 0
-        self._called: dict[BulkBarrier, int | Reply] = {}  # of the last bulk requests: the xid, or the reply
+        self._called: dict[BulkBarrier, int | Reply] = {}  # the xid, or the reply, of the last bulk requests
         self.dpid: int = datapath.id
         self.address = datapath.address
         self.gate = datapath.gate

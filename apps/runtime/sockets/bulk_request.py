@@ -125,7 +125,7 @@ class BulkMeterStats(BulkBarrier):
         self.filled.fill(0)
         self.partial_bytes.fill(0)
         in_all = int(self.ends[-1]) if meters else 0
-        self.stats: NDArray[np.void] = np.empty(in_all, METER_STATS)  # others keep the last ones
+        self.stats: NDArray[np.void] = np.empty(in_all, METER_STATS)  # other switches keep their last counters
         self.meter_id: NDArray[np.uint32] = np.empty(in_all, np.uint32)
 
     def _columns(self) -> tuple[NDArray[np.generic], ...]:

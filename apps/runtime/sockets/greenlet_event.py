@@ -13,7 +13,7 @@ class TimedWait:
 
     def __init__(self) -> None:
         self._waiting: Any = None
-        self._ended: Any = None  # the timer by which it goes on
+        self._ended: Any = None  # the timer that continues the greenlet
 
     def wait(self, timeout_s: float) -> None:
         """Let others run until ``end`` is called, at most ``timeout_s``."""
@@ -25,7 +25,7 @@ class TimedWait:
         finally:
             self._waiting = None
             limit.cancel()
-            if self._ended is not None:  # it may have come in the same turn as the limit
+            if self._ended is not None:  # it may have ended in the same pass as the time limit
                 self._ended.cancel()
                 self._ended = None
 

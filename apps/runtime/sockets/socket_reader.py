@@ -23,7 +23,7 @@ REPLIES = frozenset(
         *(MessageType.ROLE_REPLY, MessageType.GET_ASYNC_REPLY),
     }
 )
-# So many messages of one peer are handled before others in the process get their turn.
+# Messages of one connection that are handled before other greenlets run.
 MESSAGE_BATCH = 32
 READ_BYTES = 256 << 10
 _ROOM_BYTES, _ROOM_REPLIES = 4 * READ_BYTES, 64 * MESSAGE_BATCH

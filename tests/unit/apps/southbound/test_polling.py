@@ -30,7 +30,7 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     from apps.runtime.ryu_adapter import BULK_BARRIER, BULK_METER_STATS
     from apps.runtime.sockets.socket_reader import SocketReader
     from apps.southbound.connected_switches import POLL_TIMEOUT_S, SwitchState
-    from apps.southbound.polling import PORT_QUEUE_INTERVAL_S, TOGETHER, looked_before_s
+    from apps.southbound.polling import PORT_QUEUE_INTERVAL_S, TOGETHER, polled_before_s
     from apps.southbound.southbound_driver import SouthboundDriver
 
 DPID = 1
@@ -358,7 +358,7 @@ def test_a_refused_barrier_confirms_nothing_and_the_next_one_both(round_of_one: 
 def looked_at(ago_s: list[float]) -> list[bool]:
     """Return which of switches that were looked at so long ago are looked at again."""
     last_s = [100.0 - one for one in ago_s]
-    before_s = looked_before_s(last_s, 100.0)
+    before_s = polled_before_s(last_s, 100.0)
     return [one <= before_s for one in last_s]
 
 
