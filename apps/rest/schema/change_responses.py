@@ -83,7 +83,7 @@ class ItemView(RestModel):
     vlan_vid: int
     switch: str | None
     port_no: int | None
-    port: str | None = Field(description="its number, or the name of its interface, by which it is configured")
+    port: str | None = Field(description="number of the port, or name of its interface if it is configured by name")
     field: str
     before: Any
     after: Any

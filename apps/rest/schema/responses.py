@@ -39,7 +39,7 @@ Enforceable = Annotated[
 ]
 
 
-_PORT = Field(description="its number, or the name of its interface, by which it is configured")
+_PORT = Field(description="number of the port, or name of its interface if it is configured by name")
 
 
 class VnView(RestModel):

@@ -72,7 +72,7 @@ def run(
     targets = [
         Target("rates that change, off their mean", round(100 * off, 2), "%", 1.0),
         Target("100 changes of rates", round(batch_ms, 2), "ms", 5.0),
-        Target("encode and decode, a pair", codec["codec_us_per_entry"], "us", 0.2),
+        Target("encode and decode, a pair", codec["codec_us_per_pair"], "us", 0.2),
     ]
     return finished("agent", figures, targets, {"pairs": pairs, "seconds": seconds})
 
@@ -95,8 +95,8 @@ def codec_figures() -> dict[str, float]:
     """Return what encoding and decoding of a Traffic Report costs per pair, in long frames and in strict ones."""
     speaker, found = FrameAddress(CONTROLLER_MAC, SENDER, VLAN, 1), {}
     for name, octets in (
-        ("codec_us_per_entry", LONG_PARAMETER_BYTES),
-        ("codec_strict_us_per_entry", SHORT_PARAMETER_BYTES),
+        ("codec_us_per_pair", LONG_PARAMETER_BYTES),
+        ("codec_strict_us_per_pair", SHORT_PARAMETER_BYTES),
     ):
         entries, best = _entries(46 * 40), float("inf")
         for _ in range(20):

@@ -30,29 +30,29 @@ NOMINAL_SENDERS = 100
 TARGET_ENTRIES_PER_S = 50e6
 TARGET_CALL_US = 1.0
 TARGET_FLATNESS = 1.5
-TARGET_BYTES_PER_ENTRY = 200
+TARGET_BYTES_PER_PAIR = 200
 TARGET_STAR_MS = {1_000: 55.0, 10_000: 100.0}
 algorithms = {name: policy() for name, policy in policies.items() if issubclass(policy, PerReceiverPolicy)}
 FAT_TREES = ((8, 10_000), (16, 100_000), (24, 1_000_000))
 
 
-def requests(entries: int, senders: int, seed: int = 1) -> AllocationInput:
+def requests(pairs: int, senders: int, seed: int = 1) -> AllocationInput:
     """Return a random table: ``senders`` pairs for each receiver, rates around 10 Mb/s."""
     rng = np.random.default_rng(seed)
-    receivers = max(entries // senders, 1)
-    entries = receivers * senders
-    granted_bps = rng.exponential(1e7, entries)
-    full = rng.random(entries) < 0.7
+    receivers = max(pairs // senders, 1)
+    pairs = receivers * senders
+    granted_bps = rng.exponential(1e7, pairs)
+    full = rng.random(pairs) < 0.7
     return AllocationInput(
-        offsets=np.arange(0, entries + 1, senders),
+        offsets=np.arange(0, pairs + 1, senders),
         limit_bps=np.full(receivers, 1e7 * senders),
         received_bps=np.full(receivers, 1e7 * senders),
-        measured_bps=granted_bps * np.where(full, rng.uniform(0.95, 1.0, entries), rng.uniform(0.0, 0.9, entries)),
+        measured_bps=granted_bps * np.where(full, rng.uniform(0.95, 1.0, pairs), rng.uniform(0.0, 0.9, pairs)),
         granted_bps=granted_bps,
-        available_bps=granted_bps * rng.uniform(1.0, 4.0, entries),
+        available_bps=granted_bps * rng.uniform(1.0, 4.0, pairs),
         drops=full,
-        weight=rng.uniform(0.5, 2.0, entries),
-        active=np.ones(entries, dtype=np.bool_),
+        weight=rng.uniform(0.5, 2.0, pairs),
+        active=np.ones(pairs, dtype=np.bool_),
     )
 
 
@@ -90,20 +90,20 @@ def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: floa
     is allocated repeatedly would stay in the caches, and its branches would be predicted.
     """
     rows = []
-    for entries in sizes:
+    for pairs in sizes:
         for each in senders:
-            tables = [requests(entries, each, seed) for seed in range(max(sizes) // entries)]
+            tables = [requests(pairs, each, seed) for seed in range(max(sizes) // pairs)]
             for name in algorithms:
                 best, median, runs = timed(_run_over(tables, algorithms[name]), budget_s)
                 in_all = sum(table.entries for table in tables)
                 rows.append(
                     {
                         "algorithm": name,
-                        "entries": tables[0].entries,
+                        "pairs": tables[0].entries,
                         "senders_per_receiver": each,
-                        "ns_per_entry": best / in_all * 1e9,
-                        "median_ns_per_entry": median / in_all * 1e9,
-                        "entries_per_s": in_all / best,
+                        "ns_per_pair": best / in_all * 1e9,
+                        "median_ns_per_pair": median / in_all * 1e9,
+                        "pairs_per_s": in_all / best,
                         "calls": runs * len(tables),
                     }
                 )
@@ -120,9 +120,9 @@ def _run_over(tables: Sequence[AllocationInput], algorithm: PerReceiverPolicy) -
     return run
 
 
-def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
+def bench_forms(pairs: int, budget_s: float) -> dict[str, dict[str, float]]:
     """Return, per algorithm, ns per pair of each form: as used, and with numpy alone."""
-    table = requests(entries, NOMINAL_SENDERS)
+    table = requests(pairs, NOMINAL_SENDERS)
     rows = {}
     for name in algorithms:
         used = timed(allocation_call(algorithms[name], table), budget_s)[0]
@@ -132,13 +132,13 @@ def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
         finally:
             native.library = library
         rows[name] = {
-            "ns_per_entry": used / table.entries * 1e9,
-            "numpy_ns_per_entry": by_numpy / table.entries * 1e9,
+            "ns_per_pair": used / table.entries * 1e9,
+            "numpy_ns_per_pair": by_numpy / table.entries * 1e9,
         }
     return rows
 
 
-def bytes_per_entry(entries: int) -> float | None:
+def bytes_per_pair(pairs: int) -> float | None:
     """Return the peak of memory per pair of a table and ``algorithms`` on it, as Linux counts it; None if unknown."""
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -148,13 +148,13 @@ def bytes_per_entry(entries: int) -> float | None:
     try:
         reset.write_text("5")  # sets the peak to what is resident now (proc(5))
         before = resident("VmRSS:")
-        table = requests(entries, NOMINAL_SENDERS)
+        table = requests(pairs, NOMINAL_SENDERS)
         reset.write_text("5")  # memory used to make the random table does not count
     except (OSError, StopIteration):
         return None
     for name in algorithms:
         allocation_call(algorithms[name], table)()
-    return (resident("VmHWM:") - before) / entries
+    return (resident("VmHWM:") - before) / pairs
 
 
 def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
@@ -196,19 +196,19 @@ def targets(
     for name in algorithms:
         its = [row for row in receivers if row["algorithm"] == name]
         usual = [row for row in its if row["senders_per_receiver"] == NOMINAL_SENDERS]
-        slowest_usual = min(row["entries_per_s"] for row in usual)
-        slowest = min(its, key=lambda row: row["entries_per_s"])
-        case = f"{slowest['entries']} pairs, {slowest['senders_per_receiver']} per receiver"
-        costs = [row["ns_per_entry"] - calls[name] * 1e3 / row["entries"] for row in usual]
+        slowest_usual = min(row["pairs_per_s"] for row in usual)
+        slowest = min(its, key=lambda row: row["pairs_per_s"])
+        case = f"{slowest['pairs']} pairs, {slowest['senders_per_receiver']} per receiver"
+        costs = [row["ns_per_pair"] - calls[name] * 1e3 / row["pairs"] for row in usual]
         speed, flat = TARGET_ENTRIES_PER_S, max(costs) / min(costs)
         rows += [
             Target(f"{name}, {NOMINAL_SENDERS} senders per receiver", slowest_usual, "pairs/s", speed, least=True),
-            Target(f"{name}, slowest size ({case})", slowest["entries_per_s"], "pairs/s", speed, least=True),
+            Target(f"{name}, slowest size ({case})", slowest["pairs_per_s"], "pairs/s", speed, least=True),
             Target(f"{name}, one call", calls[name], "us", TARGET_CALL_US),
             Target(f"{name}, one more pair, most expensive to cheapest size", flat, "ratio", TARGET_FLATNESS),
         ]
     if memory is not None:
-        rows.append(Target("memory", memory, "bytes/entry", TARGET_BYTES_PER_ENTRY))
+        rows.append(Target("memory", memory, "bytes/pair", TARGET_BYTES_PER_PAIR))
     for row, wanted in zip(fabrics, TARGET_STAR_MS.values(), strict=False):
         label = f"max-min, {row['fabric']}, {row['flows']} flows"
         rows.append(Target(label, row["ms"], "ms", wanted))
@@ -219,7 +219,7 @@ def run(quick: Annotated[bool, "Fewer and smaller cases."] = False) -> dict[str,
     """Speed of the rate allocation algorithms, pairs per second, against numpy alone."""
     sizes, senders = (SIZES[:2], (10, NOMINAL_SENDERS)) if quick else (SIZES, SENDERS)
     budget_s = 0.02 if quick else 0.15
-    memory = bytes_per_entry(sizes[-1])
+    memory = bytes_per_pair(sizes[-1])
     receivers = bench_receivers(sizes, senders, budget_s)
     calls = call_us(budget_s)
     fabrics = bench_max_min(budget_s * 4, quick)
@@ -227,7 +227,7 @@ def run(quick: Annotated[bool, "Fewer and smaller cases."] = False) -> dict[str,
         "call_us": calls,
         "receivers": receivers,
         "forms": bench_forms(10_000, budget_s),
-        "bytes_per_entry": memory,
+        "bytes_per_pair": memory,
         "max_min": fabrics,
     }
     form = "compiled" if native.library is not None else "numpy"

@@ -30,16 +30,16 @@ SETTLE, MEASURED, TURNS = 20, 20, 7
 ALGORITHM = "fp"
 
 
-def measure_cross_shard(entries: int) -> dict[str, Any]:
-    """Return what a pair costs in one control step and as a cross-shard pair, ns, on about ``entries`` pairs."""
-    vns, groups = fabric_of(2 * math.ceil(math.sqrt(entries / 2)))
+def measure_cross_shard(pairs: int) -> dict[str, Any]:
+    """Return what a pair costs in one control step and as a cross-shard pair, ns, on about ``pairs`` pairs."""
+    vns, groups = fabric_of(2 * math.ceil(math.sqrt(pairs / 2)))
     turns = []
     for _ in range(TURNS):
         whole, crossing = Whole(vns, groups), Crossing(vns, groups)
-        turns.append((whole.entry_ns(), crossing.entry_ns()))
+        turns.append((whole.pair_ns(), crossing.pair_ns()))
     more = [cross_shard_ns - whole_ns for whole_ns, cross_shard_ns in turns]
     return {
-        "entries": crossing.entries,
+        "pairs": crossing.pairs,
         "report_octets": crossing.octets,
         "one_step_ns": statistics.median(whole_ns for whole_ns, _ in turns),
         "cross_shard_ns": statistics.median(cross_shard_ns for _, cross_shard_ns in turns),
@@ -66,7 +66,7 @@ class _Setup:
         self.owner = (np.arange(len(vns)) >= len(vns) // 2).astype(np.int64)
         sender, receiver = np.divmod(np.arange(len(vns) ** 2), len(vns))
         crosses = self.owner[sender] != self.owner[receiver]
-        self.entries = int(np.count_nonzero(crosses))
+        self.pairs = int(np.count_nonzero(crosses))
         self._octets_in, self._dropped, self._limit_bps = [], [], []
         for part in range(parts):
             rows = np.flatnonzero(crosses & ((self.owner[sender] == part) | (parts == 1)))
@@ -87,11 +87,11 @@ class _Setup:
         """Run one interval, each part on its readings."""
         raise NotImplementedError
 
-    def entry_ns(self) -> float:
+    def pair_ns(self) -> float:
         """Return what a pair costs in an interval."""
         for _ in range(SETTLE):
             self._interval()
-        return sum(self._interval() for _ in range(MEASURED)) / MEASURED / self.entries * 1e9
+        return sum(self._interval() for _ in range(MEASURED)) / MEASURED / self.pairs * 1e9
 
     def _interval(self) -> float:
         """Run one interval; return its processor time, seconds."""

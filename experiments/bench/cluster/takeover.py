@@ -48,14 +48,14 @@ ENDS = {"killed": killed, "machine dead": machine_dead, "paused": paused, "stopp
 
 
 def measure(
-    switches: int, entries: int, repeats: int, seconds: float, folder: Path, report_progress: Tell
+    switches: int, pairs_per_switch: int, repeats: int, seconds: float, folder: Path, report_progress: Tell
 ) -> dict[str, Any]:
     """Return the costs of a node alone and of active and standby nodes, and the figures of every takeover.
 
     ``seconds`` is how long each cost is measured. Raises ControllerError if the nodes do not recover.
     """
     openflow_port, rest_port = free_ports(2)
-    plan = LoopPlan(switches, entries, INTERVAL_MS, VARIED, openflow_port, rest_port)
+    plan = LoopPlan(switches, pairs_per_switch, INTERVAL_MS, VARIED, openflow_port, rest_port)
     (folder / "alone").mkdir(parents=True, exist_ok=True)
     with fabric_process(plan, folder / "alone"), ControllerProcess(plan.configuration(), folder / "alone") as node:
         node.wait_ready(set(plan.configuration()["switches"]), timeout_s=TAKEOVER_S)
@@ -140,7 +140,7 @@ def _settled(pair: Cluster, plan: LoopPlan) -> int:
 def wait_entries(node: ControllerProcess, plan: LoopPlan) -> None:
     """Wait until a node controls every pair of the plan; ControllerError if it does not."""
     wait_until(
-        lambda: (node.get("/v1/loop")["last"] or {}).get("pair_count") == plan.switches * plan.entries,
+        lambda: (node.get("/v1/loop")["last"] or {}).get("pair_count") == plan.switches * plan.pairs_per_switch,
         "all pairs under control",
         TAKEOVER_S,
         node.check_alive,

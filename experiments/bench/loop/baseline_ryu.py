@@ -1,6 +1,6 @@
 """The baseline of ``dets bench loop``: the same job with Ryu's own handlers and parsers, and plain Python.
 
-A ryu-manager application, run as ``DETS_BASELINE=entries.json ryu-manager baseline_ryu.py``. In every interval it
+A ryu-manager application, run as ``DETS_BASELINE=pairs.json ryu-manager baseline_ryu.py``. In every interval it
 requests the meter statistics of each switch, computes rates, gives every sender of a receiver RAA-FE's fair rate and
 modifies the meters whose rate has changed by more than 3 %. It reads the meters from a file, and has no forwarding, no
 congestion, no choice of bursts, no audits and no handling of faults: less than the job of DETS. Each round is written
@@ -40,7 +40,7 @@ class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
         self.limit_bps = told["limit_bps"]
         self.receiver_of = {
             int(dpid): dict(zip(columns["meter_id"], columns["receiver"], strict=True))
-            for dpid, columns in told["entries"].items()
+            for dpid, columns in told["pairs"].items()
         }
         self.senders_of: dict[int, int] = {}
         for receivers in self.receiver_of.values():

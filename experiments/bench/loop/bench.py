@@ -57,25 +57,25 @@ TARGET_BLAST = 1.6  # intervals
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One size: ``switches`` with ``entries`` pairs each."""
+    """One size: ``switches`` with ``pairs_per_switch`` pairs each."""
 
     switches: int
-    entries: int
+    pairs_per_switch: int
     interval_ms: int
     baseline: bool = True
 
 
-def sizes_of(switches: int, entries: int | None, interval_ms: int) -> list[Size]:
-    """Return the sizes to measure; ``entries`` None: the grid."""
-    if entries is not None:
-        return [Size(switches, entries, interval_ms)]
+def sizes_of(switches: int, pairs_per_switch: int | None, interval_ms: int) -> list[Size]:
+    """Return the sizes to measure; ``pairs_per_switch`` None: the grid."""
+    if pairs_per_switch is not None:
+        return [Size(switches, pairs_per_switch, interval_ms)]
     grid = [Size(some, each, interval_ms, baseline=some == SWITCHES) for some, each in GRID]
     return [*grid, Size(LARGEST_SWITCHES, LARGEST // LARGEST_SWITCHES, LARGEST_INTERVAL_MS, baseline=False)]
 
 
 def run(
     switches: Annotated[int, "How many switches."] = SWITCHES,
-    entries: Annotated[int | None, "Metered pairs of each switch; by default 1,000 to a million in total."] = None,
+    pairs: Annotated[int | None, "Metered pairs of each switch; by default 1,000 to a million in total."] = None,
     interval_ms: Annotated[int, "The control interval."] = INTERVAL_MS,
     seconds: Annotated[float, "How long each case is measured."] = MEASURED_S,
     output: Annotated[Path, "Folder of the results."] = Path("results/bench-loop"),
@@ -86,14 +86,14 @@ def run(
     With ``profile`` the controller is sampled as it runs, without a baseline, and ``output`` gets a table of its
     processor time by function for each size. Raises InvalidValueError for numbers that no fabric can have.
     """
-    check_bounds(switches=(switches, 1, 200), entries=(entries, 16, MAX_PER_SWITCH), seconds=(seconds, 1, 600))
+    check_bounds(switches=(switches, 1, 200), pairs=(pairs, 16, MAX_PER_SWITCH), seconds=(seconds, 1, 600))
     check_bounds(interval_ms=(interval_ms, MIN_INTERVAL_MS, MAX_INTERVAL_MS))
     output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
-    for size in sizes_of(switches, entries, interval_ms):
+    for size in sizes_of(switches, pairs, interval_ms):
         made = measure_size(size, seconds, output if profile else None)
         for row in made:
-            print(f"{row['entries']:>9,} {row['who']:<8} {row['varied']:>4.0%}: {summary(row)}", flush=True)
+            print(f"{row['pairs']:>9,} {row['who']:<8} {row['varied']:>4.0%}: {summary(row)}", flush=True)
         rows += made
     settings = {"switches": switches, "interval_ms": interval_ms, "seconds": seconds}
     figures: dict[str, Any] = {"rows": rows, "blast": surge_reaction.figures(interval_ms)}
@@ -102,7 +102,7 @@ def run(
     if (cost := fit(all_set(rows))) is not None:
         figures["fit"] = asdict(cost)
         print(
-            f"a round: {cost.switch_us:.0f} us x switches + {cost.entry_ns:.0f} ns x pairs + {cost.fixed_ms:.2f} ms "
+            f"a round: {cost.switch_us:.0f} us x switches + {cost.pair_ns:.0f} ns x pairs + {cost.fixed_ms:.2f} ms "
             f"of CPU; {cost.worst:.0%} off at most"
         )
     return finished("loop", figures, judged, settings, output, table(rows))
@@ -114,8 +114,10 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
     ``profiles`` is a folder for the controller's profile; with it there is no baseline.
     """
     openflow_port, rest_port = free_ports(2)
-    plan = LoopPlan(size.switches, size.entries, size.interval_ms, VARIED[0], openflow_port, rest_port, waits=True)
-    total = size.switches * size.entries
+    plan = LoopPlan(
+        size.switches, size.pairs_per_switch, size.interval_ms, VARIED[0], openflow_port, rest_port, waits=True
+    )
+    total = size.switches * size.pairs_per_switch
     with TemporaryDirectory(prefix="dets-loop-") as name, fabric_process(plan, Path(name)) as tell:
         profile = None if profiles is None else profiles / f"profile-{total}.txt"
         rows = _measure_controller(plan, Path(name), tell, seconds, profile)
@@ -125,7 +127,7 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
 def _measure_controller(
     plan: LoopPlan, folder: Path, report_progress: Callable[[str], None], seconds: float, profile: Path | None
 ) -> list[dict[str, Any]]:
-    total = plan.switches * plan.entries
+    total = plan.switches * plan.pairs_per_switch
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:
         wait_until(lambda: controller.get("/v1/loop"), "an answer", ADOPT_TIMEOUT_S, controller.check_alive)
         before_bytes, before_s = resident_bytes(controller.pid), process_cpu_s(controller.pid)
@@ -147,7 +149,7 @@ def _measure_controller(
             rows.append(_measure_rounds(plan, controller, varied, seconds))
             if profile is not None and varied == VARIED[0]:
                 os.kill(controller.pid, signal.SIGUSR2)
-            rows[-1]["bytes_per_entry"] = (resident_bytes(controller.pid) - before_bytes) / total
+            rows[-1]["bytes_per_pair"] = (resident_bytes(controller.pid) - before_bytes) / total
         rows[0]["taken_over_cpu_s"] = taken_over_s
         if total <= MAX_IDLE:
             report_progress("vary 0 0")
@@ -200,7 +202,7 @@ def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float
 def _measure_baseline(
     plan: LoopPlan, folder: Path, report_progress: Callable[[str], None], seconds: float
 ) -> list[dict[str, Any]]:
-    told = {"DETS_BASELINE": str(folder / "entries.json"), "DETS_BASELINE_INTERVAL_MS": str(plan.interval_ms)}
+    told = {"DETS_BASELINE": str(folder / "pairs.json"), "DETS_BASELINE_INTERVAL_MS": str(plan.interval_ms)}
     listen = ["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(plan.openflow_port)]
     command = [sys.executable, "-m", "apps.runtime.launcher", *listen, str(Path(__file__).with_name("baseline_ryu.py"))]
     log = folder / "baseline.log"
@@ -237,20 +239,20 @@ def _measure_baseline(
 def _row(
     who: str, plan: LoopPlan, varied: float, rounds: int, took_s: float, cpu_s: float, modified_meters: int
 ) -> dict[str, Any]:
-    total = plan.switches * plan.entries
+    total = plan.switches * plan.pairs_per_switch
     return {
         "who": who,
         "switches": plan.switches,
-        "entries": total,
+        "pairs": total,
         "varied": varied,
         "interval_ms": plan.interval_ms,
         "rounds": rounds,
         "round_every_ms": took_s / max(rounds, 1) * 1e3,
-        "entries_per_s": total * rounds / took_s,
+        "pairs_per_s": total * rounds / took_s,
         "set_share": modified_meters / max(rounds * total, 1),
         "cpu_share": cpu_s / took_s,
-        "cpu_us_per_entry": cpu_s / max(rounds * total, 1) * 1e6,
-        "bytes_per_entry": None,
+        "cpu_us_per_pair": cpu_s / max(rounds * total, 1) * 1e6,
+        "bytes_per_pair": None,
     }
 
 

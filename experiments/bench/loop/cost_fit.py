@@ -11,20 +11,20 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class RoundCost:
-    """CPU of a round: ``switch_us`` x switches + ``entry_ns`` x pairs + ``fixed_ms``.
+    """CPU of a round: ``switch_us`` x switches + ``pair_ns`` x pairs + ``fixed_ms``.
 
     ``worst`` is the largest relative difference to a measured size.
     """
 
     switch_us: float
-    entry_ns: float
+    pair_ns: float
     fixed_ms: float
     worst: float
 
 
 def round_ms(row: dict[str, Any]) -> float:
     """Return the CPU of a round of one size, in ms: all CPU of the process, divided by its rounds."""
-    return float(row["cpu_us_per_entry"]) * float(row["entries"]) / 1e3
+    return float(row["cpu_us_per_pair"]) * float(row["pairs"]) / 1e3
 
 
 def fit(rows: Sequence[dict[str, Any]]) -> RoundCost | None:
@@ -34,7 +34,7 @@ def fit(rows: Sequence[dict[str, Any]]) -> RoundCost | None:
     pairs takes a hundred times as long as one of 1,000: in squared milliseconds the small sizes would not count.
     """
     measured_ms = np.array([round_ms(row) for row in rows])
-    columns = np.array([(row["switches"], row["entries"], 1.0) for row in rows], dtype=np.float64).reshape(-1, 3)
+    columns = np.array([(row["switches"], row["pairs"], 1.0) for row in rows], dtype=np.float64).reshape(-1, 3)
     if np.linalg.matrix_rank(columns) < columns.shape[1]:
         return None
     found, *_ = np.linalg.lstsq(columns / measured_ms[:, None], np.ones(len(rows)))

@@ -11,7 +11,7 @@ from experiments.bench.loop.cost_fit import fit, round_ms
 SWITCHES = 10  # switches of the sizes with a baseline
 VARIED = (1.0, 0.1)  # shares of receivers whose load varies
 TARGET_TIMES_BASELINE = {1_000: 8.0, 10_000: 20.0, 100_000: 100.0}
-TARGET_ROUND_MS = {(200, 100_000): 15.0, (20, 1_000_000): 110.0}  # of CPU, by switches and entries
+TARGET_ROUND_MS = {(200, 100_000): 15.0, (20, 1_000_000): 110.0}  # of CPU, by switches and pairs
 TARGET_SWITCH_US, TARGET_ENTRY_NS, TARGET_FIXED_MS, TARGET_FIT = 60.0, 80.0, 1.0, 0.15
 TARGET_IDLE_SHARE = 0.02
 
@@ -20,7 +20,7 @@ def summary(row: dict[str, Any]) -> str:
     """Return a row as a short text."""
     taken_over = f", adopted after {row['taken_over_cpu_s']:.1f} s of CPU" if "taken_over_cpu_s" in row else ""
     return (
-        f"a round every {row['round_every_ms']:.1f} ms, {row['cpu_us_per_entry']:.3f} us of CPU per pair, "
+        f"a round every {row['round_every_ms']:.1f} ms, {row['cpu_us_per_pair']:.3f} us of CPU per pair, "
         f"{row['set_share']:.0%} set, CPU {row['cpu_share']:.0%}, {row['skipped_rounds']} skipped{taken_over}"
     )
 
@@ -36,18 +36,18 @@ def targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
     own = all_set(rows)
     if (cost := fit(own)) is not None:
         made.append(Target("CPU of a round per switch", cost.switch_us, "us", TARGET_SWITCH_US))
-        made.append(Target("CPU of a round per pair", cost.entry_ns, "ns", TARGET_ENTRY_NS))
+        made.append(Target("CPU of a round per pair", cost.pair_ns, "ns", TARGET_ENTRY_NS))
         made.append(Target("CPU of a round, fixed", cost.fixed_ms, "ms", TARGET_FIXED_MS))
         made.append(Target("largest relative error of the fit", cost.worst, "of 1", TARGET_FIT))
     for row in own:
-        target_ms = TARGET_ROUND_MS.get((row["switches"], row["entries"]))
+        target_ms = TARGET_ROUND_MS.get((row["switches"], row["pairs"]))
         if target_ms is not None:
-            name = f"CPU of a round, {row['entries']:,} pairs on {row['switches']} switches"
+            name = f"CPU of a round, {row['pairs']:,} pairs on {row['switches']} switches"
             made.append(Target(name, round_ms(row), "ms", target_ms))
             made.append(Target(f"{name}: intervals skipped", row["skipped_rounds"], "", 0.0))
     for row in own:
         if "replay" in row:
-            size = f"{row['entries']:,} pairs on {row['switches']} switches"
+            size = f"{row['pairs']:,} pairs on {row['switches']} switches"
             name = f"{size}, {row['replay']['intervals']} intervals replayed: different from the recording"
             made.append(Target(name, float(not row["replay"]["same"]), "", 0.0))
     made += [
@@ -56,13 +56,13 @@ def targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
         if row["who"] == "idle"
     ]
     baseline_ms = {
-        row["entries"]: round_ms(row) for row in rows if (row["who"], row["varied"]) == ("baseline", VARIED[0])
+        row["pairs"]: round_ms(row) for row in rows if (row["who"], row["varied"]) == ("baseline", VARIED[0])
     }
     for row in own:
-        target = TARGET_TIMES_BASELINE.get(row["entries"])
-        if target is not None and row["switches"] == SWITCHES and row["entries"] in baseline_ms:
-            times = baseline_ms[row["entries"]] / round_ms(row)
-            made.append(Target(f"CPU against the baseline, {row['entries']:,} pairs", times, "x", target, least=True))
+        target = TARGET_TIMES_BASELINE.get(row["pairs"])
+        if target is not None and row["switches"] == SWITCHES and row["pairs"] in baseline_ms:
+            times = baseline_ms[row["pairs"]] / round_ms(row)
+            made.append(Target(f"CPU against the baseline, {row['pairs']:,} pairs", times, "x", target, least=True))
     return made
 
 
@@ -75,7 +75,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return markdown(
         rows,
         {
-            "entries": lambda row: f"{row['entries']:,}",
+            "pairs": lambda row: f"{row['pairs']:,}",
             "switches": lambda row: row["switches"],
             "who": lambda row: row["who"],
             "set": lambda row: f"{row['set_share']:.0%}",
@@ -84,11 +84,11 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             "poll p50": lambda row: f"{row['poll_ms']['p50']:.1f}",
             "step p50 / p99 / max": lambda row: three(row, "step_ms"),
             "push p50": lambda row: f"{row['push_ms']['p50']:.1f}",
-            "entries/s": lambda row: f"{row['entries_per_s']:,.0f}",
+            "pairs/s": lambda row: f"{row['pairs_per_s']:,.0f}",
             "skipped": lambda row: row["skipped_rounds"],
             "late answers": lambda row: row["poll_timeouts"],
             "CPU": lambda row: f"{row['cpu_share']:.0%}",
-            "CPU us/entry": lambda row: f"{row['cpu_us_per_entry']:.3f}",
-            "bytes/entry": lambda row: "" if row["bytes_per_entry"] is None else f"{row['bytes_per_entry']:,.0f}",
+            "CPU us/pair": lambda row: f"{row['cpu_us_per_pair']:.3f}",
+            "bytes/pair": lambda row: "" if row["bytes_per_pair"] is None else f"{row['bytes_per_pair']:,.0f}",
         },
     )

@@ -58,7 +58,7 @@ SPLIT_SWITCHES = 100  # from here on two processes serve the switches
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """``switches`` switches with ``entries`` metered pairs each; ``varied`` is the share of receivers that vary.
+    """Switches with ``pairs_per_switch`` metered pairs each; ``varied`` is the share of receivers that vary.
 
     ``vlan_count`` VLANs are on all ports of all switches. Without it there are as many as the pairs need, each on all
     ``ports`` of the POD_SWITCHES switches of a pod. With ``standby_port`` switches have a second controller there. With
@@ -66,7 +66,7 @@ class LoopPlan:
     """
 
     switches: int
-    entries: int
+    pairs_per_switch: int
     interval_ms: int
     varied: float
     openflow_port: int
@@ -83,7 +83,7 @@ class LoopPlan:
         if self.vlan_count is not None:
             return self.vlan_count
         others = min(MAX_SENDERS, self.switches // self.pods * self.ports - 1)
-        return -(-self.entries // (self.ports * others))
+        return -(-self.pairs_per_switch // (self.ports * others))
 
     @property
     def pods(self) -> int:
@@ -122,12 +122,12 @@ class LoopPlan:
 
 
 def pairs_of(plan: LoopPlan, central: CentralController) -> list[Pair]:
-    """Return the pairs: every switch has ``entries`` of them, and every VN sends to the next VNs of its VLAN."""
+    """Return ``pairs_per_switch`` pairs of each switch: every VN sends to the next VNs of its VLAN."""
     by_vlan = {vid: np.flatnonzero(central.vns.vlan_vid == vid).tolist() for vid in central.config.vlans}
     pairs = []
     for dpid in range(1, plan.switches + 1):
         senders = np.flatnonzero(central.vns.dpid == dpid).tolist()
-        each, more = divmod(plan.entries, len(senders))
+        each, more = divmod(plan.pairs_per_switch, len(senders))
         for number, sender in enumerate(senders):
             vlan = by_vlan[int(central.vns.vlan_vid[sender])]
             at = vlan.index(sender)
@@ -178,7 +178,7 @@ def load(
         datapath.meters.prepare(offered_bps, varied, swing, time.monotonic())
 
 
-def entry_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
+def pair_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
     """Return the baseline's input: by dpid, columns of meter ids and receivers."""
     entries = central.state.entries
     dpid = central.vns.dpid[entries.sender]
@@ -186,11 +186,11 @@ def entry_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
     for one in np.unique(dpid).tolist():
         mine = dpid == one
         by_dpid[one] = {"meter_id": entries.meter_id[mine].tolist(), "receiver": entries.receiver[mine].tolist()}
-    return {"limit_bps": plan.receive_limit_bps, "entries": by_dpid}
+    return {"limit_bps": plan.receive_limit_bps, "pairs": by_dpid}
 
 
 def serve(plan: LoopPlan, folder: Path) -> None:
-    """Build the fabric, write ``entries.json`` to ``folder`` for the baseline, and serve until stdin ends."""
+    """Build the fabric, write ``pairs.json`` to ``folder`` for the baseline, and serve until stdin ends."""
     central = CentralController(plan.config())
     options = DatapathOptions()
     datapaths: dict[int, BusyDatapath] = {}
@@ -202,7 +202,7 @@ def serve(plan: LoopPlan, folder: Path) -> None:
             datapath.add_port(port_no, CAPACITY_BPS, time.monotonic())
     fill(plan, central, datapaths)
     load(plan, plan.varied, central, datapaths)
-    (folder / "entries.json").write_text(json.dumps(entry_list(plan, central)))
+    (folder / "pairs.json").write_text(json.dumps(pair_list(plan, central)))
     if plan.switches < SPLIT_SWITCHES or plan.pods < 2:
         _serve(plan, central, datapaths, sys.stdin, sys.stdout)
         return

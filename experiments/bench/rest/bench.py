@@ -37,16 +37,16 @@ _LIMIT_BPS = 50_000_000
 
 def run(
     vlans: Annotated[int, "How many VLANs, of 20 VNs each."] = VLANS,
-    entries: Annotated[int, "How many pairs are active."] = ENTRIES,
+    pairs: Annotated[int, "How many pairs are active."] = ENTRIES,
     changes: Annotated[int, "How many VNs get other limits in one transaction."] = CHANGES,
     streams: Annotated[int, "How many event streams are followed."] = STREAMS,
     seconds: Annotated[float, "How long the loop is measured in each phase."] = SECONDS,
 ) -> dict[str, Any]:
     """Cost of listing, changing, scraping and following by REST for the control loop."""
-    check_bounds(vlans=(vlans, 1, 4094), entries=(entries, 1, 200_000), changes=(changes, 1, 20 * vlans))
+    check_bounds(vlans=(vlans, 1, 4094), pairs=(pairs, 1, 200_000), changes=(changes, 1, 20 * vlans))
     check_bounds(streams=(streams, 1, 120), seconds=(seconds, 1, 600))
     openflow_port, rest_port = free_ports(2)
-    plan = LoopPlan(SWITCHES, entries // SWITCHES, INTERVAL_MS, 0.1, openflow_port, rest_port, PORTS, _LIMIT_BPS, vlans)
+    plan = LoopPlan(SWITCHES, pairs // SWITCHES, INTERVAL_MS, 0.1, openflow_port, rest_port, PORTS, _LIMIT_BPS, vlans)
     with TemporaryDirectory(prefix="dets-rest-") as name, fabric_process(plan, Path(name)) as tell:
         config = plan.configuration()
         config["rest"]["requests_per_s"] = 1_000
@@ -60,7 +60,7 @@ def run(
             figures["an attack"] |= {f"{kind} {status}": n for (kind, status), n in sorted(attack.answers.items())}
             figures["a switch comes back"] = watched(controller, lambda: come_back(controller, tell, seconds))
     missed = {name: phase["missed_intervals"] for name, phase in figures.items() if isinstance(phase, dict)}
-    settings = {"switches": SWITCHES, "vlans": vlans, "vns": 20 * vlans, "entries": entries, "changes": changes}
+    settings = {"switches": SWITCHES, "vlans": vlans, "vns": 20 * vlans, "pairs": pairs, "changes": changes}
     targets = [Target(f"intervals missed, {name}", value, "", 0) for name, value in missed.items()]
     return finished(
         "rest", figures, targets, {**settings, "streams": streams, "seconds": seconds, "interval_ms": INTERVAL_MS}

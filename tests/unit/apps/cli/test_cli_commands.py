@@ -257,7 +257,7 @@ def test_the_output_folder_has_the_experiments_name(stand_in: types.ModuleType) 
         ("dets-fig2 --no-baseline", "--baseline: False means nothing to dets-fig2"),
         (
             "dets-fig6 --senders 3",
-            "--senders: 3 means nothing to dets-fig6, whose file in",
+            "--senders: 3 means nothing to dets-fig6: its file in",
         ),
         ("dets-fig6 --link-rate 1G", "--link-rate: '1G' "),
         ("dets-fig6 --algorithm nope", "--algorithm: 'nope' is not an allocation algorithm: write one of"),
@@ -346,9 +346,9 @@ def test_an_interrupt_is_status_130(stand_in: types.ModuleType, capsys: pytest.C
 
 
 RESULT = {
-    "figures": {"fs": {"entries_per_s": 5.5e7}, "runs": [1, 2]},
-    "settings": {"entries": 1000},
-    "targets": [{"name": "fs", "value": 4e7, "unit": "entries/s", "target": 5e7, "met": False}],
+    "figures": {"fs": {"pairs_per_s": 5.5e7}, "runs": [1, 2]},
+    "settings": {"pairs": 1000},
+    "targets": [{"name": "fs", "value": 4e7, "unit": "pairs/s", "target": 5e7, "met": False}],
 }
 
 
@@ -366,7 +366,7 @@ def test_a_benchmark_as_tables(stand_in: types.ModuleType, capsys: pytest.Captur
     stand_in.run = lambda: RESULT
     assert cli.main(["bench", "allocation"]) == 0
     text = capsys.readouterr().out
-    assert all(word in text for word in ("fs.entries_per_s", "5.5e+07", "runs.1", "entries/s", "no"))
+    assert all(word in text for word in ("fs.pairs_per_s", "5.5e+07", "runs.1", "pairs/s", "no"))
     print_result({"name": "empty"})
     assert "empty" in capsys.readouterr().out
 
@@ -376,27 +376,27 @@ def test_a_benchmark_gets_the_options_that_were_given(stand_in: types.ModuleType
 
     def run(
         switches: Annotated[int, "How many."] = 2,
-        entries: Annotated[int | None, "Of each."] = None,
+        pairs: Annotated[int | None, "Of each."] = None,
         name: Annotated[list[str] | None, "Only this; repeatable."] = None,
         output: Annotated[Path, "Folder."] = Path("results"),
         parameter: Parameters = None,
         full: Annotated[bool, "All of them."] = False,
     ) -> dict[str, object]:
         """What it measures."""
-        seen.append((switches, entries, name, output, parameter, full))
+        seen.append((switches, pairs, name, output, parameter, full))
         return RESULT
 
     stand_in.run = run
     assert cli.main(["bench", "loop", "--json"]) == 0
-    words = "--switches 3 --entries 32 --name a --name b --output out --parameter k=1 --full"
+    words = "--switches 3 --pairs 32 --name a --name b --output out --parameter k=1 --full"
     assert cli.main(["bench", "loop", "--json", *words.split()]) == 0
     assert seen == [(2, None, None, Path("results"), None, False), (3, 32, ["a", "b"], Path("out"), ["k=1"], True)]
     assert cli.main(["bench", "loop", "--no-full"]) == 2
 
 
 def test_a_benchmark_takes_its_own_options_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "allocation", "--entries", "32"]) == 2
-    assert "No such option: --entries" in capsys.readouterr().err
+    assert cli.main(["bench", "allocation", "--pairs", "32"]) == 2
+    assert "No such option: --pairs" in capsys.readouterr().err
 
 
 def test_the_help_shows_the_defaults_of_the_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,10 +23,10 @@ def test_a_target_is_most_or_least(value: float, at_most: bool, at_least: bool) 
 
 
 def test_bounds_are_of_those_that_are_given() -> None:
-    harness.check_bounds(switches=(1, 1, 200), entries=(None, 16, 60_000), seconds=(600, 1, 600))
+    harness.check_bounds(switches=(1, 1, 200), pairs=(None, 16, 60_000), seconds=(600, 1, 600))
     for value in (0, 201):
         with pytest.raises(InvalidValueError, match=f"^switches: {value} is outside 1 to 200$"):
-            harness.check_bounds(entries=(16, 16, 60_000), switches=(value, 1, 200))
+            harness.check_bounds(pairs=(16, 16, 60_000), switches=(value, 1, 200))
     harness.check_known("attack", ["a", "b"], ["a", "b"])
     with pytest.raises(InvalidValueError, match="attack: 'c' is not one of 'a', 'b'"):
         harness.check_known("attack", ["a", "c"], ["a", "b"])

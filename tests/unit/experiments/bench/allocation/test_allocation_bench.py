@@ -17,10 +17,10 @@ def test_a_quick_run_has_figures_settings_and_targets():
     result = json.loads(json.dumps(bench.run(quick=True), allow_nan=False))
     receivers = result["figures"]["receivers"]
     assert {row["algorithm"] for row in receivers} == set(ALGORITHMS)
-    assert {row["entries"] for row in receivers} == {1_000, 10_000}
+    assert {row["pairs"] for row in receivers} == {1_000, 10_000}
     for row in receivers:
-        assert math.isclose(row["ns_per_entry"] * row["entries_per_s"], 1e9, rel_tol=1e-9)
-        assert row["median_ns_per_entry"] >= row["ns_per_entry"]
+        assert math.isclose(row["ns_per_pair"] * row["pairs_per_s"], 1e9, rel_tol=1e-9)
+        assert row["median_ns_per_pair"] >= row["ns_per_pair"]
     assert result["settings"]["quick"] is True
     for target in result["targets"]:
         assert set(target) == {"name", "value", "unit", "target", "met"}

@@ -1,4 +1,4 @@
-"""The bench of entries that cross: both ways are of the same pairs, all under control, and grant the same."""
+"""The bench of cross-shard pairs: both ways are of the same pairs, all under control, and grant the same."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def test_both_ways_limit_the_same_pairs_to_the_same_rates() -> None:
         way(*cross_shard_cost.fabric_of(PORTS)) for way in (cross_shard_cost.Whole, cross_shard_cost.Crossing)
     )
     for way in (whole, crossed):
-        way.entry_ns()
-        assert way.entries == PAIRS
+        way.pair_ns()
+        assert way.pairs == PAIRS
     states = [shard.state for shard in crossed.shards]
     for state in (whole.state, *states):
         assert (state.machines.control == MachineState.LIMITED).all()
@@ -34,7 +34,7 @@ def test_both_ways_limit_the_same_pairs_to_the_same_rates() -> None:
 def test_the_bench_alone(tmp_path: Path) -> None:
     result = run(repeats=0, cross_shard_pairs=1000, output=tmp_path)
     cost = result["figures"]["cross_shard"]
-    assert cost["entries"] >= 1000
+    assert cost["pairs"] >= 1000
     assert cost["cross_shard_ns"] > 0 < cost["one_step_ns"]
     assert len(result["targets"]) == 1
     assert json.loads((tmp_path / "cluster.json").read_text())["figures"]["cross_shard"] == cost

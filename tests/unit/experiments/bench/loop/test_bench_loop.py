@@ -17,16 +17,16 @@ from experiments.bench.loop.cost_fit import fit
 from experiments.bench.loop.switch_process import MAX_SENDERS, LoopPlan, pairs_of
 
 
-@pytest.mark.parametrize(("switches", "entries"), [(1, 16), (2, 100), (10, 100), (3, 1700), (23, 200)])
-def test_a_plan_has_the_entries_it_says_and_each_pair_once(switches: int, entries: int) -> None:
-    plan = LoopPlan(switches, entries, 55, 1.0, 6653, 8080)
+@pytest.mark.parametrize(("switches", "pairs_per_switch"), [(1, 16), (2, 100), (10, 100), (3, 1700), (23, 200)])
+def test_a_plan_has_each_of_its_pairs_once(switches: int, pairs_per_switch: int) -> None:
+    plan = LoopPlan(switches, pairs_per_switch, 55, 1.0, 6653, 8080)
     central = CentralController(plan.config())
     pairs = pairs_of(plan, central)
-    assert len(set(pairs)) == len(pairs) == switches * entries
+    assert len(set(pairs)) == len(pairs) == switches * pairs_per_switch
     senders = np.bincount([pair.receiver for pair in pairs])
     assert senders.max() <= MAX_SENDERS
     by_switch = np.unique(central.vns.dpid[[pair.sender for pair in pairs]], return_counts=True)[1]
-    assert by_switch.tolist() == [entries] * switches
+    assert by_switch.tolist() == [pairs_per_switch] * switches
     assert all(central.vns.vlan_vid[pair.sender] == central.vns.vlan_vid[pair.receiver] for pair in pairs)
 
 
@@ -37,17 +37,17 @@ def test_what_an_idle_controller_takes_is_judged_and_is_no_part_of_the_fit(share
     assert "| idle |" in report.table(rows)
 
 
-def row(who: str, entries: int, cost_us: float, round_ms: float = 40.0) -> dict[str, Any]:
+def row(who: str, pairs: int, cost_us: float, round_ms: float = 40.0) -> dict[str, Any]:
     spread = {"p50": round_ms, "p99": round_ms, "max": round_ms}
-    figures = dict.fromkeys(("round_every_ms", "entries_per_s", "set_share", "cpu_share"), 1.0)
+    figures = dict.fromkeys(("round_every_ms", "pairs_per_s", "set_share", "cpu_share"), 1.0)
     return {
         **figures,
         "who": who,
-        "entries": entries,
+        "pairs": pairs,
         "switches": 10,
         "varied": 1.0,
-        "cpu_us_per_entry": cost_us,
-        "bytes_per_entry": None if who == "baseline" else 2000.0,
+        "cpu_us_per_pair": cost_us,
+        "bytes_per_pair": None if who == "baseline" else 2000.0,
         "skipped_rounds": 0,
         "poll_timeouts": 0,
         **dict.fromkeys(("poll_ms", "step_ms", "push_ms", "total_ms"), spread),
@@ -77,17 +77,17 @@ def test_targets_are_judged_by_the_figures() -> None:
     }
 
 
-def test_the_fit_finds_what_switches_entries_and_rounds_cost() -> None:
+def test_the_fit_finds_what_switches_pairs_and_rounds_cost() -> None:
     """A round of 100 us x switches + 200 ns x pairs + 2 ms."""
     sizes = [(switches, switches * each) for switches, each in bench.GRID]
-    cost_us = [100.0 * switches + 0.2 * entries + 2_000.0 for switches, entries in sizes]
+    cost_us = [100.0 * switches + 0.2 * pairs + 2_000.0 for switches, pairs in sizes]
     rows = [
-        {**row("dets", entries, us / entries), "switches": switches}
-        for (switches, entries), us in zip(sizes, cost_us, strict=True)
+        {**row("dets", pairs, us / pairs), "switches": switches}
+        for (switches, pairs), us in zip(sizes, cost_us, strict=True)
     ]
     cost = fit(rows)
     assert cost is not None
-    assert (cost.switch_us, cost.entry_ns, cost.fixed_ms) == pytest.approx((100.0, 200.0, 2.0))
+    assert (cost.switch_us, cost.pair_ns, cost.fixed_ms) == pytest.approx((100.0, 200.0, 2.0))
     assert cost.worst < 1e-9
     found = {target.name: (target.value, target.met) for target in report.targets(rows)}
     assert found["CPU of a round per switch"] == (pytest.approx(100.0), False)
@@ -100,11 +100,11 @@ def test_sizes_of_as_many_switches_do_not_tell_what_a_switch_costs() -> None:
     assert fit([]) is None
 
 
-def test_the_grid_is_followed_by_a_million_entries() -> None:
+def test_the_grid_is_followed_by_a_million_pairs() -> None:
     sizes = bench.sizes_of(10, None, 55)
-    assert [size.switches * size.entries for size in sizes][-2:] == [100_000, 1_000_000]
-    assert [size.switches * size.entries for size in sizes if size.baseline] == [1_000, 10_000, 100_000]
-    assert all(size.entries <= bench.MAX_PER_SWITCH for size in sizes)
+    assert [size.switches * size.pairs_per_switch for size in sizes][-2:] == [100_000, 1_000_000]
+    assert [size.switches * size.pairs_per_switch for size in sizes if size.baseline] == [1_000, 10_000, 100_000]
+    assert all(size.pairs_per_switch <= bench.MAX_PER_SWITCH for size in sizes)
     assert bench.sizes_of(3, 500, 100) == [bench.Size(3, 500, 100)]
 
 
@@ -115,9 +115,7 @@ def test_the_table_has_a_line_for_each_row() -> None:
     assert lines[2].startswith("| 1,000 | 10 | dets | 100% | 1.0 | 40.0 / 40.0 / 40.0 |")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("switches", 0), ("entries", 70_000), ("interval_ms", 5), ("seconds", 0.1)]
-)
+@pytest.mark.parametrize(("name", "value"), [("switches", 0), ("pairs", 70_000), ("interval_ms", 5), ("seconds", 0.1)])
 def test_what_no_fabric_can_have_is_refused(name: str, value: float) -> None:
     with pytest.raises(InvalidValueError) as refused:
         bench.run(**{name: value})  # type: ignore[arg-type]
