@@ -29,29 +29,30 @@ UNUSED_BY = {"dets-fig2": ("algorithm", "parameter", "interval_ms", "baseline", 
 
 
 def run(
-    name: str, options: ExperimentOptions, given: Collection[str] = (), kill_at_s: float | None = None
+    name: str, options: ExperimentOptions, set_by_user: Collection[str] = (), kill_at_s: float | None = None
 ) -> dict[str, Any]:
     """Run a scenario, write the output folder, show a table unless ``options.quiet``; return the summaries by control.
 
     With ``kill_at_s`` there are three controllers in sharded mode, and the owner of the receiver's switch is killed
-    that long after the start of the traffic. ``given`` names the options that the user set, as on the command line:
-    InvalidValueError for one that means nothing here, and for an unknown scenario.
+    that long after the start of the traffic. ``set_by_user`` names the options that the user set, as on the command
+    line: InvalidValueError for an option that means nothing here, and for an unknown scenario.
     """
     known = scenario_named(name, "NAME")
     options = options.checked()
-    _refuse(given, options, UNUSED_BY.get(name, ()), f"means nothing to {name}, which runs without control")
-    _refuse(given, options, UNUSED_ON[options.fabric], f"means nothing on the {options.fabric} fabric")
+    _refuse(set_by_user, options, UNUSED_BY.get(name, ()), f"means nothing to {name}, which runs without control")
+    _refuse(set_by_user, options, UNUSED_ON[options.fabric], f"means nothing on the {options.fabric} fabric")
+    set_by_file = f"means nothing to {name}: its file in experiments/scenarios sets it"
     if name not in SET_BY_OPTIONS:
-        says = f"means nothing to {name}: its file in experiments/scenarios sets it"
-        _refuse(given, options, (*SPECIAL_OPTIONS, *(("parameter",) if "algorithm" not in given else ())), says)
+        unused = (*SPECIAL_OPTIONS, *(("parameter",) if "algorithm" not in set_by_user else ()))
+        _refuse(set_by_user, options, unused, set_by_file)
     if known.shaping != "meter":
-        _refuse(given, options, ("shaping",), f"means nothing to {name}: its file in experiments/scenarios sets it")
+        _refuse(set_by_user, options, ("shaping",), set_by_file)
     announce = None if options.quiet else _announce
     grain = options.slot_s, options.congestion_control, options.datapath, options.shaping, options.interval_ms
     settings = RunSettings(*grain, kill_at_s=kill_at_s, announce=announce)
     folder = options.output or Path("results") / name
     scenario = _placed(known, options)
-    controls = _controls(known, options, "algorithm" in given)
+    controls = _controls(known, options, "algorithm" in set_by_user)
     with _Progress(options.quiet, scenario, controls) as progress:
         result = experiments.run(
             scenario,
@@ -71,9 +72,9 @@ def _announce(rest_url: str) -> None:
     print(f"Web UI of this run: {rest_url}/ui", file=sys.stderr, flush=True)
 
 
-def _refuse(given: Collection[str], options: ExperimentOptions, unused: tuple[str, ...], reason: str) -> None:
+def _refuse(set_by_user: Collection[str], options: ExperimentOptions, unused: tuple[str, ...], reason: str) -> None:
     for key in unused:
-        if key in given:
+        if key in set_by_user:
             raise InvalidValueError(key, options.value_of(key), reason)
 
 

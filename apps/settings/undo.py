@@ -73,22 +73,22 @@ def _needs_undo(
 
 
 def _vlan_override(
-    vid: int, given: dict[str, Any], overrides: Overrides, values: EffectiveSettings, revision: int
+    vid: int, restored: dict[str, Any], overrides: Overrides, values: EffectiveSettings, revision: int
 ) -> Override:
     stored, file = overrides.vlans.get(vid, Override({}, 0)), overrides.file.config.vlans[vid]
     now = values.vlans[vid]
     for pair in _PAIRED:
-        if given.keys() & set(pair):
-            given |= {name: given.get(name, getattr(now, name)) for name in pair}
-    of_file = {name for name in given if given[name] == getattr(file, name)}
+        if restored.keys() & set(pair):
+            restored |= {name: restored.get(name, getattr(now, name)) for name in pair}
+    of_file = {name for name in restored if restored[name] == getattr(file, name)}
     of_file -= {name for pair in _PAIRED if not of_file.issuperset(pair) for name in pair}
-    new = {name: value for name, value in {**stored.values, **given}.items() if name not in of_file}
+    new = {name: value for name, value in {**stored.values, **restored}.items() if name not in of_file}
     try:
-        complete_vlan(now, given, overrides.file.config.interval_ms)
+        complete_vlan(now, restored, overrides.file.config.interval_ms)
         check_vlan_values(new)
     except InvalidValueError as error:
         raise InvalidValueError(undo_key(vid, error.key), error.value, error.reason) from error
-    return Override(new, revision, revision if given.keys() & set(VLAN_LIMITS) else stored.limits_revision)
+    return Override(new, revision, revision if restored.keys() & set(VLAN_LIMITS) else stored.limits_revision)
 
 
 def _vn_overrides(

@@ -155,9 +155,9 @@ class ConnectedSwitch:
             return self.confirmed_s
         return self.meters_set.received_s if self.meters_set.done and not self.lacks_confirmation else None
 
-    def count_by_flows(self, wanted: bool) -> None:
+    def count_by_flows(self, enabled: bool) -> None:
         """Read rates from flow-stats, or from meter-stats."""
-        self.counting = FlowStatsMeters(self.meters.settings) if wanted else None
+        self.counting = FlowStatsMeters(self.meters.settings) if enabled else None
 
 
 def check_size(what: str, octets: int, most_bytes: int = MAX_QUEUED_BYTES) -> None:

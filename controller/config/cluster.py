@@ -76,8 +76,8 @@ def read_cluster(
     section, problems = read_section(ClusterSection, ("cluster",), data)
     problems += _contradictions(section, control, store, rest)
 
-    def path(given: str | None) -> str | None:
-        return None if given is None else os.path.join(os.path.dirname(source_name), given)
+    def path(relative_path: str | None) -> str | None:
+        return None if relative_path is None else os.path.join(os.path.dirname(source_name), relative_path)
 
     listen, address = section.peer_listen, section.peer_advertise or section.peer_listen
     scheme = "http" if rest.tls is None else "https"

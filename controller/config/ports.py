@@ -104,8 +104,8 @@ def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) ->
     return list(found), problems
 
 
-class _Given(NamedTuple):
-    """The file's sections for one VN: its own one, at ``path``, its VLAN's and its port's."""
+class _VnSections(NamedTuple):
+    """The file's sections for one VN: of the VN itself, at ``path``, of its VLAN and of its port."""
 
     path: Path
     vid: int
@@ -122,16 +122,18 @@ def _read_vn(
     own, problems = _NOTHING_OWN, list[Problem]()
     if own_path[-1] in port.vns:
         own, problems = read_section(VnSection, own_path, port.vns[own_path[-1]])
-    mine, of_vlan = _RATES(own), _RATES(vlan)
-    rates = [theirs if vn_bps is None else vn_bps for vn_bps, theirs in zip(mine, of_vlan, strict=True)]
+    own_rates, vlan_rates = _RATES(own), _RATES(vlan)
+    rates = [vlan_bps if vn_bps is None else vn_bps for vn_bps, vlan_bps in zip(own_rates, vlan_rates, strict=True)]
     # True for few of the thousands in a large file.
     if not (own.is_good and vlan.is_good and _fit(rates, port.capacity)):
-        given = _Given(own_path, vid, own, vlan, port)
+        sections = _VnSections(own_path, vid, own, vlan, port)
         for at, direction in enumerate(DIRECTIONS):
-            rates[at], bad_limit = _limit_bps(given, f"{direction}_limit")
-            rates[at + 2], bad_ceiling = _ceiling_bps(given, f"{direction}_ceiling", rates[at])
+            rates[at], bad_limit = _limit_bps(sections, f"{direction}_limit")
+            rates[at + 2], bad_ceiling = _ceiling_bps(sections, f"{direction}_ceiling", rates[at])
             problems += bad_limit + bad_ceiling
-    own_limits = tuple([direction for direction, vn_bps in zip(DIRECTIONS, mine, strict=False) if vn_bps is not None])
+    own_limits = tuple(
+        [direction for direction, vn_bps in zip(DIRECTIONS, own_rates, strict=False) if vn_bps is not None]
+    )
     send_bps, receive_bps, send_ceiling_bps, receive_ceiling_bps = rates
     vn = Vn(
         vid,
@@ -155,40 +157,40 @@ def _fit(rates: list[int | None], capacity_bps: int | None) -> bool:
     return send_bps <= capacity_bps and receive_bps <= capacity_bps and ceilings == [None, None]
 
 
-def _limit_bps(given: _Given, key: str) -> tuple[int, list[Problem]]:
+def _limit_bps(sections: _VnSections, key: str) -> tuple[int, list[Problem]]:
     """Return a VN's limit in bit/s, 0 if unknown."""
-    capacity_bps = given.port.capacity
-    vn_bps: int | None = getattr(given.own, key)
-    limit_bps: int | None = vn_bps if vn_bps is not None else getattr(given.vlan, key)
-    if given.own.has_bad(key) or (vn_bps is None and given.vlan.has_bad(key)):
+    capacity_bps = sections.port.capacity
+    vn_bps: int | None = getattr(sections.own, key)
+    limit_bps: int | None = vn_bps if vn_bps is not None else getattr(sections.vlan, key)
+    if sections.own.has_bad(key) or (vn_bps is None and sections.vlan.has_bad(key)):
         return 0, []
     if limit_bps is not None and (capacity_bps is None or limit_bps <= capacity_bps):
         return limit_bps, []
-    own_path, vlan_path = (*given.path, key), ("vlans", str(given.vid), key)
+    own_path, vlan_path = (*sections.path, key), ("vlans", str(sections.vid), key)
     if limit_bps is None:
-        message = f"is missing: VLAN {given.vid} has no {key} of its own ({show_path(vlan_path)}) to fall back on"
+        message = f"is missing: VLAN {sections.vid} has no {key} of its own ({show_path(vlan_path)}) to fall back on"
         return 0, [Problem(own_path, message)]
     assert capacity_bps is not None
     above = f"above the port's capacity, {format_rate(capacity_bps)}"
     if vn_bps is not None:
         return 0, [Problem(own_path, f"{format_rate(limit_bps)} is {above}")]
-    message = f"the {key} of VLAN {given.vid} here is {show_path(vlan_path)}"
+    message = f"the {key} of VLAN {sections.vid} here is {show_path(vlan_path)}"
     rest = f", {format_rate(limit_bps)}, {above}"
-    return 0, [Problem((*given.path[:-2], "capacity"), message, see=vlan_path, rest=rest)]
+    return 0, [Problem((*sections.path[:-2], "capacity"), message, see=vlan_path, rest=rest)]
 
 
-def _ceiling_bps(given: _Given, key: str, limit_bps: int) -> tuple[int | None, list[Problem]]:
+def _ceiling_bps(sections: _VnSections, key: str, limit_bps: int) -> tuple[int | None, list[Problem]]:
     """Return a VN's ceiling in bit/s, None if it has none or a bad one."""
-    capacity_bps = given.port.capacity
-    vn_bps: int | None = getattr(given.own, key)
-    ceiling_bps: int | None = vn_bps if vn_bps is not None else getattr(given.vlan, key)
+    capacity_bps = sections.port.capacity
+    vn_bps: int | None = getattr(sections.own, key)
+    ceiling_bps: int | None = vn_bps if vn_bps is not None else getattr(sections.vlan, key)
     if ceiling_bps is None or not limit_bps or capacity_bps is None:
         return None, []
     try:
         return check_ceiling(key, ceiling_bps, limit_bps, capacity_bps), []
     except InvalidValueError as error:
-        place = (*given.path, key) if vn_bps is not None else given.path[:-2]
-        return None, [Problem(place, f"the {key} of VLAN {given.vid}, {format_rate(ceiling_bps)}, {error.reason}")]
+        place = (*sections.path, key) if vn_bps is not None else sections.path[:-2]
+        return None, [Problem(place, f"the {key} of VLAN {sections.vid}, {format_rate(ceiling_bps)}, {error.reason}")]
 
 
 def _stray_vns(path: Path, section: PortSection, vids: list[int]) -> Iterator[Problem]:

@@ -62,21 +62,21 @@ def check_sharding(config: Config, vlan: Mapping[str, Any]) -> None:
         raise InvalidValueError("shadow", vlan["shadow"], reason)
 
 
-def complete_vlan(before: Vlan, given: Mapping[str, Any], interval_ms: int) -> dict[str, Any]:
+def complete_vlan(before: Vlan, changes: Mapping[str, Any], interval_ms: int) -> dict[str, Any]:
     """Return new values of a VLAN, completed by their consequences: a new algorithm also resets its parameters.
 
     Another algorithm starts with its default parameters if none are given. Raises InvalidValueError for an unknown
     algorithm or parameter, for a value out of bounds, and for one that is too slow at the control interval.
     """
-    values = dict(given)
+    values = dict(changes)
     for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
-        if not given.keys() & {key, parameters_key}:
+        if not changes.keys() & {key, parameters_key}:
             continue
         present = getattr(before, key)
-        name = given.get(key, present)
+        name = changes.get(key, present)
         kept = getattr(before, parameters_key) if name == present else {}
         values[key] = name
-        values[parameters_key] = dict(given.get(parameters_key, kept))
+        values[parameters_key] = dict(changes.get(parameters_key, kept))
         if key == "algorithm" or name is not None:
             parameters = values[parameters_key]
             make_policy(name, parameters, key=key, parameters_key=parameters_key, interval_ms=interval_ms)

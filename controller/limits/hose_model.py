@@ -150,13 +150,13 @@ def admit(topology: HoseTopology, vns: Iterable[VnLimits], changed: VnLimits, *,
 def _refusal(
     limit_set: _LimitSet,
     changed: VnLimits,
-    places: list[CapacityKey],
+    capacity_keys: list[CapacityKey],
     overload: Overload,
     excused: set[str],
     sending: bool | None,
 ) -> AdmissionError:
     def fits(candidate: VnLimits) -> bool:
-        return all(found.location in excused for found in limit_set.replaced(candidate).overloads(places))
+        return all(found.location in excused for found in limit_set.replaced(candidate).overloads(capacity_keys))
 
     def with_limit(limit_bps: int, sending_side: bool) -> VnLimits:
         if sending_side:
@@ -202,9 +202,9 @@ class _LimitSet:
         limit_set.at_port = {**self.at_port, vn.port: {**self.at_port[vn.port], vn.vlan_vid: vn}}
         return limit_set
 
-    def overloads(self, places: list[CapacityKey]) -> list[Overload]:
+    def overloads(self, capacity_keys: list[CapacityKey]) -> list[Overload]:
         """Return the overloads among these ports and links."""
-        return [overload for place in places if (overload := self._overload(place)) is not None]
+        return [overload for place in capacity_keys if (overload := self._overload(place)) is not None]
 
     def capacities(self, of: Port | None = None) -> list[CapacityKey]:
         """Return the ports and links with a load (of this port, if given), in the order of the checks."""

@@ -100,12 +100,12 @@ class MergedReports:
             self.active[at],
         )
 
-    def interval_context(self, seen: IntervalContext) -> IntervalContext:
-        """Return the policies' further input: ``seen`` without links and their readings, for all pairs of the table.
+    def interval_context(self, context: IntervalContext) -> IntervalContext:
+        """Return the policies' further input: ``context`` without links and their readings, for all pairs of the table.
 
         Only network-wide policies use ``used_bps`` and ``limit_bps`` of pairs not under control (``network_context``).
         """
-        return seen._replace(
+        return context._replace(
             links=None,
             observed=None,
             used_bps=self.measured_bps,
@@ -114,14 +114,14 @@ class MergedReports:
             passed_bps=self.last_bps,
         )
 
-    def network_context(self, seen: IntervalContext, state: ControlState, vns: VnTable) -> IntervalContext:
+    def network_context(self, context: IntervalContext, state: ControlState, vns: VnTable) -> IntervalContext:
         """Return the input of policies that use all pairs, under control or not."""
         used = [self.measured.measured_bps], [[one.measured_bps] for one in self.peer_reports]
         (used_bps,) = self.table.merged(self.local_rows, *used)
-        limit_bps, here = np.minimum(seen.limit_bps, ceilings(self.table.entries, vns)), self.table.part_rows[0]
+        limit_bps, here = np.minimum(context.limit_bps, ceilings(self.table.entries, vns)), self.table.part_rows[0]
         if state.adopted_bps is not None:
             limit_bps[here] = np.minimum(limit_bps[here], state.adopted_bps[self.local_rows])
-        return seen._replace(used_bps=used_bps, limit_bps=limit_bps)
+        return context._replace(used_bps=used_bps, limit_bps=limit_bps)
 
 
 def _column(report: ReportMessage, name: str, positions: IntArray) -> NDArray[Any]:

@@ -37,13 +37,13 @@ def network_wide_mask(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
 
 
 def link_usage(
-    wide: BoolArray, entries: PairTable, vns: VnTable, links: LinkTable, left: LinkTable, seen: IntervalContext
+    wide: BoolArray, entries: PairTable, vns: VnTable, links: LinkTable, left: LinkTable, context: IntervalContext
 ) -> LinkUseMessage:
-    """Return the link use by the senders of VNs that are not ``wide`` (vns,); ``seen`` has the columns of pairs.
+    """Return the link use by the senders of VNs that are not ``wide`` (vns,); ``context`` has the columns of pairs.
 
     ``left`` are the ``links`` less the use by unresponsive shards' senders, which are not among the pairs.
     """
-    used = cross_traffic_load(wide, entries, vns, links, seen.used_bps, seen.limit_bps)
+    used = cross_traffic_load(wide, entries, vns, links, context.used_bps, context.limit_bps)
     cross_traffic_bps, within_bps = (one_bps + (links.capacity_bps - left.capacity_bps) for one_bps in used)
     link = np.flatnonzero(cross_traffic_bps)
     return LinkUseMessage(link, cross_traffic_bps[link], within_bps[link])

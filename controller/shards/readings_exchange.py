@@ -89,17 +89,17 @@ def _marks_read(marks: MarkReadings, local_mask: BoolArray) -> IntArray:
 
 
 def with_readings(
-    seen: IntervalContext, read: FabricReadings, receiver: IntArray, unresponsive: Iterable[BoolArray]
+    context: IntervalContext, read: FabricReadings, receiver: IntArray, unresponsive: Iterable[BoolArray]
 ) -> IntervalContext:
     """Return the policies' input with the merged readings; ``receiver`` (entries,) are the pairs' receivers.
 
     ``unresponsive`` (vns,) is the mask of VNs without readings, because their node is unresponsive. Their senders count
     as unread, so that policies with the stale mode *hold* raise nothing.
     """
-    unread = seen.unread_intervals
+    unread = context.unread_intervals
     for of_peer in unresponsive:
         unread = np.maximum(unread, of_peer[receiver])
-    return seen._replace(unread_intervals=unread, observed=read)
+    return context._replace(unread_intervals=unread, observed=read)
 
 
 def _put_together(

@@ -113,7 +113,7 @@ class ReceivedGrants:
         """
         wanted = self.congested | vns.always_controlled
         if adopted_bps is None and shard_native.library is not None:
-            after = _obeyed_as_mostly(machines, entries, wanted, received, granted, unchanged_rows)
+            after = _apply_without_state_changes(machines, entries, wanted, received, granted, unchanged_rows)
             if after is not None:
                 return after
         rows = np.concatenate([theirs for theirs, _ in received])
@@ -135,19 +135,19 @@ class ReceivedGrants:
         self.senders[grants.decided] = grants.senders
 
 
-def _obeyed_as_mostly(
+def _apply_without_state_changes(
     machines: SendRateControllers,
     entries: PairTable,
-    wanted: BoolArray,
+    receivers_mask: BoolArray,
     received: Sequence[tuple[IntArray, IntArray]],
     granted: Sequence[SetRate],
     unchanged_rows: Sequence[IntArray],
 ) -> SendRateControllers | None:
     """Fast path of ``apply_grants``: return the machines if no pair changes its state; otherwise None."""
     of_all = [receivers for (rows, receivers), one in zip(received, granted, strict=True) if one.entry is rows]
-    if not all(wanted[receivers].all() for receivers in of_all):
+    if not all(receivers_mask[receivers].all() for receivers in of_all):
         return None
-    before = (wanted, entries.receiver, machines.control, machines.limit_bps, machines.intervals_since_message)
+    before = (receivers_mask, entries.receiver, machines.control, machines.limit_bps, machines.intervals_since_message)
     parts = [(rows, one.entry, one.rate_bps) for (rows, _), one in zip(received, granted, strict=True)]
     after = shard_native.apply_grants((MachineState.IDLE, MachineState.LIMITED), before, parts, unchanged_rows)
     return None if after is None else SendRateControllers(machines.control, *after)

@@ -63,11 +63,11 @@ class ReceiverTable:
             self._of_all = np.bincount(self.entries.receiver, minlength=vns)
         return self._of_all
 
-    def controlled_rows(self, wanted: BoolArray) -> IntArray:
-        """Return the rows with receivers in ``wanted`` (vns,), ascending; usually all, as the same array."""
-        if wanted[self._receivers].all():
+    def controlled_rows(self, receivers_mask: BoolArray) -> IntArray:
+        """Return the rows with receivers in ``receivers_mask`` (vns,), ascending; usually all, as the same array."""
+        if receivers_mask[self._receivers].all():
             return self._rows
-        return np.flatnonzero(wanted[self.entries.receiver])
+        return np.flatnonzero(receivers_mask[self.entries.receiver])
 
     @cached_property
     def trues(self) -> BoolArray:
@@ -121,8 +121,8 @@ class ReceiverTable:
         return made
 
 
-def match_pairs(pairs: PairColumns, wanted: PairColumns) -> tuple[IntArray, IntArray]:
-    """Return the rows of ``pairs`` that are in ``wanted``, and their rows in ``wanted``."""
-    row = find_pairs(pairs, wanted.sender, wanted.receiver)
+def match_pairs(pairs: PairColumns, searched: PairColumns) -> tuple[IntArray, IntArray]:
+    """Return the rows of ``pairs`` that are in ``searched``, and their rows in ``searched``."""
+    row = find_pairs(pairs, searched.sender, searched.receiver)
     at = np.flatnonzero(row != NEW_ROW)
     return row[at], at

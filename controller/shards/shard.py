@@ -415,19 +415,19 @@ class Shard(RemoteSide):
         return now_s - self._began_s < GRANT_HOLD_S and any(peer.report is None for peer in self.peers.values())
 
     def _of_network(
-        self, gathered: MergedReports, seen: IntervalContext, links: LinkTable, left: LinkTable
+        self, gathered: MergedReports, context: IntervalContext, links: LinkTable, left: LinkTable
     ) -> IntervalContext:
         """Return the input of network-wide policies, with links and their cross traffic.
 
         The allocator gets that, too.
         """
-        seen = gathered.network_context(seen, self.state, self.vns)
+        context = gathered.network_context(context, self.state, self.vns)
         if self.allocator != self._number_of_shard:
-            self._use = link_usage(self._wide, gathered.table.entries, self.vns, links, left, seen)
-            return seen._replace(links=links)
+            self._use = link_usage(self._wide, gathered.table.entries, self.vns, links, left, context)
+            return context._replace(links=links)
         self._use = None
         uses = (peer.link_use for peer in self.peers.values() if peer.link_use is not None)
-        return seen._replace(links=left, remote_cross_traffic_bps=sum_link_usage(uses, len(links.names)))
+        return context._replace(links=left, remote_cross_traffic_bps=sum_link_usage(uses, len(links.names)))
 
 
 def _kinds(groups: tuple[PolicyGroup, ...], vns: int) -> tuple[BoolArray, BoolArray]:

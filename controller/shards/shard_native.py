@@ -61,19 +61,20 @@ def add_loads(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Seque
 
 
 def merge(
-    places: Sequence[IntArray], local_rows: IntArray, local_columns: Columns, peer_columns: Sequence[Columns]
+    part_rows: Sequence[IntArray], local_rows: IntArray, local_columns: Columns, peer_columns: Sequence[Columns]
 ) -> list[NDArray[Any]]:
-    """Return columns of one table: the rows ``local_rows`` of ``local_columns``, and ``peer_columns`` at ``places``.
+    """Return columns of one table: the rows ``local_rows`` of ``local_columns``, and ``peer_columns`` at ``part_rows``.
 
     Columns of eight bytes come before those of one, in each. An eight-byte column as long as the table is read at these
     positions, too.
     """
-    rows, eights = sum(map(len, places)), sum(column.itemsize == WIDE for column in local_columns)
+    rows, eights = sum(map(len, part_rows)), sum(column.itemsize == WIDE for column in local_columns)
     for part in (local_columns, *peer_columns):
         check_widths(part[:eights], part[eights:])
     whole = [np.empty(rows, column.dtype) for column in local_columns]
-    parts = [one for place, part in zip(places, (local_columns, *peer_columns), strict=True) for one in (place, *part)]
-    library.dets_merge((local_rows, *whole, *parts), len(places), eights, len(local_columns) - eights)
+    placed = zip(part_rows, (local_columns, *peer_columns), strict=True)
+    parts = [one for place, part in placed for one in (place, *part)]
+    library.dets_merge((local_rows, *whole, *parts), len(part_rows), eights, len(local_columns) - eights)
     return whole
 
 

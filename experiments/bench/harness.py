@@ -56,9 +56,9 @@ def check_known(name: str, values: Sequence[str], known: Sequence[str]) -> None:
             raise InvalidValueError(name, value, f"is not one of {', '.join(map(repr, known))}")
 
 
-def check_left_out(run: Callable[..., Any], given: Row, reason: str) -> None:
+def check_left_out(run: Callable[..., Any], options: Row, reason: str) -> None:
     """Raise InvalidValueError for an option of ``run`` that differs from its default."""
-    for name, value in given.items():
+    for name, value in options.items():
         if value != inspect.signature(run).parameters[name].default:
             raise InvalidValueError(name, value, reason)
 

@@ -50,7 +50,7 @@ class Cluster:
         self,
         document: Document,
         folder: Path,
-        places: Sequence[ProcessLocation] = (ProcessLocation(), ProcessLocation()),
+        locations: Sequence[ProcessLocation] = (ProcessLocation(), ProcessLocation()),
         etcd: EtcdProcesses | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ class Cluster:
         self.openflow: list[tuple[str, int]] = []
         self.paused: set[int] = set()
         self._stack = ExitStack()
-        for number, place in enumerate(places):
+        for number, place in enumerate(locations):
             name = name_of(number)
             openflow_port, rest_port = free_ports(2)
             config = dict(document(openflow_port, rest_port))
@@ -189,10 +189,10 @@ class ShardedNodes(Cluster):
         self,
         document: Document,
         folder: Path,
-        places: Sequence[ProcessLocation] = (ProcessLocation(), ProcessLocation(), ProcessLocation()),
+        locations: Sequence[ProcessLocation] = (ProcessLocation(), ProcessLocation(), ProcessLocation()),
         etcd: EtcdProcesses | None = None,
     ) -> None:
-        super().__init__(document, folder, places, etcd)
+        super().__init__(document, folder, locations, etcd)
 
     def _cluster_section(self, place: ProcessLocation) -> dict[str, Any]:
         return {"mode": "sharded", "peer_listen": f"{place.host}:{free_ports(1)[0]}"}

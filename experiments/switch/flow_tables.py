@@ -121,16 +121,16 @@ class FlowTables:
             self.remove(entry)
         return [(entry, int(ofp.FlowRemovedReason.DELETE)) for entry in gone]
 
-    def select(self, wanted: FlowFilter) -> Iterator[FlowTableEntry]:
+    def select(self, flow_filter: FlowFilter) -> Iterator[FlowTableEntry]:
         """Yield the entries that match a request."""
-        tables = self._entries if wanted.table_id == ofp.TABLE_ALL else self._entries[wanted.table_id :][:1]
-        everything = wanted.match == Match()
+        tables = self._entries if flow_filter.table_id == ofp.TABLE_ALL else self._entries[flow_filter.table_id :][:1]
+        everything = flow_filter.match == Match()
         for table in tables:
             for entry in table.values():
                 if (
-                    (entry.flow.cookie ^ wanted.cookie) & wanted.cookie_mask == 0
-                    and (everything or _is_within(entry.flow.match, wanted.match))
-                    and entry.outputs_to(wanted.out_port)
+                    (entry.flow.cookie ^ flow_filter.cookie) & flow_filter.cookie_mask == 0
+                    and (everything or _is_within(entry.flow.match, flow_filter.match))
+                    and entry.outputs_to(flow_filter.out_port)
                 ):
                     yield entry
 

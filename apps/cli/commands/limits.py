@@ -310,14 +310,14 @@ def _rate(key: str, text: str | int | None) -> int | None:
     return None if text is None else parse_rate(text, key)
 
 
-def _limits(given: dict[str, Any]) -> dict[str, float | None]:
+def _limits(options: dict[str, Any]) -> dict[str, float | None]:
     """Return the members of a request for limits, as typed, and a weight; a ceiling may be ``none``."""
-    body: dict[str, float | None] = {"weight": given["weight"]} if "weight" in given else {}
+    body: dict[str, float | None] = {"weight": options["weight"]} if "weight" in options else {}
     for name in LIMITS:
-        if name in given:
+        if name in options:
             ceiling = name.endswith("_ceiling")
             key = f"{name}_bps" if ceiling else f"{name}_limit_bps"
-            body[key] = None if ceiling and given[name] == "none" else _rate(name, given[name])
+            body[key] = None if ceiling and options[name] == "none" else _rate(name, options[name])
     return body
 
 

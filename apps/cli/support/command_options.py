@@ -200,9 +200,9 @@ def _client(**given: Any) -> Client:
     return Client(settings.get("url", DEFAULT_URL), _token(settings.get("token_file"), given), tls_context(*files))
 
 
-def _token(token_file: str | Path | None, given: Mapping[str, Any]) -> str | None:
+def _token(token_file: str | Path | None, options: Mapping[str, Any]) -> str | None:
     named = os.environ.get("DETS_TOKEN")
-    if named is not None and given["token_file"] is None:
+    if named is not None and options["token_file"] is None:
         return _checked_token("DETS_TOKEN", named)
     if token_file is None:
         return None

@@ -78,11 +78,11 @@ def change_limits(
     if body.limits == []:
         raise problems.invalid(InvalidValueError("limits", [], "changes nothing: give at least one"))
 
-    def check(key: str, name: VnName, given: bulk_values.Values) -> None:
+    def check(key: str, name: VnName, values: bulk_values.Values) -> None:
         row = settings.file.row_of.get(name)
         if row is None:
             raise InvalidValueError(key, str(name), "is not a VN of the configuration: /v1/vns lists those")
-        check_vn(here.central.vns, here.central.config.vlans[name.vlan_vid], row, given, f"{key}.")
+        check_vn(here.central.vns, here.central.config.vlans[name.vlan_vid], row, values, f"{key}.")
 
     changes = bulk_values.read_vns("limits", body.limits, lookup.Ids(here.central), check, lambda: here.sleep(0.0))
     expect = require_revision(lambda: settings.revision)

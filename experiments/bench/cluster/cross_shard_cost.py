@@ -149,8 +149,8 @@ class Crossing(_Setup):
         self._pass([shard.decide(self.now_s) for shard in self.shards])
         return [shard.enforce(self.now_s) for shard, _ in both]
 
-    def _pass(self, said: list[dict[int, Octets]]) -> None:
-        for speaker, frames in enumerate(said):
+    def _pass(self, frames_by_sender: list[dict[int, Octets]]) -> None:
+        for speaker, frames in enumerate(frames_by_sender):
             for hearer, data in frames.items():
                 self.octets = max(self.octets, len(data))
                 self.shards[hearer].receive(speaker, data, self.now_s)

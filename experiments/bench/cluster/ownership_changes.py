@@ -126,7 +126,7 @@ class _Run:
 
     # -- time without a decision
 
-    def measure(self, way: str) -> None:
+    def measure(self, cause: str) -> None:
         """Change the owner of a switch by one cause, and record the longest time without a decision for it."""
         self._nodes.wait_ready()
         self._wishes(lambda wishes: wishes.balance())
@@ -137,36 +137,36 @@ class _Run:
         number, names = number_of(owner), [name_of(n) for n in range(len(self._nodes.nodes))]
         to = self._random.choice([name for name in names if name != owner])
         losing = [name for name, node in self._nodes.owners().items() if node == owner]
-        affected = [switch] if way == "moved" else losing
+        affected = [switch] if cause == "moved" else losing
         with self.loaded.fabric.locked():
             logs = [ReadingLog(self.loaded.fabric.switches[self._names[name]]) for name in affected]
         time.sleep(AFTER_S)
         with _Frozen(self._nodes) as frozen:
-            self._end(way, number, switch, to)
+            self._end(cause, number, switch, to)
             self._nodes.wait(lambda: all(len({node for _, node in log.read_s}) > 1 for log in logs), "others decide")
             time.sleep(AFTER_S)
         with self.loaded.fabric.locked():
             gap_s = max(log.longest_gap_s() for log in logs)
             for log in logs:
                 log.close()
-        self.report.undecided.setdefault(way, []).append(gap_s / INTERVAL_S - 1.0)
-        self.report.frozen_s.setdefault(way, []).append(frozen.longest_s)
-        if way == "drained":
+        self.report.undecided.setdefault(cause, []).append(gap_s / INTERVAL_S - 1.0)
+        self.report.frozen_s.setdefault(cause, []).append(frozen.longest_s)
+        if cause == "drained":
             self._wishes(lambda wishes: wishes.undrain(owner))
         self._done.undo()
 
-    def _end(self, way: str, number: int, switch: str, to: str) -> None:
-        if way == "moved":
+    def _end(self, cause: str, number: int, switch: str, to: str) -> None:
+        if cause == "moved":
             self._wishes(lambda wishes: wishes.move(switch, to))
-        elif way == "drained":
+        elif cause == "drained":
             self._wishes(lambda wishes: wishes.drain(name_of(number)))
             self._wishes(lambda wishes: wishes.wait_drained(name_of(number)))
-        elif way == "machine dead":
+        elif cause == "machine dead":
             self._done.kill_machine(number)
-        elif way == "paused":
+        elif cause == "paused":
             self._done.pause(number, 0.0)
         else:
-            self._done.kill(number, signal.SIGKILL if way == "killed" else signal.SIGTERM)
+            self._done.kill(number, signal.SIGKILL if cause == "killed" else signal.SIGTERM)
 
     def _wishes(self, ask: Callable[[PlacementRequests], object]) -> None:
         with closing(EtcdClient(self._nodes.etcd.urls)) as etcd:

@@ -122,10 +122,10 @@ class ShardedFaults(FaultScenarios):
                 total += int(float(frames)) if victim in (number, int(peer) - 1) else 0
         return total
 
-    def _agree_on_owners(self, wanted: list[dict[str, str | None]]) -> bool:
-        """Whether all nodes name the same owners, and these are among the ``wanted``."""
-        told = [node.health().get("cluster", {}).get("owners") for node in self.nodes.nodes]
-        return all(one == told[0] for one in told) and told[0] in wanted
+    def _agree_on_owners(self, allowed: list[dict[str, str | None]]) -> bool:
+        """Whether all nodes name the same owners, and these are among the ``allowed``."""
+        owners = [node.health().get("cluster", {}).get("owners") for node in self.nodes.nodes]
+        return all(one == owners[0] for one in owners) and owners[0] in allowed
 
     def _writers(self) -> list[int]:
         """Return how many successive writers each switch has had."""

@@ -179,7 +179,7 @@ def _measure(
     ovs: OvsFabric,
     ports: tuple[int, int],
     batch: Sequence[Case],
-    way: str,
+    mode: str,
     seconds: float,
     seed: int,
     interval_ms: int,
@@ -190,7 +190,7 @@ def _measure(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dets-enforcement-")))
         config = describe_control(fabric, batch[0].grant_bps, *ports)
         config["control"]["interval_ms"] = interval_ms
-        plan = _plan(batch, way, seconds, seed, interval_ms, folder)
+        plan = _plan(batch, mode, seconds, seed, interval_ms, folder)
         plan.write(folder / "plan.json")
         environment = {ENVIRONMENT: str(folder / "plan.json")}
         application = Path(__file__).with_name("grant_injection_app.py")
@@ -218,7 +218,7 @@ def _measure(
         traffic.wait([source for source in sources if source.wire_rate_bps is None], GRACE_S)
         logs = read_grants(Path(plan.log), len(batch))
         shared = {
-            "way": way,
+            "way": mode,
             "vswitchd_cpu": switch_s / (window.end_s - window.start_s),
             "cpu_idle_share": idle_share,
         }
@@ -239,13 +239,13 @@ def _measure(
         ]
 
 
-def _plan(batch: Sequence[Case], way: str, seconds: float, seed: int, interval_ms: int, folder: Path) -> GrantPlan:
+def _plan(batch: Sequence[Case], mode: str, seconds: float, seed: int, interval_ms: int, folder: Path) -> GrantPlan:
     slots = [
         Slot(SENDERS_VLAN, 1, 2 * number + 1, 2 * number + 2, case.grant_bps, case.pattern)
         for number, case in enumerate(batch)
     ]
     intervals = round((WARM_UP_S + seconds + 60.0) / (interval_ms * 1e-3))
-    return GrantPlan(tuple(slots), ENFORCEMENT_MODES[way], seed, intervals, str(folder / "grants.csv"))
+    return GrantPlan(tuple(slots), ENFORCEMENT_MODES[mode], seed, intervals, str(folder / "grants.csv"))
 
 
 def _source(fabric: Fabric, slot: int, case: Case) -> Flow:

@@ -25,8 +25,8 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         by_case.setdefault(row["case"], {})[row["way"]] = row
 
-    def ratio_of(way: str) -> Callable[[Mapping[str, Any]], str]:
-        return lambda ways: _cell(ways.get(way), "ratio", RATIO)
+    def ratio_of(mode: str) -> Callable[[Mapping[str, Any]], str]:
+        return lambda ways: _cell(ways.get(mode), "ratio", RATIO)
 
     def together(key: str, form: str) -> Callable[[Mapping[str, Any]], str]:
         def cell(ways: Mapping[str, Any]) -> str:
