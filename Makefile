@@ -17,7 +17,7 @@ help:
 	@echo "make figures a paper's figures and claims, on the model; FABRIC=ovs: on Open vSwitch (root); PAPER=dets"
 	@echo "make test    all tests; without root those on real Open vSwitch are skipped"
 	@echo "make test-kernel   those on the kernel datapath alone: native, or in user-mode-linux"
-	@echo "make screenshots   the pictures of the live page in docs/, light and dark"
+	@echo "make screenshots   the pictures of the web UI in docs/, light and dark"
 	@echo "make check   ruff and mypy"
 	@echo "make dist    what a release has, in dist/: sdist, wheels, Debian package, container's files"
 	@echo "make site    the documents as a site in build/site, which needs no network (npm)"

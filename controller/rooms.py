@@ -41,7 +41,7 @@ ROOMS = {
     "seawall": Room(("controller.seawall",), "controller.seawall.policy", "Seawall's policies"),
     "gatekeeper": Room(("controller.gatekeeper",), "controller.gatekeeper.policy", "Gatekeeper's policy"),
     "hygenicc": Room(("controller.hygenicc",), "controller.hygenicc.policy", "HyGenICC's policy"),
-    "ui": Room(("apps.ui",), "apps.ui", "the live page"),
+    "ui": Room(("apps.ui",), "apps.ui", "the web UI"),
     "experiments": Room(("experiments",), "experiments.commands", "experiments", "experiments.commands", "dets-lab"),
 }
 

@@ -84,7 +84,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for tier, what in (
         ("fabric", "real Open vSwitch"),
         ("kernel", "Open vSwitch's kernel datapath"),
-        ("ui", "the live page in a browser"),
+        ("ui", "the web UI in a browser"),
     ):
         skipped = [report for report in terminalreporter.stats.get("skipped", []) if tier in report.keywords]
         if not skipped:

@@ -82,6 +82,6 @@ def show_ui(query: NoQuery) -> Response:
 def add_to(app: Any) -> None:
     """Let an application serve the page; its files are read once, now."""
     _files()
-    app.get("/ui", summary="The live page.", responses={200: RESPONSE, **ANY})(show_ui)
+    app.get("/ui", summary="Return the web UI, a page for browsers.", responses={200: RESPONSE, **ANY})(show_ui)
     for path in paths()[1:]:
         app.add_url_rule(path, f"ui:{path}", show_page, methods=["GET"])

@@ -1,7 +1,7 @@
 """Which tests run when, and what all of them came to: ``scripts/run-tests``.
 
 Most tests share the processors. Lanes are a pytest each, with a network and an Open vSwitch of its own
-(``scripts/lane``). In that of functions are the fabric tier, the kernel tier and the live page, which wait most of the
+(``scripts/lane``). In that of functions are the fabric tier, the kernel tier and the web UI, which wait most of the
 time, beside those that share. After them comes what compares rates in real time, in two lanes at once, each of which
 takes about half a processor: limits on Open vSwitch, and scenarios and software switches. In the last lane is what
 keeps the processors busy itself. Each pytest writes down what its tests came to, so that one table tells of all.

@@ -1,4 +1,4 @@
-"""Pictures of the live page for the documentation, light and dark: ``make screenshots``.
+"""Pictures of the web UI for the documentation, light and dark: ``make screenshots``.
 
 They show the tour's fabric, controlled by ``dets run``, while two tenants send. Needs chromium and playwright.
 """

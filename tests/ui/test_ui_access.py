@@ -1,4 +1,4 @@
-"""Tokens on the live page: who may only read sees no controls, and a token is nowhere but in memory."""
+"""Tokens in the web UI: who may only read sees no controls, and a token is nowhere but in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators do with the live page, in a real browser, against a running controller with traffic."""
+"""What operators do with the web UI, in a real browser, against a running controller with traffic."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def test_from_the_fabric_to_the_reason_of_a_rate(lab, open_page):
     row.get_by_text(state).click()  # anywhere in the row
     expect(page).to_have_url(re.compile("#/vn/10/s2/1$"))
     expect(page.get_by_text("It throttles s1:1, s1:2.")).to_be_visible()
-    expect(page.get_by_text(re.compile("s1:1 is held to 200 Mb/s by s2:1's receive limit of VLAN 10"))).to_be_visible()
+    why = re.compile("s1:1 is limited to 200 Mb/s by s2:1's receive limit of VLAN 10")
+    expect(page.get_by_text(why)).to_be_visible()
     expect(page.locator("figure canvas")).to_be_visible()
     expect(page.locator(".summary")).to_contain_text("of 400 Mb/s")
     page.get_by_text("The chart as a table").click()

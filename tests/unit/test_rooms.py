@@ -49,7 +49,7 @@ ASKS = {
     "seawall": ("algorithm", "seawall-exact", "'seawall-exact' needs Seawall's policies"),
     "gatekeeper": ("algorithm", "gatekeeper", "'gatekeeper' needs Gatekeeper's policy"),
     "hygenicc": ("algorithm", "hygenicc", "'hygenicc' needs HyGenICC's policy"),
-    "ui": ("ui", "true", "True needs the live page"),
+    "ui": ("ui", "true", "True needs the web UI"),
 }
 """What asks for a room, and what is said where it is missing."""
 

@@ -28,7 +28,7 @@ export class VnView extends View {
     this.where = h("span");
     this.words = h("p", { class: "words" });
     this.about = h("dl", { class: "about" });
-    this.pairs = h("div", {}, h("p", {}, "Nobody sends to it."));
+    this.pairs = h("div", {}, h("p", {}, "No VN sends to this VN."));
     this.why = h("div", {});
     this.element = h("section", {},
       h("h2", {}, h("a", { href: `#/vlan/${vid}` }, `VLAN ${vid}`), this.where),
@@ -77,9 +77,9 @@ export class VnView extends View {
       const share = one.sharers ? ` (share ${one.rank} of ${one.sharers})` : "";
       const next = `; next: ${one.next_constraint}, ${rateInWords(one.next_limit_bps)}`;
       const drops = one.send_limit_dropped_bps > 1000 ? `; its send limit drops ${rateInWords(one.send_limit_dropped_bps)}` : "";
-      return h("li", {}, verb, vnLink(this.vid, other), `: ${place(one.sender)} is held to ${rateInWords(one.limit_bps)} by ${one.constraint}${share}${next}${drops}.`);
+      return h("li", {}, verb, vnLink(this.vid, other), `: ${place(one.sender)} is limited to ${rateInWords(one.limit_bps)} by ${one.constraint}${share}${next}${drops}.`);
     });
-    this.why.replaceChildren(rows.length ? h("ul", { class: "why" }, rows) : h("p", {}, "Nobody talks to it, and it talks to nobody."));
+    this.why.replaceChildren(rows.length ? h("ul", { class: "why" }, rows) : h("p", {}, "This VN has no active pairs."));
   }
 
   writeAbout() {
@@ -122,7 +122,7 @@ export class VnView extends View {
       const sender = place(one.sender);
       if (sender === here && one.sharers) words.push(`It is throttled by ${place(one.receiver)}.`);
     }
-    const text = words.join(" ") || "Nothing holds it back.";
+    const text = words.join(" ") || "No traffic of this VN is throttled.";
     if (this.words.textContent !== text) this.words.textContent = text;
   }
 
@@ -132,7 +132,7 @@ export class VnView extends View {
       vnLink(this.vid, pair.sender), rate(pair.offered_bps), rate(pair.granted_bps), rate(pair.limit_bps),
       rate(pair.meter_id === null ? null : pair.meter_rate_bps), rate(pair.dropped_bps), percent(pair.marked_share, 1), percent(pair.lost_share, 1), pair.bottleneck ?? "–", pair.shaping, pair.control + (pair.unresponsive ? ", unresponsive" : "") + (pair.enforced ? "" : ", not enforced"),
     ]);
-    this.pairs.replaceChildren(rows.length ? plainTable("Senders", ["sender", "offered", "granted", "limit", "meter", "dropped", "marked", "lost", "bottleneck", "shaped by", "control"], rows, [1, 2, 3, 4, 5, 6, 7]) : h("p", {}, "Nobody sends to it."));
+    this.pairs.replaceChildren(rows.length ? plainTable("Senders", ["sender", "offered", "granted", "limit", "meter", "dropped", "marked", "lost", "bottleneck", "shaped by", "control"], rows, [1, 2, 3, 4, 5, 6, 7]) : h("p", {}, "No VN sends to this VN."));
   }
 
   onEvent(event) {

@@ -97,7 +97,7 @@ def measure(controller: ControllerProcess, changes: int, streams: int, seconds: 
 
 
 def watch_pages(controller: ControllerProcess, vns: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """Keep ten live pages open, scrape, and send requests at the client's rate limit; return what the loop did."""
+    """Keep ten web UIs open, scrape, and send requests at the client's rate limit; return what the loop did."""
     with Pages(controller, vns, PAGES) as pages:
         phase = watched(controller, lambda: time.sleep(seconds))
     per_page = pages.received_bytes / PAGES / phase["seconds"]
