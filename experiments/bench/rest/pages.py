@@ -1,4 +1,4 @@
-"""Live pages from the controller's view: a stream of columns and the requests of a page each, a scrape, a client."""
+"""Clients of the web UI for the controller: each follows a stream of columns and sends a page's requests; also a scrape."""
 
 from __future__ import annotations
 

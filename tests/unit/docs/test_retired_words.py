@@ -14,7 +14,15 @@ _OWN_WORDS = {  # files that must name what is retired
     "tests/unit/docs/test_retired_words.py",
 }
 _ROW = re.compile(r"^\| ([a-z ]+) \| [^|]+ \|$", re.MULTILINE)
-_TEXTS = ("/v1/entries", "dets ledger", "dets entry ", "dets victims", "dets-hop")
+_TEXTS = (
+    "/v1/entries",
+    "dets ledger",
+    "dets entry ",
+    "dets victims",
+    "dets-hop",
+    "live page",
+    "is not active any more",
+)
 _NAMES = {
     *("EntryTable", "RollCall", "SpareTime", "hosts_heard", "hosts_said", "look_ms"),
     *("demand_receive_bps", "demand_send_bps", "dropped_send_limit_bps", "enforceable_why", "heard_ms", "missed_s"),
@@ -36,6 +44,20 @@ _NAMES = {
     *("DetsAgentMistrusted", "DetsGuaranteeMissed", "DetsHostsFlap", "DetsHubLag", "DetsLeaseOld", "DetsNobodyActive"),
     *("DetsQueuesFailed", "DetsRefused", "DetsReportsDropped", "DetsRestRefuses", "DetsStoreRefused", "DetsStrangers"),
     *("DetsSwitchClaimed", "DetsSwitchCutOff", "DetsTablesMended"),
+    *(
+        "CutFabric",
+        "EntryPath",
+        "HostPlaces",
+        "MISTRUSTED",
+        "MISTRUST_S",
+        "Nursery",
+        "PlainApp",
+        "RestDesk",
+        "Saboteur",
+    ),
+    *("SharedFabric", "SharedRun", "bytes_per_entry", "entries_per_s", "entry_list", "entry_row", "entry_rows"),
+    *("entry_views", "looked_before_s", "mistrusted", "narrow_core", "nursery", "rest_desk", "said_lost_bits"),
+    *("cut_fabric", "plain_app", "saboteur", "shared_blast", "shared_fabric"),
 }
 
 
