@@ -7,7 +7,7 @@
 | ``own/DPID`` | the owner's name, under its lease; its mod_revision is the fencing token of the switch |
 | ``drained/NAME`` | the node is drained, until the key is removed |
 | ``want/DPID`` | the node requested for the switch: under a lease for a move, without one for a pin |
-| ``tested/DPID`` | the owner's test results of the switch, so that the next owner need not test again |
+| ``tested/DPID`` | the owner's test results and port names of the switch, for the next owner |
 | ``secret`` | the key with which all nodes sign discovery probes |
 
 All methods except ``apply_snapshot`` are called next to the control loop. A full etcd rejects writes: then owners stay.
@@ -50,8 +50,8 @@ class EtcdMembership:
     """The nodes and the owners of switches, by etcd's reply that the control loop applied last (``apply_snapshot``).
 
     ``dpids`` are the configuration's switches, ``reached`` returns those connected to this node, ``controlled`` those
-    under some node's control, as far as known. ``tested`` returns this node's test results of a switch, None without
-    any, and ``believe`` imports another node's results.
+    under some node's control, as far as known. ``handover_state`` returns this node's state of a switch for the next
+    owner, None without any, and ``import_handover_state`` imports the state from another node.
     """
 
     def __init__(self, cluster: Cluster, prefix: str) -> None:
@@ -61,9 +61,9 @@ class EtcdMembership:
         self.dpids: Collection[int] = ()
         self.reached: Callable[[], Collection[int]] = tuple
         self.controlled: Callable[[], Collection[int]] = tuple
-        self.tested: Callable[[int], bytes | None] = lambda dpid: None
-        self.believe: Callable[[int, bytes], None] = lambda dpid, data: None
-        self._tested: dict[int, bytes] = {}  # as written by this node
+        self.handover_state: Callable[[int], bytes | None] = lambda dpid: None
+        self.import_handover_state: Callable[[int, bytes], None] = lambda dpid, data: None
+        self._written_states: dict[int, bytes] = {}  # as written by this node
         self._placement: Placement | None = None
         self._snapshot: tuple[Mapping[int, Owner], Mapping[str, NodeRecord], int, bytes] | None = None
         self._changed_s = -math.inf
@@ -142,9 +142,9 @@ class EtcdMembership:
             if not any((one.key, one.lease_id, one.value) == (place, lease_id, data) for one in standing):
                 writing.append(put(place, data, lease_id))
         for one in found[_OWN]:
-            shown = self.tested(dpid := int(_name(one), 16)) if one.lease_id == lease_id else None
-            if shown is not None and self._tested.get(dpid) != shown and len(writing) < MAX_MOVES:
-                self._tested[dpid] = shown
+            shown = self.handover_state(dpid := int(_name(one), 16)) if one.lease_id == lease_id else None
+            if shown is not None and self._written_states.get(dpid) != shown and len(writing) < MAX_MOVES:
+                self._written_states[dpid] = shown
                 writing.append(put(f"{self._prefix}tested/{dpid:016x}", shown))
         return writing
 
@@ -160,7 +160,7 @@ class EtcdMembership:
         found = self._write(etcd, conditions, taking, more)
         for (one,) in filter(None, found[len(self.reading) :] if found is not None else ()):
             try:
-                self.believe(int(_name(one), 16), one.value)
+                self.import_handover_state(int(_name(one), 16), one.value)
             except InvalidValueError as error:
                 LOG.warning("%s: %s", one.key, error)
         return None if found is None else found[: len(self.reading)]

@@ -41,7 +41,7 @@ class PortNames(Protocol):
     def encode(self, dpid: int) -> dict[str, str]:
         """Return the port names of a switch by number."""
 
-    def believe(self, dpid: int, names: Mapping[str, str]) -> None:
+    def import_names(self, dpid: int, names: Mapping[str, str]) -> None:
         """Import the port names from another node."""
 
 
@@ -75,7 +75,7 @@ class SwitchReachability:
         self._shared, self._roles, self._central, self._now_s = shared, roles, central, now_s
         self._peers, self._ready = peers, ready
         shared.reached, shared.controlled = self.reached, self.controlled
-        shared.tested, shared.believe = self._handover_state, self._believe
+        shared.handover_state, shared.import_handover_state = self._handover_state, self._import_handover_state
         self._probes: dict[int, _Asked] = {}  # by dpid: one probe at a time
 
     def round(self) -> None:
@@ -111,11 +111,11 @@ class SwitchReachability:
             return None
         return json.dumps({**json.loads(findings or b"{}"), _PORTS: names}).encode()
 
-    def _believe(self, dpid: int, data: bytes) -> None:
+    def _import_handover_state(self, dpid: int, data: bytes) -> None:
         """Import the last owner's state of a switch. Raises InvalidValueError."""
         try:
             names = json.loads(data).pop(_PORTS, {})
-            self._names.believe(dpid, dict(names))
+            self._names.import_names(dpid, dict(names))
             tested = json.loads(data).keys() != {_PORTS}
         except (ValueError, TypeError, AttributeError) as error:
             raise InvalidValueError("tested", data[:100], f"is not a switch's handover state: {error!r}") from None

@@ -32,12 +32,12 @@ class EdgePorts:
         self.names |= {**names, **self.changed}
 
     def encode(self, dpid: int) -> dict[str, str]:
-        """Return the names of a switch's edge ports by number, for another node's ``believe``."""
+        """Return the names of a switch's edge ports by number, for another node's ``import_names``."""
         switch = self._peers.central.switches[dpid].switch
         found = {str(port_no): self.names.get((switch.name, port_no)) for port_no in switch.ports}
         return {port_no: name for port_no, name in found.items() if name is not None}
 
-    def believe(self, dpid: int, names: Mapping[str, str]) -> None:
+    def import_names(self, dpid: int, names: Mapping[str, str]) -> None:
         """Import the names from the switch's previous owner."""
         switch = self._peers.central.switches[dpid].switch
         for port_no in switch.ports:

@@ -1,4 +1,4 @@
-"""Clients of the web UI for the controller: each follows a stream of columns and sends a page's requests; also a scrape."""
+"""Clients of the web UI, each with a stream of columns and a page's requests; also a scrape and another client."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Desk:
         self.shared = EtcdMembership(cluster(name), "/dets/x/")
         self.shared.dpids, self.shared.reached, self.shared.public_key = DPIDS, lambda: self.reached, f"key of {name}"
         self.shared.controlled = lambda: DPIDS
-        self.shared.tested, self.shared.believe = self.tests.get, self.tests.__setitem__
+        self.shared.handover_state, self.shared.import_handover_state = self.tests.get, self.tests.__setitem__
 
     def ask(self, now_s: float) -> None:
         found = self.etcd.read(*self.shared.reading)

@@ -118,14 +118,14 @@ def test_switches_are_controlled_by_their_owners_or_not_at_all(run: Run) -> None
 
 @pytest.mark.parametrize("tested", [False, True])
 def test_the_next_owner_of_a_switch_knows_the_names_of_its_ports(run: Run, tested: bool) -> None:
-    assert run.shared.tested(1) is None
+    assert run.shared.handover_state(1) is None
     run.edge_ports.names["s1", 2] = "eth2"
     if tested:
         can = run.central.switches[1].capabilities
         can.features, can.description = MeterFeatures(9, 2, MeterFlags(1), 1, 0), SwitchDesc("a", "b", "c", "d", "e")
         can.meters = can.counters = Ability(ProbeResult.WORKS)
-    said, other = run.shared.tested(1), Run()
-    other.shared.believe(1, said)
+    said, other = run.shared.handover_state(1), Run()
+    other.shared.import_handover_state(1, said)
     assert other.edge_ports.names == {("s1", 2): "eth2"}
     assert other.central.switches[1].capabilities.meters.works == tested
 
@@ -133,4 +133,4 @@ def test_the_next_owner_of_a_switch_knows_the_names_of_its_ports(run: Run, teste
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"ports": 3}', b"\xff"])
 def test_what_is_not_said_of_a_switch_is_refused(run: Run, data: bytes) -> None:
     with pytest.raises(InvalidValueError):
-        run.shared.believe(1, data)
+        run.shared.import_handover_state(1, data)
