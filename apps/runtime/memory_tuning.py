@@ -89,9 +89,9 @@ def with_gc_freezing(yield_control: Callable[[], None]) -> Callable[[], None]:
     """Return a ``yield_control`` for long work with long-lived results, which freezes the collector repeatedly."""
     numbers = count(1)
 
-    def breathe_and_keep() -> None:
+    def yield_and_freeze() -> None:
         if next(numbers) % MANY_PIECES == 0:
             freeze_gc()
         yield_control()
 
-    return breathe_and_keep
+    return yield_and_freeze

@@ -88,13 +88,13 @@ def read_switch(
     can.description = decode_desc(desc) if desc is not None else None
     can.features = decode_meter_features(features) if features is not None else NO_METERS
     if before != (can.features, can.description) or not can.tested or can.refuses_meters:
-        can.forget_tests()  # another switch or release than was tested, or an incomplete test
+        can.discard_tests()  # another switch or release than was tested, or an incomplete test
     can.note_features(can.features)
     can.tables = decode_table_ids(tables) if tables is not None else frozenset()
     can.role = decode_role(role) if role is not None else None
     can.queues_set = {}
     edge_ports.check(peer)
-    _judge_tables(peers, peer, can)
+    _check_tables(peers, peer, can)
     peer.listing.read(flows, yield_control)
     own = peer.listing.own.copy()
     _delete_misplaced(peers, peer, own, edge_ports.former_links(peer))
@@ -134,7 +134,7 @@ def _delete_misplaced(peers: ConnectedSwitches, peer: ConnectedSwitch, own: Flow
         central.note(EventKind.TABLES_REPAIRED, text, peers.clock(), dpid=dpid)
 
 
-def _judge_tables(peers: ConnectedSwitches, peer: ConnectedSwitch, can: Capabilities) -> None:
+def _check_tables(peers: ConnectedSwitches, peer: ConnectedSwitch, can: Capabilities) -> None:
     dpid = peer.connection.dpid
     missing = sorted(set(Table) - can.tables) if can.tables else []
     if missing:

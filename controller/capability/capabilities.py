@@ -178,7 +178,7 @@ class Capabilities:
         """Return whether meters need no further test: they limit and count, or the profile settles it."""
         return self.profile in ("full", "no-meters") or (self.meters.works and self.counters.works)
 
-    def forget_tests(self) -> None:
+    def discard_tests(self) -> None:
         """Discard test results: another switch has connected. What the switch itself states stays."""
         self.meters = self.counters = self.set_queue = self.ecn = UNKNOWN
         self.set_meters_unused("")

@@ -76,7 +76,7 @@ def _note(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s
     """Record events for changed states, and for wrong states when a switch connects."""
     record = fabric.switches[dpid]
 
-    def tell(kind: EventKind, port_nos: Iterable[int], text: str) -> None:
+    def report(kind: EventKind, port_nos: Iterable[int], text: str) -> None:
         for port_no in fabric.events.limit_named(kind, np.array(sorted(port_nos), dtype=np.int64), now_s):
             name, state = f"{record.switch.name}:{record.switch.ports[port_no].label}", states[port_no]
             about = {"name": state.name, "why": state.fence, "speed": format_rate(state.speed_bps)}
@@ -90,7 +90,7 @@ def _note(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s
             for port_no, now in states.items()
             if now.state == state and (before[port_no].state != state if port_no in before else state == "absent")
         ]
-        tell(
+        report(
             kind,
             changed,
             "is absent: nothing passes it until it returns" if state == "absent" else f"is {state}",
@@ -98,15 +98,15 @@ def _note(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s
     fenced = {no: now.fence for no, now in states.items() if now.fence not in ("", ABSENT)}
     was = {no: one.fence for no, one in before.items() if one.fence not in ("", ABSENT)}
     news = [port_no for port_no, why in fenced.items() if was.get(port_no) != why]
-    tell(EventKind.PORT_FENCED, news, "is fenced and carries nothing: {why}")
-    tell(
+    report(EventKind.PORT_FENCED, news, "is fenced and carries nothing: {why}")
+    report(
         EventKind.PORT_FREED,
         (no for no in was.keys() - fenced.keys() if not states[no].fence),
         "is {name!r}: frames pass",
     )
     slow = [port_no for port_no, now in states.items() if _is_slow(fabric, dpid, port_no, now)]
     news = [port_no for port_no in slow if not _is_slow(fabric, dpid, port_no, before.get(port_no))]
-    tell(EventKind.PORT_SLOW, news, "has a link of {speed}, below its capacity of {capacity}")
+    report(EventKind.PORT_SLOW, news, "has a link of {speed}, below its capacity of {capacity}")
 
 
 def _is_slow(fabric: FabricState, dpid: int, port_no: int, state: PortState | None) -> bool:

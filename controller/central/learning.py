@@ -83,28 +83,28 @@ class Movers:
     def __init__(self) -> None:
         self._turns: dict[tuple[int, int], dict[Host, int]] = {}
         self._since_s: dict[tuple[int, int], float] = {}
-        self._told_s: dict[tuple[int, int], float] = {}
+        self._reported_s: dict[tuple[int, int], float] = {}
 
     def moved(self, host: Host, before: int, after: int, now_s: float) -> TwoLocations | None:
         """Record a move of a host to another VN; return the resulting finding, once in LOOP_EVENT_GAP_S."""
         rows = (min(before, after), max(before, after))
         if now_s - self._since_s.get(rows, -math.inf) > WINDOW_S:
-            self._forget(rows)
+            self._discard_turns(rows)
             while len(self._turns) >= MAX_PAIRS:
-                self._forget(next(iter(self._turns)))
+                self._discard_turns(next(iter(self._turns)))
             self._turns[rows], self._since_s[rows] = {}, now_s
         turns = self._turns[rows]
         if host in turns or len(turns) < MAX_HOSTS:
             turns[host] = turns.get(host, 0) + 1
-        if turns.get(host, 0) < TURNS or now_s - self._told_s.get(rows, -math.inf) < LOOP_EVENT_GAP_S:
+        if turns.get(host, 0) < TURNS or now_s - self._reported_s.get(rows, -math.inf) < LOOP_EVENT_GAP_S:
             return None
-        while len(self._told_s) >= MAX_PAIRS:
-            del self._told_s[next(iter(self._told_s))]
-        self._told_s[rows] = now_s
+        while len(self._reported_s) >= MAX_PAIRS:
+            del self._reported_s[next(iter(self._reported_s))]
+        self._reported_s[rows] = now_s
         to_and_fro = sum(count > 1 for count in turns.values())
         return TwoLocations(rows, host, to_and_fro >= HOSTS_OF_LOOP)
 
-    def _forget(self, rows: tuple[int, int]) -> None:
+    def _discard_turns(self, rows: tuple[int, int]) -> None:
         self._turns.pop(rows, None)
         self._since_s.pop(rows, None)
 
@@ -116,8 +116,8 @@ class Learning:
         self._fabric, self._most = fabric, max_hosts
         self._moves = TokenBuckets(len(fabric.vns), MOVES_PER_S, MOVE_BURST)
         self._movers = Movers()
-        self._said_s: dict[tuple[_Why, int], float] = {}
-        self._strangers: dict[int, int] = {}  # by row: frames of hosts that a full VN cannot learn
+        self._logged_s: dict[tuple[_Why, int], float] = {}
+        self._unlearned: dict[int, int] = {}  # by row: frames of hosts that a full VN cannot learn
         self._unreported: deque[tuple[float, int]] = deque()  # until when these VNs' unknown hosts are not reported
 
     def learn(self, host: Host, port: PortId, now_s: float, *, installed: bool) -> None:
@@ -159,11 +159,11 @@ class Learning:
         """Report hosts of VNs again after their waiting time; call it every interval."""
         while self._unreported and self._unreported[0][0] <= now_s:
             _, row = self._unreported.popleft()
-            del self._strangers[row]
+            del self._unlearned[row]
             self._fabric.network.of_hosts.set_reported_sources(row, ReportedSources.ALL)
 
     def _count_unlearned(self, row: int, now_s: float) -> None:
-        count = self._strangers[row] = self._strangers.get(row, 0) + 1
+        count = self._unlearned[row] = self._unlearned.get(row, 0) + 1
         if count == FOREIGN_BURST:
             self._unreported.append((now_s + UNREPORTED_S, row))
             self._fabric.network.of_hosts.set_reported_sources(row, ReportedSources.CALLERS)
@@ -193,6 +193,6 @@ class Learning:
         self._fabric.note(kind, text, now_s, vn=found.rows[1])
 
     def _report(self, why: _Why, kind: EventKind, text: str, row: int, now_s: float) -> None:
-        if now_s - self._said_s.get((why, row), -math.inf) >= REPEAT_EVENT_S:
-            self._said_s[why, row] = now_s
+        if now_s - self._logged_s.get((why, row), -math.inf) >= REPEAT_EVENT_S:
+            self._logged_s[why, row] = now_s
             self._fabric.note(kind, text, now_s, vn=row)

@@ -29,7 +29,7 @@ class MarkMeterManager:
         self._fabric = fabric
         self._known: tuple[object, ...] = ()
         self._able: list[tuple[bool, bool]] = []
-        self._asked: tuple[tuple[object, ...], bool] = ((), False)
+        self._checked: tuple[tuple[object, ...], bool] = ((), False)
         self._limit_bps: FloatArray = fabric.vns.receive_limit_bps
         self._short: set[int] = set()
         self._left: frozenset[int] = frozenset()  # VLANs with phantom meters only
@@ -47,16 +47,16 @@ class MarkMeterManager:
         if not refilled and able == self._able and all(map(is_, known, self._known)) and self._known:
             return
         self._known, self._able = known, able
-        asking = _asking((*control.groups, *control.shadow.groups), len(control.vns))
+        marking = _uses_marks((*control.groups, *control.shadow.groups), len(control.vns))
         entries = control.state.entries
         self._follow_limits()
         usable = [dpid for dpid, record in fabric.switches.items() if record.capabilities.uses_meters]
-        receives = np.zeros(len(asking), dtype=np.bool_)
+        receives = np.zeros(len(marking), dtype=np.bool_)
         receives[entries.receiver] = receives[sorted(sent_to)] = True
         receives &= mine
         self._short.clear()
-        self._phantom(asking & receives & np.isin(control.vns.dpid, np.array(usable, dtype=np.uint64)), now_s)
-        fabric.network.mark_vlans(self._marked_vlans(asking, now_s))
+        self._phantom(marking & receives & np.isin(control.vns.dpid, np.array(usable, dtype=np.uint64)), now_s)
+        fabric.network.mark_vlans(self._marked_vlans(marking, now_s))
         self._measure(entries, now_s)
 
     def release_switch(self, dpid: int) -> None:
@@ -72,16 +72,16 @@ class MarkMeterManager:
         """Return whether any policy uses marks."""
         control = self._fabric.control
         known = (control.groups, control.shadow.groups, control.vns)
-        if not self._asked[0] or not all(map(is_, known, self._asked[0])):
-            self._asked = known, bool(_asking((*known[0], *known[1]), len(control.vns)).any())
-        return self._asked[1]
+        if not self._checked[0] or not all(map(is_, known, self._checked[0])):
+            self._checked = known, bool(_uses_marks((*known[0], *known[1]), len(control.vns)).any())
+        return self._checked[1]
 
-    def _marked_vlans(self, asking: BoolArray, now_s: float) -> frozenset[int]:
+    def _marked_vlans(self, marking: BoolArray, now_s: float) -> frozenset[int]:
         """Return the VLANs in which packets may be marked: all their edge switches count marks and clear them."""
         fabric, vns = self._fabric, self._fabric.vns
         if fabric.config.ecn_source == "phantom":
             return frozenset()
-        desired: set[int] = set(vns.vlan_vid[asking].tolist())
+        desired: set[int] = set(vns.vlan_vid[marking].tolist())
         unable: dict[int, SwitchRecord] = {}
         for dpid, record in fabric.switches.items():
             if not record.capabilities.uses_ecn:
@@ -196,10 +196,10 @@ class MarkMeterManager:
             record.meter_ids.release(meter_id)
 
 
-def _asking(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
+def _uses_marks(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
     """Return the mask of the VNs whose policy or shadow reads marks, (vns,)."""
-    asking = np.zeros(vns, dtype=np.bool_)
+    marking = np.zeros(vns, dtype=np.bool_)
     for group in groups:
         if ReadingKind.MARKS in group.policy.required_readings:
-            asking[group.vns] = True
-    return asking
+            marking[group.vns] = True
+    return marking

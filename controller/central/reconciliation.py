@@ -244,7 +244,7 @@ class Reconciler:
         differing = differing | unwanted
         if not tidy:
             numbers = self.fabric.network.numbers
-            differing -= {packed for packed in unwanted if _may_be_wanted(packed, record, numbers)}
+            differing -= {packed for packed in unwanted if _may_be_desired(packed, record, numbers)}
         wrong = plan_flows(desired, record.installed, differing)
         record.set_flows(wrong)
         return len(wrong)
@@ -333,7 +333,7 @@ class Reconciler:
             yield
 
 
-def _may_be_wanted(packed: bytes, record: SwitchRecord, numbers: PortNumbers) -> bool:
+def _may_be_desired(packed: bytes, record: SwitchRecord, numbers: PortNumbers) -> bool:
     """Return whether another switch may need a flow entry; entries of edge ports depend on the configuration alone."""
     key = unpack_key(packed)
     in_port = key.match.in_port

@@ -94,8 +94,8 @@ class Topology:
 
     def __init__(self) -> None:
         self._switches: set[int] = set()
-        self._heard_s: dict[tuple[PortId, PortId], float] = {}  # by sender and receiver, the latest at the end
-        self._heard_at: defaultdict[PortId, set[tuple[PortId, PortId]]] = defaultdict(set)  # by either end
+        self._probed_s: dict[tuple[PortId, PortId], float] = {}  # by sender and receiver, the latest at the end
+        self._directions_at: defaultdict[PortId, set[tuple[PortId, PortId]]] = defaultdict(set)  # by either end
         self._held_until_s: dict[PortId, float] = {}
         self._links: frozenset[Link] = frozenset()
         self._probed = 0
@@ -105,7 +105,7 @@ class Topology:
         """Return the topology between some switches, without edge ports."""
         limited = Topology()
         limited._switches = self._switches & set(switches)
-        for ends, at_s in self._heard_s.items():
+        for ends, at_s in self._probed_s.items():
             if {end.dpid for end in ends} <= limited._switches and not any(map(is_edge, ends)):
                 limited.record_probe(*ends, at_s)
         return limited
@@ -118,19 +118,19 @@ class Topology:
     def add_switch(self, dpid: int) -> None:
         """Record that a switch is up."""
         self._switches.add(dpid)
-        for ends in self._heard_s:
+        for ends in self._probed_s:
             if dpid in (ends[0].dpid, ends[1].dpid):
-                self._look_at(*ends)
+                self._update_link(*ends)
 
     def remove_switch(self, dpid: int) -> None:
         """Record that a switch is down, and remove its links."""
         self._switches.discard(dpid)
-        self._forget([ends for ends in self._heard_s if dpid in (ends[0].dpid, ends[1].dpid)])
+        self._remove([ends for ends in self._probed_s if dpid in (ends[0].dpid, ends[1].dpid)])
 
     def remove_port(self, port: PortId, now_s: float) -> bool:
         """Record that a port is down, and remove its link; return whether it had one."""
-        received = list(self._heard_at.get(port, ()))
-        if down := self._forget(received):
+        received = list(self._directions_at.get(port, ()))
+        if down := self._remove(received):
             held = {end: until_s for end, until_s in self._held_until_s.items() if until_s > now_s}
             self._held_until_s = held | dict.fromkeys({end for ends in received for end in ends}, now_s + HOLD_S)
         return down
@@ -140,49 +140,49 @@ class Topology:
         pair = (sender, receiver)
         if sender.dpid == receiver.dpid or any(now_s < self._held_until_s.get(end, now_s) for end in pair):
             return False
-        if self._heard_s.pop(pair, None) is None:
-            if any(len(self._heard_at.get(end, ())) >= 2 * MAX_NEIGHBOURS for end in pair):
+        if self._probed_s.pop(pair, None) is None:
+            if any(len(self._directions_at.get(end, ())) >= 2 * MAX_NEIGHBOURS for end in pair):
                 return False
             for end in pair:
-                self._heard_at[end].add(pair)
-        self._heard_s[pair] = now_s
-        return self._look_at(sender, receiver)
+                self._directions_at[end].add(pair)
+        self._probed_s[pair] = now_s
+        return self._update_link(sender, receiver)
 
     def expire(self, now_s: float) -> bool:
-        """Forget probes older than LINK_TIMEOUT_S; return whether that took a link down."""
-        return self._forget(list(takewhile(lambda ends: now_s - self._heard_s[ends] > LINK_TIMEOUT_S, self._heard_s)))
+        """Discard probes older than LINK_TIMEOUT_S; return whether that took a link down."""
+        return self._remove(list(takewhile(lambda ends: now_s - self._probed_s[ends] > LINK_TIMEOUT_S, self._probed_s)))
 
     def overdue_probes(self, now_s: float) -> list[PortId]:
         """Return at most MAX_LATE ports of links that are up whose last probe is older than LATE_S, in turn.
 
         A full link loses probes as it loses other frames: these ports then send a probe in every interval.
         """
-        overdue = takewhile(lambda ends: self.is_late(ends, now_s), self._heard_s)
+        overdue = takewhile(lambda ends: self.is_late(ends, now_s), self._probed_s)
         late = [ends[0] for ends in overdue if Link(min(ends), max(ends)) in self._links]
         self._probed += MAX_LATE
         return [late[(self._probed + n) % len(late)] for n in range(min(len(late), MAX_LATE))]
 
     def is_late(self, ends: tuple[PortId, PortId], now_s: float) -> bool:
         """Return whether the next probe of a recent (sender, receiver) is late."""
-        return now_s - self._heard_s[ends] > LATE_S
+        return now_s - self._probed_s[ends] > LATE_S
 
     def extend_timeouts(self, seconds: float) -> None:
         """Extend the timeouts of all links, since the controller did not read its sockets for that time."""
-        self._heard_s = {ends: at_s + seconds for ends, at_s in self._heard_s.items()}
+        self._probed_s = {ends: at_s + seconds for ends, at_s in self._probed_s.items()}
 
     def refresh_switches(self, dpids: Container[int], now_s: float) -> None:
         """Extend the validity of probes from and to these switches, which are not read now."""
-        for ends in [ends for ends in self._heard_s if ends[0].dpid in dpids or ends[1].dpid in dpids]:
-            del self._heard_s[ends]
-            self._heard_s[ends] = now_s
+        for ends in [ends for ends in self._probed_s if ends[0].dpid in dpids or ends[1].dpid in dpids]:
+            del self._probed_s[ends]
+            self._probed_s[ends] = now_s
 
     def probes_received_at(self, dpids: Container[int]) -> list[tuple[PortId, PortId]]:
         """Return the (sender, receiver) of the recent probes at these switches."""
-        return [ends for ends in self._heard_s if ends[1].dpid in dpids]
+        return [ends for ends in self._probed_s if ends[1].dpid in dpids]
 
     def drop_probes(self, hellos: Iterable[tuple[PortId, PortId]]) -> bool:
         """Drop probes that another node no longer receives; return whether that took a link down."""
-        return self._forget([ends for ends in hellos if ends in self._heard_s])
+        return self._remove([ends for ends in hellos if ends in self._probed_s])
 
     def links(self) -> frozenset[Link]:
         """Return the links that are up; the same object until one changes."""
@@ -190,7 +190,7 @@ class Topology:
 
     def is_linked(self, port: PortId) -> bool:
         """Return whether a port has a link that is up."""
-        return any(Link(min(pair), max(pair)) in self._links for pair in self._heard_at.get(port, ()))
+        return any(Link(min(pair), max(pair)) in self._links for pair in self._directions_at.get(port, ()))
 
     def fabric_ports(self, dpid: int) -> set[int]:
         """Return the ports of a switch that lead to other switches."""
@@ -218,21 +218,21 @@ class Topology:
                 part.update(dict.fromkeys(fewer, more))
         return SwitchPaths(frozenset(tree), _next_ports(between))
 
-    def _forget(self, links: Iterable[tuple[PortId, PortId]]) -> bool:
+    def _remove(self, links: Iterable[tuple[PortId, PortId]]) -> bool:
         """Drop some probes; return whether that took a link down."""
         down = False
         for ends in links:
-            del self._heard_s[ends]
+            del self._probed_s[ends]
             for end in ends:
-                self._heard_at[end].discard(ends)
-                if not self._heard_at[end]:
-                    del self._heard_at[end]
-            down = self._look_at(*ends) or down
+                self._directions_at[end].discard(ends)
+                if not self._directions_at[end]:
+                    del self._directions_at[end]
+            down = self._update_link(*ends) or down
         return down
 
-    def _look_at(self, one: PortId, other: PortId) -> bool:
+    def _update_link(self, one: PortId, other: PortId) -> bool:
         """Re-evaluate the link of two ports; return whether its state changed."""
-        received = (one, other) in self._heard_s and (other, one) in self._heard_s
+        received = (one, other) in self._probed_s and (other, one) in self._probed_s
         up = received and one.dpid != other.dpid and {one.dpid, other.dpid} <= self._switches
         link = Link(min(one, other), max(one, other))
         if up == (link in self._links):

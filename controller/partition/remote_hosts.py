@@ -73,7 +73,7 @@ class RemoteHosts:
         self._network, self._vns, self._publisher = network, vns, publisher
         self._claims: defaultdict[Host, set[int]] = defaultdict(set)  # the VNs (rows) at which other nodes claim a host
         self._claimed: defaultdict[int, set[Host]] = defaultdict(set)  # the same claims by row
-        self._forgotten: list[Host] = []
+        self._removed: list[Host] = []
         self.new_hosts: list[Host] = []
         self.now_s = math.nan  # the time of the last message
 
@@ -84,14 +84,14 @@ class RemoteHosts:
             if change.before is not None and self._vns.key(change.before).dpid not in local_dpids:
                 self._claim(change.host, change.before)
             if change.after is None:
-                self._forgotten.append(change.host)
+                self._removed.append(change.host)
             else:
                 self._unclaim(change.host, change.after)
 
     def restore_hosts(self, local_dpids: frozenset[int]) -> None:
         """Restore forgotten hosts that another node still claims."""
-        while self._forgotten:
-            host = self._forgotten.pop()
+        while self._removed:
+            host = self._removed.pop()
             if host in self._claims and not self._network.knows(host):
                 self._place(host, max(self._claims[host]))
                 self.note_changes(local_dpids)

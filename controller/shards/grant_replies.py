@@ -90,7 +90,7 @@ class GrantReplies:
         is_set = self.changed[here]
         return SetRate(local_rows[is_set], local_bps[is_set]), KeepAlive(local_rows[~is_set & ~np.isnan(local_bps)])
 
-    def forfeits_of_own(self, local_rows: IntArray) -> IntArray:
+    def local_forfeits(self, local_rows: IntArray) -> IntArray:
         """Return the local pairs that lose their bursts, among ``local_rows``."""
         return local_rows[self.forfeits[self.table.part_rows[0]]] if self.has_forfeits else local_rows[:0]
 

@@ -62,7 +62,7 @@ class Peer:
         self, peer_scope: ShardScope, local_scope: ShardScope, fabric: bytes, interval_s: float, links: int = 0
     ) -> None:
         self.owns, self.decides, self._asked = peer_scope
-        self._mine, self._fabric, self._interval_s, self._links = local_scope, fabric, interval_s, links
+        self._local_scope, self._fabric, self._interval_s, self._links = local_scope, fabric, interval_s, links
         self.report: ReportMessage | None = None
         self.link_use: LinkUseMessage | None = None
         self._reported_s = self._granted_s = -math.inf
@@ -73,19 +73,19 @@ class Peer:
         self._sent_grants = OrderedDict[int, GrantRecord]()  # the recent grants to it, by number
         self._read: dict[type[Frame], Read] = {}
         self._known: dict[type[Frame], PreviousMessage] = {}  # with validated pairs
-        self._knows = 0, 0  # the peer's acknowledgement of this shard's Reports and Grants
+        self._acked_by_peer = 0, 0  # the peer's acknowledgement of this shard's Reports and Grants
         # The pairs that were sent last, and since which number.
         self._pairs: dict[type[Frame], tuple[IntArray, int]] = {}
         self.token, self._number = 0, 0  # of its last known incarnation
         self._last: dict[type[Frame], int] = {}
-        self._said_s: OrderedDict[int, float] = OrderedDict()
+        self._sent_s: OrderedDict[int, float] = OrderedDict()
 
     def repartition(self, peer_scope: ShardScope, local_scope: ShardScope, fabric: bytes) -> None:
         """Set the VNs of the peer, ``peer_scope``, and of this shard, ``local_scope``; earlier messages become void."""
         self.owns, self.decides, self._asked = peer_scope
-        self._mine, self._fabric = local_scope, fabric
+        self._local_scope, self._fabric = local_scope, fabric
         self.report, self.link_use, self._grants, self._read, self._known = None, None, None, {}, {}
-        self._knows, self._pairs, self.granted = (0, 0), {}, 0
+        self._acked_by_peer, self._pairs, self.granted = (0, 0), {}, 0
         self._sent_grants.clear()
 
     def head(
@@ -103,9 +103,9 @@ class Peer:
         For Reports and Grants ``rows`` are the rows of the pairs: the same array means the same pairs. ``left`` are the
         omitted columns, ``limits`` the number of its Grant that equals all their limits.
         """
-        self._said_s[number] = now_s
-        while len(self._said_s) > _REMEMBERED:
-            self._said_s.popitem(last=False)
+        self._sent_s[number] = now_s
+        while len(self._sent_s) > _REMEMBERED:
+            self._sent_s.popitem(last=False)
         knows = [self._known[one].latest if one in self._known else 0 for one in _WITH_PAIRS]
         pairs = 0 if rows is None else self._known_by_peer(number, kind, rows)
         left &= ~OmittedColumns.AMOUNTS if self._asked else -1
@@ -125,7 +125,7 @@ class Peer:
         if before is not rows:
             self._pairs[kind] = rows, number
             return 0
-        known = self._knows[_WITH_PAIRS.index(kind)]
+        known = self._acked_by_peer[_WITH_PAIRS.index(kind)]
         return known if since <= known < number else 0
 
     def receive(self, data: Octets, now_s: float) -> MessageRejectedError | None:
@@ -147,23 +147,23 @@ class Peer:
             )
         if head.incarnation > self.token:
             self.token, self._number, self._last, self._grants = head.incarnation, 0, {}, None
-            self._knows, self.granted = (0, 0), 0
+            self._acked_by_peer, self.granted = (0, 0), 0
         kind = type(frame)
         if head.number <= (last := self._last.get(kind, 0)):  # 3
             raise MessageRejectedError(RejectCause.ORDER, f"number {head.number} is not above {last}")
         self._last[kind] = head.number
         self._number = max(self._number, head.number)
-        said_s = self._said_s.get(head.ack, -math.inf)
-        if now_s - said_s > LATE_INTERVALS * self._interval_s:  # 4
+        sent_s = self._sent_s.get(head.ack, -math.inf)
+        if now_s - sent_s > LATE_INTERVALS * self._interval_s:  # 4
             raise MessageRejectedError(RejectCause.LATE, f"knows nothing newer than number {head.ack}")
-        if not self._may_say(frame):  # 5
+        if not self._is_entitled(frame):  # 5
             raise MessageRejectedError(RejectCause.NOT_OWNED, "names VNs that are not its own, or not this shard's")
-        if not isinstance(frame, GrantMessage) and head.to_allocator != self._mine.allocates:  # 6
+        if not isinstance(frame, GrantMessage) and head.to_allocator != self._local_scope.allocates:  # 6
             raise MessageRejectedError(RejectCause.NOT_OWNED, "names another allocator")
         if head.to_allocator and head.omitted & OmittedColumns.AMOUNTS:
             raise MessageRejectedError(RejectCause.NOT_OWNED, "omits data that the allocator needs")
-        self._knows = head.acked_pairs
-        self._know(head, frame)
+        self._acked_by_peer = head.acked_pairs
+        self._store_pairs(head, frame)
         if isinstance(frame, ReportMessage):
             self.report, self._reported_s = frame, now_s
         elif isinstance(frame, GrantMessage):
@@ -173,7 +173,7 @@ class Peer:
         else:
             self._read[kind] = frame
 
-    def _know(self, head: Header, frame: Frame) -> None:
+    def _store_pairs(self, head: Header, frame: Frame) -> None:
         """Store the pairs of a message."""
         if not isinstance(frame, ReportMessage | GrantMessage) or head.pairs_ref:
             return
@@ -182,16 +182,20 @@ class Peer:
             first = known.first
         self._known[type(frame)] = PreviousMessage(head.incarnation, first, head.number, frame)
 
-    def _may_say(self, frame: Frame) -> bool:
+    def _is_entitled(self, frame: Frame) -> bool:
         if isinstance(frame, LinkUseMessage | PortReadingsMessage):
             return True  # any shard may use some links, and the core does not know which links a port's traffic uses
         if isinstance(frame, QueueReadingsMessage | MarkReadingsMessage):
             return bool(self.owns[frame.vn].all())
         if isinstance(frame, ReportMessage):
-            loaded, receives, sends = self._mine.owns | self._mine.decides, self._mine.decides, self.owns
+            loaded, receives, sends = (
+                self._local_scope.owns | self._local_scope.decides,
+                self._local_scope.decides,
+                self.owns,
+            )
             first = frame.loaded
         else:
-            loaded, receives, sends = self.decides, self.decides, self._mine.owns
+            loaded, receives, sends = self.decides, self.decides, self._local_scope.owns
             first = frame.decided
         known = self._known.get(type(frame))
         right = (known is not None and first is getattr(known.frame, frame.first)) or bool(loaded[first].all())

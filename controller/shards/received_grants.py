@@ -34,7 +34,7 @@ class ReceivedGrants:
         self._forfeits = list[IntArray]()
         self._granted: tuple[FloatArray | None, dict[int, int]] = None, {}
 
-    def forget_forfeits(self) -> None:
+    def clear_forfeits(self) -> None:
         """Forget forfeits, because receivers have other owners."""
         self._forfeits = []
 

@@ -149,7 +149,7 @@ class Shard(RemoteSide):
             peer.repartition(theirs, mine, fabric)
             self.peers[one] = peer
         self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
-        self._received_grants.forget_forfeits()
+        self._received_grants.clear_forfeits()
         self.reset_policies()
 
     def reset_policies(self) -> None:
@@ -334,7 +334,7 @@ class Shard(RemoteSide):
         self._answers = answers = GrantReplies.build(self._table, view.reports, set_rate, allocators.decisions)
         congested = np.where(self.decided_mask, allocators.congested, self._received_grants.congested)
         allocators = allocators._replace(congested=congested, memories=self._nothing, decisions=())
-        told = SenderMessages(*answers.for_local_senders(own), answers.forfeits_of_own(own))
+        told = SenderMessages(*answers.for_local_senders(own), answers.local_forfeits(own))
         return receivers._replace(allocators=allocators), told
 
     # -- the end of an interval

@@ -106,7 +106,7 @@ class Ledger:
     transients: list[Transient] = field(default_factory=list)
     starts_s: list[float] = field(default_factory=list)  # of the controller
     done: list[tuple[float, Action]] = field(default_factory=list)
-    looks: list[Sample] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
     health_faults: list[tuple[float, str]] = field(default_factory=list)
     events: Counter[str] = field(default_factory=Counter)
     faults: list[tuple[float, str]] = field(default_factory=list)

@@ -104,7 +104,7 @@ class Soak:
     def __init__(
         self, ledger: Ledger, ovs: OvsFabric, controller: ControllerProcess, output: Path, report_progress: Tell
     ) -> None:
-        self._ledger, self._ovs, self._controller, self._output, self._tell = (
+        self._ledger, self._ovs, self._controller, self._output, self._report_progress = (
             ledger,
             ovs,
             controller,
@@ -113,7 +113,7 @@ class Soak:
         )
         self._churn = Churn(ledger, ovs, controller, output)
         self._ticks = read_cpu_ticks()
-        self._looked_s = self._counted_s = 0.0
+        self._sampled_s = self._counted_s = 0.0
         self._pid = self._last_event = 0
 
     def run(self, schedule: list[Action], duration_s: float) -> None:
@@ -122,7 +122,7 @@ class Soak:
         longest_s = duration_s + MARGIN_S
         self._churn.note_start()
         self._wait_linked()
-        start = self._look(count=True)
+        start = self._take_sample(count=True)
         interfaces = [vn.switch_interface for vn in fabric.vns()]
         senders = [fabric.vn(ledger.judged.vlan_vid, pn.number) for pn in fabric.pns[:-1]]
         flows = tcp_flows(senders, ledger.judged, CONGESTION_CONTROL)
@@ -138,10 +138,10 @@ class Soak:
                     if not traffic.is_running(flow):
                         ledger.broken_flows += 1
                         traffic.start([flow], longest_s)
-                self._tell(phase, time.monotonic() - ledger.begin_s)
+                self._report_progress(phase, time.monotonic() - ledger.begin_s)
             ledger.end_s = time.monotonic()
-        self._tell("waiting until all hosts and pairs have expired", duration_s)
-        self._wait_quiet(start)
+        self._report_progress("waiting until all hosts and pairs have expired", duration_s)
+        self._wait_expired(start)
 
     def _pass_time(self, schedule: list[Action], duration_s: float) -> Iterator[str]:
         """Perform the actions when they are due; yield the present action once a second."""
@@ -154,24 +154,24 @@ class Soak:
                 phase = str(action.kind)
                 self._churn.apply(action)
             now_s = time.monotonic()
-            if now_s - self._looked_s >= SAMPLE_INTERVAL_S:
-                self._look(count=now_s - self._counted_s >= COUNT_S)
-                self._ask_health()
+            if now_s - self._sampled_s >= SAMPLE_INTERVAL_S:
+                self._take_sample(count=now_s - self._counted_s >= COUNT_S)
+                self._read_health()
                 yield phase
             time.sleep(0.05)
 
-    def _look(self, *, count: bool) -> Sample:
+    def _take_sample(self, *, count: bool) -> Sample:
         ticks = read_cpu_ticks()
-        look = Sample(time.monotonic(), cpu_shares(self._ticks, ticks).idle)
-        self._ticks, self._looked_s = ticks, look.at_s
-        look.controller, look.vswitchd = process_use(self._controller.pid), process_use(vswitchd_pid())
+        sample = Sample(time.monotonic(), cpu_shares(self._ticks, ticks).idle)
+        self._ticks, self._sampled_s = ticks, sample.at_s
+        sample.controller, sample.vswitchd = process_use(self._controller.pid), process_use(vswitchd_pid())
         if count:
-            look.held = holdings(self._ovs.fabric)
-            self._counted_s = look.at_s
-        self._ledger.looks.append(look)
-        return look
+            sample.held = holdings(self._ovs.fabric)
+            self._counted_s = sample.at_s
+        self._ledger.samples.append(sample)
+        return sample
 
-    def _ask_health(self) -> None:
+    def _read_health(self) -> None:
         """Record the controller's faults: those of its health, outside of transients, and those in its events."""
         self._controller.check_alive()
         health = self._controller.health()
@@ -199,8 +199,8 @@ class Soak:
             time.sleep(0.1)
         time.sleep(SAMPLE_INTERVAL_S)
 
-    def _wait_quiet(self, start: Sample) -> None:
+    def _wait_expired(self, start: Sample) -> None:
         """Wait until the switches hold what they held before the first frame, or for QUIET_TIMEOUT_S."""
         deadline_s = time.monotonic() + QUIET_TIMEOUT_S
-        while self._look(count=True).held != start.held and time.monotonic() < deadline_s:
+        while self._take_sample(count=True).held != start.held and time.monotonic() < deadline_s:
             time.sleep(1.0)

@@ -56,7 +56,7 @@ class GuaranteeVerdict:
     vn: str
     guarantee: str
     start_s: FloatArray
-    wanted_bps: FloatArray
+    bound_bps: FloatArray
     received_bps: FloatArray
     excused: BoolArray
     missed: BoolArray
@@ -102,10 +102,10 @@ def touched(transients: Sequence[Transient], starts: FloatArray) -> BoolArray:
     return found
 
 
-def busy_windows(looks: Sequence[Sample], starts: FloatArray) -> BoolArray:
+def busy_windows(samples: Sequence[Sample], starts: FloatArray) -> BoolArray:
     """Return the windows in which the machine was busy; a sample's idle share is that since the previous sample."""
-    before = [looks[0], *looks]
-    spans = [Transient(a.at_s, b.at_s) for a, b in zip(before, looks, strict=False) if b.idle_share < BUSY_IDLE_SHARE]
+    before = [samples[0], *samples]
+    spans = [Transient(a.at_s, b.at_s) for a, b in zip(before, samples, strict=False) if b.idle_share < BUSY_IDLE_SHARE]
     return touched(spans, starts)
 
 
@@ -118,17 +118,17 @@ def judge_floor(
     busy: BoolArray,
 ) -> GuaranteeVerdict:
     """Judge that a VN with demand gets WINDOW_FLOOR of the goodput its limit allows."""
-    wanted_bps = WINDOW_FLOOR * np.array([goodput_limit_bps(limit) for limit in limits_by_window(changes, starts)])
+    bound_bps = WINDOW_FLOOR * np.array([goodput_limit_bps(limit) for limit in limits_by_window(changes, starts)])
     received_bps = means_by_window(rates, rates.tcp_goodput_bps, starts)
     excused = touched([t for t in transients if t.floor], starts) | busy | np.isnan(received_bps)
-    missed = ~excused & (received_bps < wanted_bps)
-    return GuaranteeVerdict(vn, "floor", starts, wanted_bps, received_bps, excused, missed)
+    missed = ~excused & (received_bps < bound_bps)
+    return GuaranteeVerdict(vn, "floor", starts, bound_bps, received_bps, excused, missed)
 
 
 def floor_share(floor: GuaranteeVerdict) -> float:
     """Return the received bits in all judged windows, relative to what the limits allow."""
     judged = ~floor.excused
-    allowed_bps = float(floor.wanted_bps[judged].sum()) / WINDOW_FLOOR
+    allowed_bps = float(floor.bound_bps[judged].sum()) / WINDOW_FLOOR
     return float(floor.received_bps[judged].sum()) / allowed_bps
 
 
@@ -140,11 +140,11 @@ def judge_ceiling(
     transients: Sequence[Transient],
 ) -> GuaranteeVerdict:
     """Judge that a VN receives no more than its limit; a busy machine is no excuse for that."""
-    wanted_bps = CEILING * limits_by_window(changes, starts)
+    bound_bps = CEILING * limits_by_window(changes, starts)
     received_bps = means_by_window(rates, rates.wire_bps, starts)
     excused = touched([t for t in transients if t.ceiling], starts) | np.isnan(received_bps)
-    missed = ~excused & (received_bps > wanted_bps)
-    return GuaranteeVerdict(vn, "ceiling", starts, wanted_bps, received_bps, excused, missed)
+    missed = ~excused & (received_bps > bound_bps)
+    return GuaranteeVerdict(vn, "ceiling", starts, bound_bps, received_bps, excused, missed)
 
 
 def growth_per_minute(time_s: Sequence[float], values: Sequence[float]) -> float:
@@ -158,7 +158,7 @@ def growth_per_minute(time_s: Sequence[float], values: Sequence[float]) -> float
 def verdict(ledger: Ledger) -> dict[str, Any]:
     """Return figures, targets and violations; the first sample and the last one are those without traffic."""
     starts = windows_of(ledger.begin_s, ledger.end_s)
-    busy = busy_windows(ledger.looks, starts)
+    busy = busy_windows(ledger.samples, starts)
     name = ledger.judged.name
     of_floor = [*_concerning(ledger, name), Transient(ledger.begin_s, ledger.begin_s + START_S)]
     floor = judge_floor(name, ledger.rates[name], ledger.limits[name], starts, of_floor, busy)
@@ -173,8 +173,8 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
         "windows judged (floor)": floor.judged,
         "windows judged (ceilings)": sum(one.judged for one in ceilings),
         "share of windows in which the machine was busy": round(float(busy.mean()), 3),
-        "idle share, mean": round(float(np.mean([look.idle_share for look in ledger.looks])), 3),
-        **{f"{shown}, MiB": _mib(ledger.looks, process) for process, shown in PROCESSES.items()},
+        "idle share, mean": round(float(np.mean([sample.idle_share for sample in ledger.samples])), 3),
+        **{f"{shown}, MiB": _mib(ledger.samples, process) for process, shown in PROCESSES.items()},
     }
     targets = [
         Target(ENOUGH_TIME, 1 - float(busy.mean()), "share", 1 - MAX_BUSY_SHARE, least=True),
@@ -206,7 +206,7 @@ def _concerning(ledger: Ledger, vn: str) -> list[Transient]:
 
 
 def _left_over(ledger: Ledger) -> list[Target]:
-    first, last = ledger.looks[0].held, ledger.looks[-1].held
+    first, last = ledger.samples[0].held, ledger.samples[-1].held
     assert first is not None
     assert last is not None
     return [
@@ -220,7 +220,7 @@ def _left_over(ledger: Ledger) -> list[Target]:
 def _grown(ledger: Ledger) -> list[Target]:
     targets = []
     for name, shown in PROCESSES.items():
-        first, last = getattr(ledger.looks[0], name), getattr(ledger.looks[-1], name)
+        first, last = getattr(ledger.samples[0], name), getattr(ledger.samples[-1], name)
         more = (last.rss_bytes - first.rss_bytes) / MIB
         targets += [
             Target(f"file handles of {shown} left open", last.handles - first.handles, "", MAX_HANDLES_MORE),
@@ -229,15 +229,17 @@ def _grown(ledger: Ledger) -> list[Target]:
         starts = ledger.starts_s if name == "controller" else [ledger.begin_s]
         begin_s, end_s = max(pairwise([*starts, ledger.end_s]), key=lambda life: life[1] - life[0])
         if end_s - begin_s >= 2 * SETTLED_S:
-            looks = [look for look in ledger.looks if (begin_s + end_s) / 2 <= look.at_s <= end_s]
-            sizes = [(look.at_s, use.rss_bytes / MIB) for look in looks if (use := getattr(look, name)) is not None]
+            samples = [sample for sample in ledger.samples if (begin_s + end_s) / 2 <= sample.at_s <= end_s]
+            sizes = [
+                (sample.at_s, use.rss_bytes / MIB) for sample in samples if (use := getattr(sample, name)) is not None
+            ]
             slope = growth_per_minute(*zip(*sizes, strict=True))
             targets.append(Target(f"memory of {shown}, once settled", slope, "MiB/minute", MAX_MIB_PER_MINUTE))
     return targets
 
 
-def _mib(looks: Sequence[Sample], name: str) -> dict[str, float]:
-    sizes = [use.rss_bytes / MIB for look in looks if (use := getattr(look, name)) is not None]
+def _mib(samples: Sequence[Sample], name: str) -> dict[str, float]:
+    sizes = [use.rss_bytes / MIB for sample in samples if (use := getattr(sample, name)) is not None]
     return {"first": round(sizes[0], 1), "most": round(max(sizes), 1), "last": round(sizes[-1], 1)}
 
 
@@ -248,7 +250,7 @@ def _miss(ledger: Ledger, judgement: GuaranteeVerdict, row: int) -> dict[str, An
         "at_s": round(at_s - ledger.begin_s, 1),
         "vn": judgement.vn,
         "guarantee": judgement.guarantee,
-        "wanted_bps": round(float(judgement.wanted_bps[row])),
+        "bound_bps": round(float(judgement.bound_bps[row])),
         "received_bps": round(float(judgement.received_bps[row])),
         "last_actions": [f"{done_s - ledger.begin_s:.1f} {action}" for done_s, action in before[-3:]],
     }

@@ -39,7 +39,7 @@ class MeterLimits:
     """The limits of a band, in kb/s and kb, and of the number of meters.
 
     ``rounds`` is the handling of a rate between two steps: reject it, or use the next step below or above.
-    ``knows_bursts``: the switch knows OFPMF_BURST; otherwise it rejects that flag.
+    ``supports_burst_flag``: the switch knows OFPMF_BURST; otherwise it rejects that flag.
     """
 
     min_burst_kbits: int = 1
@@ -49,7 +49,7 @@ class MeterLimits:
     rate_step_kbps: int = 1
     rounds: Literal["not", "down", "up"] = "not"
     count: int = 2**32 - 1
-    knows_bursts: bool = True
+    supports_burst_flag: bool = True
 
     def rounded(self, rate_kbps: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         """Return the rates that are set when these are requested."""
@@ -76,7 +76,7 @@ NO_LIMITS = MeterLimits()
 class MeterAbilities:
     """The switch's abilities with meters. ``refuse``: rejects all; ``limit`` and ``count``: what accepted ones do.
 
-    ``tells_counts`` is its reported ability to count (OFPMF_STATS).
+    ``reports_counting`` is its reported ability to count (OFPMF_STATS).
     """
 
     max_meters: int = 65_535
@@ -84,7 +84,7 @@ class MeterAbilities:
     refuse: bool = False
     limit: bool = True
     count: bool = True
-    tells_counts: bool = True
+    reports_counting: bool = True
 
 
 class MeterTable:
@@ -270,7 +270,7 @@ class MeterTable:
         if command == MeterModCommand.MODIFY and not self.exists(meter_id):
             raise OpenFlowReplyError(failed, "UNKNOWN_METER")
         limits = self.abilities.limits
-        known = _KNOWN_FLAGS if limits.knows_bursts else _KNOWN_FLAGS & ~MeterFlags.BURST
+        known = _KNOWN_FLAGS if limits.supports_burst_flag else _KNOWN_FLAGS & ~MeterFlags.BURST
         if flags & ~known or not flags & MeterFlags.KBPS:
             raise OpenFlowReplyError(failed, "BAD_FLAGS")
         if row["band_type"][0] != ofp.METER_BAND_DROP:

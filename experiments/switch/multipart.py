@@ -99,7 +99,7 @@ class Multipart:
         most = self._meters.abilities.max_meters
         bands = 1 << ofp.METER_BAND_DROP if most else 0
         flags = ofp.MeterFlags.KBPS | ofp.MeterFlags.BURST if most else ofp.MeterFlags(0)
-        flags |= ofp.MeterFlags.STATS if most and self._meters.abilities.tells_counts else ofp.MeterFlags(0)
+        flags |= ofp.MeterFlags.STATS if most and self._meters.abilities.reports_counting else ofp.MeterFlags(0)
         return [_METER_FEATURES.pack(most, bands, flags, 1 if most else 0, 0)]
 
     def _port_desc(self, body: memoryview, now_s: float) -> Iterable[bytes]:

@@ -35,8 +35,8 @@ class ControllerConnection(asyncio.Protocol):
         self._source = None if source is None else (source, 0)
         self._retry_s = retry_s
         self._lock = lock
-        self._wanted, self._gone = asyncio.Event(), asyncio.Event()
-        self._wanted.set()
+        self._enabled, self._closed = asyncio.Event(), asyncio.Event()
+        self._enabled.set()
         self._silent = False
         self._held = b""
         self._transport: asyncio.Transport | None = None
@@ -51,12 +51,12 @@ class ControllerConnection(asyncio.Protocol):
         """Reconnect until cancelled; raises the errors of ``handle``."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._wanted.wait()
-            self._gone.clear()
+            await self._enabled.wait()
+            self._closed.clear()
             with suppress(OSError):
                 await loop.create_connection(lambda: self, *self._address, local_addr=self._source)
                 try:
-                    await self._gone.wait()
+                    await self._closed.wait()
                 finally:
                     if self._transport is not None:
                         self._transport.abort()
@@ -103,7 +103,7 @@ class ControllerConnection(asyncio.Protocol):
         """End the OpenFlow connection."""
         self._transport = None
         self.conversation.role = ControllerRole.EQUAL  # a disconnected master is no master
-        self._gone.set()
+        self._closed.set()
 
     def flush(self) -> None:
         """Send the datapath's pending messages, if connected. Loop thread only."""
@@ -117,13 +117,13 @@ class ControllerConnection(asyncio.Protocol):
     def disconnect(self, reconnect: bool) -> None:
         """Close the connection at once; reconnect automatically, or only after ``reconnect``. Loop thread only."""
         if not reconnect:
-            self._wanted.clear()
+            self._enabled.clear()
         if self._transport is not None:
             self._transport.abort()
 
     def reconnect(self) -> None:
         """Connect again after ``disconnect(reconnect=False)``. Loop thread only."""
-        self._wanted.set()
+        self._enabled.set()
 
     def set_silent(self, silent: bool) -> None:
         """Stop reading and sending while the connection stays open; afterwards process all that arrived."""

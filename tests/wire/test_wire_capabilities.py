@@ -153,7 +153,7 @@ def test_meters_that_stop_limiting_are_found_out_by_their_counters(tmp_path: Pat
     ("abilities", "why"),
     [
         ({"count": False}, "its meters count nothing"),
-        ({"tells_counts": False, "count": False}, "the switch states that its meters do not count"),
+        ({"reports_counting": False, "count": False}, "the switch states that its meters do not count"),
     ],
 )
 def test_meters_that_do_not_count_limit_by_flow_counters(tmp_path: Path, abilities: dict[str, Any], why: str) -> None:

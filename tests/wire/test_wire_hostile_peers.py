@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
     edges = {1: [1, 2], 2: [1, 2], HOSTILE: [1, 2]}
     with WireRun(tmp_path_factory.mktemp("hostile"), edges, LINK) as run:
         run.fabric.disconnect(HOSTILE, reconnect=False)
-        run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "gone")
+        run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "closed")
         yield run
 
 
@@ -67,8 +67,8 @@ def unharmed(run: WireRun) -> Iterator[None]:
     assert memory_mb(run) - memory < MAX_GROWTH_MB
     assert [run.fabric.connections(dpid) for dpid in (1, 2)] == connections
     assert [state(run, dpid) for dpid in (1, 2)] == ["ready", "ready"]
-    gone = [event["text"] for event in run.app.events("switch-down", last)]
-    assert all(f"switch s{HOSTILE} " in text for text in gone), gone
+    closed = [event["text"] for event in run.app.events("switch-down", last)]
+    assert all(f"switch s{HOSTILE} " in text for text in closed), closed
     assert run.app.events("link-down", last) == []
 
 
@@ -104,11 +104,11 @@ def test_a_switch_that_does_not_read_is_cut_off_and_may_come_back(run: WireRun) 
     with unharmed(run):
         attacked(run, "stops reading")
         run.app.wait_for(cut_off_for(run, last, "does not read"), "told")
-    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "gone")
+    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "closed")
     run.fabric.reconnect(HOSTILE)
     run.app.wait_ready()
     run.fabric.disconnect(HOSTILE, reconnect=False)
-    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "gone")
+    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "closed")
 
 
 def test_a_switch_with_more_ports_than_there_can_be_is_cut_off(run: WireRun) -> None:
@@ -137,7 +137,7 @@ def test_a_port_without_a_number_is_left_alone(run: WireRun) -> None:
         run.app.wait_for(lambda: state(run, HOSTILE) == "ready", "ready")
         switch.send_raw(message(MessageType.PORT_STATUS, bytes(8) + attacks.port(0)))
         assert not peer.behave(switch, lambda: False, 3.0)
-        assert (peer.gone, state(run, HOSTILE)) == (False, "ready")
+        assert (peer.closed, state(run, HOSTILE)) == (False, "ready")
     assert "Traceback" not in run.app.log()
 
 
@@ -161,12 +161,12 @@ def test_rounds_do_not_wait_again_and_again_for_a_switch_that_never_tells_its_co
 
 def test_who_claims_the_dpid_of_a_switch_that_answers_is_cut_off(run: WireRun) -> None:
     last = run.app.last_event()
-    gone = message(MessageType.PORT_STATUS, b"\1" + bytes(7) + attacks.port(1))
+    closed = message(MessageType.PORT_STATUS, b"\1" + bytes(7) + attacks.port(1))
     with unharmed(run):
         with HostilePeer(address(run)) as peer:
             assert peer.shake_hands(1)
-            peer.send(gone)  # that port of the switch stays: this is not the switch's connection
-            assert peer.wait_gone(5.0)
+            peer.send(closed)  # that port of the switch stays: this is not the switch's connection
+            assert peer.wait_closed(5.0)
         run.app.wait_for(lambda: run.app.events("dpid-conflict", last), "told")
     run.introduce(1, 1, 0xC1)
     limit_bps = run.app.get("/v1/vns/10/s1/1")["send_limit_bps"]
@@ -191,7 +191,7 @@ def test_a_switch_that_connects_again_wins_over_its_dead_connection(run: WireRun
     finally:
         run.fabric.disconnect(HOSTILE, reconnect=False)
         run.fabric.set_silent(HOSTILE, False)
-    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "gone")
+    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "closed")
 
 
 def test_an_auxiliary_connection_is_cut_off(run: WireRun) -> None:
@@ -199,7 +199,7 @@ def test_an_auxiliary_connection_is_cut_off(run: WireRun) -> None:
     with unharmed(run):
         with HostilePeer(address(run)) as peer:
             peer.shake_hands(1, auxiliary_id=1)
-            assert peer.wait_gone(5.0)
+            assert peer.wait_closed(5.0)
         wait_counted(run, "evictions", "auxiliary connection", before)
 
 
@@ -230,7 +230,7 @@ def test_a_handshake_that_is_not_done_ends(run: WireRun, data: bytes) -> None:
     before = run.app.metrics()
     with HostilePeer(address(run)) as peer:
         peer.send(data)
-        assert peer.wait_gone(30.0)
+        assert peer.wait_closed(30.0)
     wait_counted(run, "evictions", "no handshake in time", before)
 
 
@@ -241,7 +241,7 @@ def test_few_connections_may_be_without_a_handshake(run: WireRun) -> None:
         run.fabric.reconnect(HOSTILE)
         run.app.wait_for(lambda: state(run, HOSTILE) == "ready", "let in all the same")
         run.fabric.disconnect(HOSTILE, reconnect=False)
-    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "gone")
+    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "closed")
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
@@ -251,7 +251,7 @@ def test_who_speaks_no_common_version_is_told_so(run: WireRun, version: int) -> 
         error = peer.await_message(MessageType.ERROR, 5.0)
         assert error is not None
         assert error[8:12] == bytes(4)  # HELLO_FAILED, INCOMPATIBLE
-        assert peer.wait_gone(5.0)
+        assert peer.wait_closed(5.0)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_later_versions_and_odd_hellos_are_no_hindrance(run: WireRun, version: i
 def test_a_message_that_cannot_be_ends_the_connection(run: WireRun) -> None:
     with HostilePeer(address(run)) as peer:
         peer.send(b"\4\0\0\3\0\0\0\0")
-        assert peer.wait_gone(5.0)
+        assert peer.wait_closed(5.0)
 
 
 @pytest.mark.parametrize("name", ["unknown versions", "handshake's errors"])
@@ -295,11 +295,11 @@ def test_over_tls_the_same_holds(tmp_path: Path) -> None:
         app.wait_for(lambda: app.get("/v1/health"), "serving")
         stranger = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
         with HostilePeer((host, int(port)), tls=stranger) as peer:
-            assert peer.wait_gone(30.0)
+            assert peer.wait_closed(30.0)
         app.wait_for(lambda: "did not return a certificate" in app.log(), "told of the refusal")
         with HostilePeer((host, int(port))) as plain:
             plain.send(message(MessageType.HELLO))
-            assert plain.wait_gone(30.0)
+            assert plain.wait_closed(30.0)
         before = app.metrics()
         with HostilePeer((host, int(port))) as silent, HostilePeer((host, int(port)), tls=context) as switch:
             assert switch.become_ready(1) is not None
@@ -307,7 +307,7 @@ def test_over_tls_the_same_holds(tmp_path: Path) -> None:
             flood = message(MessageType.ECHO_REQUEST, bytes(60_000))
             while switch.send(flood):  # until it is cut off for not reading
                 pass
-            assert silent.wait_gone(30.0)
+            assert silent.wait_closed(30.0)
         after = app.metrics()
         for reason in ("does not read", "no handshake in time"):
             key = ("dets_openflow_evictions_total", reason)

@@ -142,7 +142,7 @@ def test_whatever_a_switch_refuses_nobody_is_cut_off(tmp_path: Path, blank: bool
     with bounded(tmp_path, MeterLimits()) as run:
         with run.fabric.locked():
             run.switch(1).faults.blank_errors = blank
-        set_limits(run, knows_bursts=False)
+        set_limits(run, supports_burst_flag=False)
         run.fabric.disconnect(1, keep_tables=False)
         run.app.wait_for(lambda: run.fabric.connections(1) == 2, "connected again")
         run.wait(lambda: run.flows(1, Table.FORWARD), "brought up")
@@ -158,7 +158,7 @@ def test_meters_that_are_refused_later_leave_their_pairs_without(tmp_path: Path,
             run.introduce(1, port, 0xA0 + port)
         with run.fabric.locked():
             run.switch(1).faults.blank_errors = blank
-        set_limits(run, knows_bursts=False)
+        set_limits(run, supports_burst_flag=False)
         talk(run)
         run.app.wait_for(lambda: len(shown(run, "unmetered_pairs")) == 6, "without", 30)
         why = {pair["why"] for pair in shown(run, "unmetered_pairs")}
@@ -167,7 +167,7 @@ def test_meters_that_are_refused_later_leave_their_pairs_without(tmp_path: Path,
         assert said in why.pop()
         run.app.wait_for(lambda: said in str(run.health().get("faults")), "told")
         assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
-        set_limits(run, knows_bursts=True)
+        set_limits(run, supports_burst_flag=True)
         run.app.wait_for(lambda: shown(run, "unmetered_pairs") == [], "metered again", 45)
         run.app.wait_for(lambda: run.health()["status"] == "ready", "well again", 45)
 

@@ -98,7 +98,7 @@ def hostile_names(address: Address, until_s: float) -> None:
         whole = port(number)
         return whole[:_NAME_AT] + name.ljust(_NAME_BYTES, b"\0")[:_NAME_BYTES] + whole[_NAME_AT + _NAME_BYTES :]
 
-    said = b"".join(
+    statuses = b"".join(
         message(MessageType.PORT_STATUS, bytes([PortReason.MODIFY]) + bytes(7) + renamed(number, name))
         for name in _HOSTILE_NAMES
         for number in (1, 2)
@@ -107,8 +107,8 @@ def hostile_names(address: Address, until_s: float) -> None:
 
     def work(peer: HostilePeer) -> None:
         switch = peer.become_ready(HOSTILE_DPID)
-        while switch is not None and not peer.gone and time.monotonic() < until_s:
-            peer.send(said + refused)
+        while switch is not None and not peer.closed and time.monotonic() < until_s:
+            peer.send(statuses + refused)
             peer.behave(switch, lambda: True)
 
     reconnect_loop(address, until_s, work)
@@ -119,7 +119,7 @@ def claim_dpid(address: Address, until_s: float) -> None:
 
     def work(peer: HostilePeer) -> None:
         peer.shake_hands(GOOD_DPIDS[0])
-        peer.wait_gone(0.2)
+        peer.wait_closed(0.2)
 
     reconnect_loop(address, until_s, work)
 
@@ -187,7 +187,7 @@ def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float]
     def attack(address: Address, until_s: float) -> None:
         def work(peer: HostilePeer) -> None:
             switch = peer.become_ready(HOSTILE_DPID)
-            while switch is not None and not peer.gone and time.monotonic() < until_s:
+            while switch is not None and not peer.closed and time.monotonic() < until_s:
                 for one in peer.read(0.01):
                     if one[1] == MessageType.MULTIPART_REQUEST and int.from_bytes(one[8:10]) == part_type:
                         xid = HEADER.unpack_from(one)[3]
@@ -210,21 +210,21 @@ def relay_hellos(address: Address, until_s: float) -> None:
         switch = peer.become_ready(HOSTILE_DPID, ports=_MANY_PORTS)
         if switch is None:
             return
-        heard: dict[int, bytes] = {}
+        probes: dict[int, bytes] = {}
         deadline_s = time.monotonic() + 1.0
 
-        def hear() -> bool:
-            heard.update(switch.drain_frames())
-            return len(heard) > _MANY_PORTS // 2 or time.monotonic() > deadline_s
+        def receive_probes() -> bool:
+            probes.update(switch.drain_frames())
+            return len(probes) > _MANY_PORTS // 2 or time.monotonic() > deadline_s
 
-        peer.behave(switch, hear)
+        peer.behave(switch, receive_probes)
         draw = random.Random(1)
-        while heard and time.monotonic() < until_s and not peer.gone:
-            said = draw.choices(list(heard.values()), k=_PART_BATCH)
+        while probes and time.monotonic() < until_s and not peer.closed:
+            relayed = draw.choices(list(probes.values()), k=_PART_BATCH)
             ports = draw.choices(range(3, _MANY_PORTS), k=_PART_BATCH)
             hellos = (
                 replies.packet_in(1, Table.CLASSIFY, 0, one, frame, 0xFFFF)
-                for one, frame in zip(ports, said, strict=True)
+                for one, frame in zip(ports, relayed, strict=True)
             )
             flaps = (
                 message(MessageType.PORT_STATUS, bytes([PortReason.MODIFY]) + bytes(7) + port(one, up=False))
@@ -236,7 +236,7 @@ def relay_hellos(address: Address, until_s: float) -> None:
     reconnect_loop(address, until_s, work)
 
 
-def silent_when_polled(address: Address, until_s: float) -> None:
+def send_no_counters(address: Address, until_s: float) -> None:
     """A controlled switch confirms everything and never sends counters."""
 
     def work(peer: HostilePeer) -> None:
@@ -266,7 +266,7 @@ def dribble(address: Address, until_s: float) -> None:
             time.sleep(0.1)
 
 
-def _crowd(data: bytes, step: int, dpid: int | None = None) -> Callable[[Address, float], None]:
+def _many_connections(data: bytes, step: int, dpid: int | None = None) -> Callable[[Address, float], None]:
     """Return an attack by _CROWD connections that send ``data`` repeatedly, ``step`` bytes at a time.
 
     Without a ``dpid`` before any handshake; with a ``dpid`` after one, each connection with another dpid, counted from
@@ -280,7 +280,7 @@ def _crowd(data: bytes, step: int, dpid: int | None = None) -> Callable[[Address
                     if dpid is not None:
                         peer.shake_hands(dpid + number)
                 at = 0
-                while time.monotonic() < until_s and not all(peer.gone for peer in peers):
+                while time.monotonic() < until_s and not all(peer.closed for peer in peers):
                     for peer in peers:
                         peer.send_some(data[at : at + step])
                     at = (at + step) % len(data)
@@ -288,7 +288,7 @@ def _crowd(data: bytes, step: int, dpid: int | None = None) -> Callable[[Address
     return attack
 
 
-def strangers(address: Address, until_s: float) -> None:
+def unmanaged_switches(address: Address, until_s: float) -> None:
     """Unmanaged switches, each with another dpid, that stay connected."""
     draw = random.Random(1)
     while time.monotonic() < until_s:
@@ -392,13 +392,17 @@ ATTACKS: dict[str, Attack] = {
     "7 MB of meters": Attack("counters of 120,000 meters in every interval", _bloat(MultipartType.METER, _METER)),
     "7 MB of ports": Attack("counters of 60,000 ports in every interval", _bloat(MultipartType.PORT_STATS, bytes(112))),
     "relayed hellos": Attack("relays probes between 1,000 ports, reports them down", relay_hellos),
-    "no counters": Attack("confirms everything, never sends counters", silent_when_polled),
+    "no counters": Attack("confirms everything, never sends counters", send_no_counters),
     "idle connections": Attack("500 connections that send nothing", idle_connections),
     "dribble": Attack("200 connections, one byte each every 0.02 s", dribble),
-    "crowd of echoes": Attack("64 connections request echoes before any handshake", _crowd(_ECHO * 200, 1600)),
-    "crowd of bytes": Attack("64 connections send single bytes as fast as they can", _crowd(_LONG_ECHO, 1)),
-    "crowd of strangers": Attack("64 unmanaged switches request echoes", _crowd(_ECHO * 200, 1600, UNMANAGED_DPID)),
-    "strangers": Attack("unmanaged switches, each with another dpid", strangers),
+    "crowd of echoes": Attack(
+        "64 connections request echoes before any handshake", _many_connections(_ECHO * 200, 1600)
+    ),
+    "crowd of bytes": Attack("64 connections send single bytes as fast as they can", _many_connections(_LONG_ECHO, 1)),
+    "crowd of unmanaged switches": Attack(
+        "64 unmanaged switches request echoes", _many_connections(_ECHO * 200, 1600, UNMANAGED_DPID)
+    ),
+    "unmanaged switches": Attack("unmanaged switches, each with another dpid", unmanaged_switches),
     "unknown versions": Attack("an unknown version of OpenFlow", unknown_versions),
     "comes and goes": Attack("connects, is brought up, disconnects, repeatedly", come_and_go),
     "bodies held open": Attack(

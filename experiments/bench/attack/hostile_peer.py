@@ -45,7 +45,7 @@ def features_reply(dpid: int, xid: int, auxiliary_id: int = 0) -> bytes:
 
 
 class HostilePeer:
-    """A connection to a controller's OpenFlow port; a context manager. ``gone`` once the controller has closed it.
+    """A connection to a controller's OpenFlow port; a context manager. ``closed`` once the controller has closed it.
 
     ``receive_bytes`` makes the socket's receive buffer small, so that the controller's sends soon block. ``tls``
     encrypts the connection.
@@ -62,7 +62,7 @@ class HostilePeer:
         self._socket.connect(address)
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
-        self.gone = False
+        self.closed = False
         self._rest = self._unsent = b""
         self._unread: deque[bytes] = deque()  # messages received before an awaited one
 
@@ -75,23 +75,23 @@ class HostilePeer:
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
-        self.gone = True
+        self.closed = True
 
     def send(self, data: bytes) -> bool:
         """Send all; return whether the connection is open. Reads nothing. Waits TIMEOUT_S for a full socket."""
-        if self.gone:
+        if self.closed:
             return False
         try:
             self._socket.sendall(data)
         except TimeoutError:
             return True  # the socket is full; bytes after a partial message are garbage
         except OSError:
-            self.gone = True
-        return not self.gone
+            self.closed = True
+        return not self.closed
 
     def send_some(self, data: bytes) -> None:
         """Send as much as the socket takes now. The rest is sent first by the next call, which ignores its ``data``."""
-        if self.gone:
+        if self.closed:
             return
         self._unsent = self._unsent or data
         try:
@@ -99,7 +99,7 @@ class HostilePeer:
         except BlockingIOError:
             pass
         except OSError:
-            self.gone = True
+            self.closed = True
 
     def read(self, timeout_s: float = TIMEOUT_S) -> list[bytes]:
         """Return the complete messages received, waiting for data at most ``timeout_s``; [] if none comes."""
@@ -107,13 +107,13 @@ class HostilePeer:
             unread = list(self._unread)
             self._unread.clear()
             return unread
-        if self.gone or not select.select([self._socket], [], [], timeout_s)[0]:
+        if self.closed or not select.select([self._socket], [], [], timeout_s)[0]:
             return []
         try:
             data = self._socket.recv(_CHUNK_BYTES)
         except OSError:
             data = b""
-        self.gone = not data
+        self.closed = not data
         self._rest += data
         found = []
         while len(self._rest) >= HEADER.size:
@@ -124,17 +124,17 @@ class HostilePeer:
             self._rest = self._rest[length:]
         return found
 
-    def wait_gone(self, timeout_s: float) -> bool:
+    def wait_closed(self, timeout_s: float) -> bool:
         """Read until the controller closes the connection; return whether it did in time."""
         deadline_s = time.monotonic() + timeout_s
-        while not self.gone and time.monotonic() < deadline_s:
+        while not self.closed and time.monotonic() < deadline_s:
             self.read(0.1)
-        return self.gone
+        return self.closed
 
     def await_message(self, message_type: int, timeout_s: float = TIMEOUT_S) -> bytes | None:
         """Return the next message of a type; None if none comes in time."""
         deadline_s = time.monotonic() + timeout_s
-        while not self.gone and time.monotonic() < deadline_s:
+        while not self.closed and time.monotonic() < deadline_s:
             found = self.read(0.1)
             for number, one in enumerate(found, 1):
                 if one[1] == message_type:
@@ -157,7 +157,7 @@ class HostilePeer:
     def behave(self, switch: Datapath, until: Callable[[], bool], timeout_s: float = 10.0) -> bool:
         """Behave as an honest switch until a condition holds; return whether it held in time."""
         deadline_s = time.monotonic() + timeout_s
-        while not self.gone and time.monotonic() < deadline_s:
+        while not self.closed and time.monotonic() < deadline_s:
             self.send(switch.drain_messages())
             if until():
                 return True

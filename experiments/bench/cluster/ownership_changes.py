@@ -129,7 +129,7 @@ class _Run:
     def measure(self, cause: str) -> None:
         """Change the owner of a switch by one cause, and record the longest time without a decision for it."""
         self._nodes.wait_ready()
-        self._wishes(lambda wishes: wishes.balance())
+        self._request(lambda requests: requests.balance())
         self._nodes.wait_ready()
         time.sleep(AFTER_S)
         switch, owner = self._random.choice(sorted(self._nodes.owners().items()))
@@ -152,15 +152,15 @@ class _Run:
         self.report.undecided.setdefault(cause, []).append(gap_s / INTERVAL_S - 1.0)
         self.report.frozen_s.setdefault(cause, []).append(frozen.longest_s)
         if cause == "drained":
-            self._wishes(lambda wishes: wishes.undrain(owner))
+            self._request(lambda requests: requests.undrain(owner))
         self._done.undo()
 
     def _end(self, cause: str, number: int, switch: str, to: str) -> None:
         if cause == "moved":
-            self._wishes(lambda wishes: wishes.move(switch, to))
+            self._request(lambda requests: requests.move(switch, to))
         elif cause == "drained":
-            self._wishes(lambda wishes: wishes.drain(name_of(number)))
-            self._wishes(lambda wishes: wishes.wait_drained(name_of(number)))
+            self._request(lambda requests: requests.drain(name_of(number)))
+            self._request(lambda requests: requests.wait_drained(name_of(number)))
         elif cause == "machine dead":
             self._done.kill_machine(number)
         elif cause == "paused":
@@ -168,7 +168,7 @@ class _Run:
         else:
             self._done.kill(number, signal.SIGKILL if cause == "killed" else signal.SIGTERM)
 
-    def _wishes(self, ask: Callable[[PlacementRequests], object]) -> None:
+    def _request(self, ask: Callable[[PlacementRequests], object]) -> None:
         with closing(EtcdClient(self._nodes.etcd.urls)) as etcd:
             ask(PlacementRequests(etcd, PREFIX, self._names))
 
@@ -190,7 +190,7 @@ class _Run:
     def death(self) -> str:
         """Let a node fail, with its machine or alone, until the others own its switches; wait until it is back."""
         self._nodes.wait_ready()
-        self._wishes(lambda wishes: wishes.balance())
+        self._request(lambda requests: requests.balance())
         self._nodes.wait_ready()
         number, machine = self._random.randrange(len(self._nodes.nodes)), self._random.random() < MACHINE_SHARE
         lost = [name for name, owner in self._nodes.owners().items() if owner == name_of(number)]
@@ -225,7 +225,7 @@ class _Run:
             "stopped": lambda: self._done.kill(number, signal.SIGTERM),
             "paused": lambda: self._done.pause(number, pause_s),
             "drained and stopped": lambda: self._drain(number),
-            "balanced": lambda: self._wishes(lambda wishes: wishes.balance()),
+            "balanced": lambda: self._request(lambda requests: requests.balance()),
             "member of etcd killed": lambda: self._done.kill_member(member),
         }
         name = self._random.choice(list(kinds))
@@ -237,7 +237,7 @@ class _Run:
 
     def _drain(self, number: int) -> None:
         name = name_of(number)
-        self._wishes(lambda wishes: wishes.drain(name))
-        self._wishes(lambda wishes: wishes.wait_drained(name))
-        self._done.undo_by(lambda: self._wishes(lambda wishes: wishes.undrain(name)))
+        self._request(lambda requests: requests.drain(name))
+        self._request(lambda requests: requests.wait_drained(name))
+        self._done.undo_by(lambda: self._request(lambda requests: requests.undrain(name)))
         self._done.kill(number, signal.SIGTERM)

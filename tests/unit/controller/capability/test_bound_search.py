@@ -67,7 +67,7 @@ def test_a_switch_whose_meters_cannot_be_read_is_believed() -> None:
 
 
 def test_a_switch_that_takes_nothing_is_found_to() -> None:
-    assert found(MeterLimits(knows_bursts=False)) is None
+    assert found(MeterLimits(supports_burst_flag=False)) is None
 
 
 def test_errors_that_are_not_of_the_search_are_left_to_others() -> None:

@@ -124,7 +124,7 @@ def test_a_full_profile_uses_meters_whatever_a_test_would_say() -> None:
 def test_another_switch_behind_the_dpid_is_not_taken_for_the_one_that_was_tested() -> None:
     can = able()
     assert can.tested
-    can.forget_tests()
+    can.discard_tests()
     assert not can.tested
     assert can.limits.finding is ProbeResult.UNKNOWN
 

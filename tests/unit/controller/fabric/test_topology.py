@@ -65,10 +65,10 @@ def test_what_a_switch_says_that_its_ports_hear_is_bounded():
         topology.record_probe(PortId(2, port_no), A, 0.0)
         topology.record_probe(PortId(2, port_no), PortId(2, port_no + 1), 0.0)
     assert len(topology.links()) == MAX_NEIGHBOURS
-    assert len(topology._heard_s) == 2 * MAX_NEIGHBOURS
+    assert len(topology._probed_s) == 2 * MAX_NEIGHBOURS
     assert topology.expire(LINK_TIMEOUT_S + 1)
     assert topology.links() == frozenset()
-    assert topology._heard_at == {}
+    assert topology._directions_at == {}
 
 
 def test_of_parallel_links_the_one_with_the_lowest_ports_is_used():

@@ -237,7 +237,7 @@ def test_reports_and_grants_fall_silent_apart(desk):
 def test_what_is_remembered_of_what_was_said_has_a_bound(desk):
     for _ in range(1000):
         desk.say()
-    assert len(desk.peer._said_s) < 100
+    assert len(desk.peer._sent_s) < 100
 
 
 def test_when_owners_change_what_was_said_is_void_and_who_was_replaced_stays_so(desk):

@@ -90,7 +90,7 @@ def test_who_loses_its_burst_is_told_wherever_it_sends():
     others = SimpleNamespace(forfeits=None)
     answers = GrantReplies.build(table, reports, SetRate(ints(1), np.array([1e6])), [others, decision])
     about = ReceiverStatus(ints(5), ints(4), np.array([True]))
-    assert answers.forfeits_of_own(ints(10, 11)).tolist() == [11]
+    assert answers.local_forfeits(ints(10, 11)).tolist() == [11]
     grants = answers.for_peers(about, [1])[1].materialize()
     assert (grants.sender.tolist(), grants.receiver.tolist()) == ([2, 3], [5, 5])
     assert grants.forfeits.tolist() == [True, False]

@@ -110,8 +110,8 @@ def test_a_window_has_the_largest_limit_that_was_in_force_in_it() -> None:
 
 
 def test_a_busy_look_tells_of_all_windows_since_the_look_before() -> None:
-    looks = [Sample(*look) for look in ((1.0, 0.5), (3.0, 0.5), (5.5, 0.01), (7.0, 0.5))]
-    busy = busy_windows(looks, windows_of(0, 10))
+    samples = [Sample(*values) for values in ((1.0, 0.5), (3.0, 0.5), (5.5, 0.01), (7.0, 0.5))]
+    busy = busy_windows(samples, windows_of(0, 10))
     assert busy.tolist() == [False, True, True, False, False]
 
 
@@ -181,10 +181,10 @@ HELD = ResourceHoldings(10, 80, Counter({"QoS": 3, "Queue": 9}))
 def ledger(minutes: float = 12.0, mib_per_minute: float = 0.0) -> Ledger:
     """A run in which everything held, of a controller that never was restarted."""
     end_s = minutes * 60
-    looks = []
+    samples = []
     for at_s in range(0, int(end_s) + 1, 10):
         use = ProcessUse(int((100 + at_s / 60 * mib_per_minute) * MIB), 12)
-        looks.append(Sample(float(at_s), 0.5, use, ProcessUse(20 * MIB, 100), HELD))
+        samples.append(Sample(float(at_s), 0.5, use, ProcessUse(20 * MIB, 100), HELD))
     return Ledger(
         FABRIC,
         JUDGED,
@@ -192,7 +192,7 @@ def ledger(minutes: float = 12.0, mib_per_minute: float = 0.0) -> Ledger:
         limits={vn.name: [(0.0, 20e6)] for vn in FABRIC.vns()},
         starts_s=[0.0],
         done=[(float(n), Action(n, kind)) for n, kind in enumerate(ActionKind)],
-        looks=looks,
+        samples=samples,
         rates={vn.name: rates([19.5e6] * int(end_s)) for vn in FABRIC.vns()},
     )
 
@@ -213,7 +213,7 @@ def test_a_slow_leak_of_memory_is_found_once_a_life_is_long() -> None:
 def test_what_is_left_over_is_told() -> None:
     leaking = ledger()
     more = ResourceHoldings(11, 82, Counter({"QoS": 4, "Queue": 9}))
-    leaking.looks.append(Sample(730.0, 0.5, ProcessUse(100 * MIB, 20), ProcessUse(90 * MIB, 100), more))
+    leaking.samples.append(Sample(730.0, 0.5, ProcessUse(100 * MIB, 20), ProcessUse(90 * MIB, 100), more))
     leaking.rows_before, leaking.rows_after = Counter({"Queue": 1}), Counter({"Queue": 2})
     assert missed(leaking) == [
         "meters left over",
@@ -246,8 +246,8 @@ def test_a_floor_that_is_short_all_the_time_is_told() -> None:
 
 def test_a_machine_without_time_proves_nothing() -> None:
     busy = ledger(minutes=2)
-    for look in busy.looks:
-        look.idle_share = 0.01
+    for sample in busy.samples:
+        sample.idle_share = 0.01
     busy.rates[JUDGED.name].tcp_goodput_bps[60:62] = 1e6
     assert missed(busy) == ["windows in which the machine had time"]
 
