@@ -90,8 +90,8 @@ def _controls(scenario: Scenario, options: ExperimentOptions, chosen: bool) -> l
 def _placed(scenario: Scenario, options: ExperimentOptions) -> Scenario:
     if scenario.name in SET_BY_OPTIONS:
         return _set_by(scenario, options)
-    asked = dataclasses.replace(scenario, queues=scenario.queues and options.has_queues)
-    return placed_scenario(asked, options.fabric)
+    adapted = dataclasses.replace(scenario, queues=scenario.queues and options.has_queues)
+    return placed_scenario(adapted, options.fabric)
 
 
 def _set_by(scenario: Scenario, options: ExperimentOptions) -> Scenario:

@@ -45,7 +45,7 @@ class PortNames(Protocol):
         """Import the port names from another node."""
 
 
-class _Asked(NamedTuple):
+class _Probe(NamedTuple):
     connection: SwitchConnection
     reply: Reply
     at_s: float
@@ -76,19 +76,19 @@ class SwitchReachability:
         self._peers, self._ready = peers, ready
         shared.reached, shared.controlled = self.reached, self.controlled
         shared.handover_state, shared.import_handover_state = self._handover_state, self._import_handover_state
-        self._probes: dict[int, _Asked] = {}  # by dpid: one probe at a time
+        self._probes: dict[int, _Probe] = {}  # by dpid: one probe at a time
 
     def round(self) -> None:
         """Probe the switches that are due. Never waits."""
         now_s, before, self._probes = self._now_s(), self._probes, {}
         for dpid in self._roles.reached() - self._peers.keys():
-            connection, asked = self._roles.connection(dpid), before.get(dpid)
+            connection, probe = self._roles.connection(dpid), before.get(dpid)
             if connection is None:
                 continue
-            new = asked is None or asked.connection is not connection
-            if asked is None or new or (asked.reply.done and now_s - asked.at_s >= PROBE_INTERVAL_S):
-                asked = _Asked(connection, connection.ask(encode_role_request), now_s, not new)
-            self._probes[dpid] = asked
+            new = probe is None or probe.connection is not connection
+            if probe is None or new or (probe.reply.done and now_s - probe.at_s >= PROBE_INTERVAL_S):
+                probe = _Probe(connection, connection.ask(encode_role_request), now_s, not new)
+            self._probes[dpid] = probe
 
     def reached(self) -> set[int]:
         """Return the switches that are connected and reply."""

@@ -82,11 +82,11 @@ class Supervisor:
     def faults(self) -> dict[str, str]:
         """Return the faults of loops by name: the last round failed, or the loop hangs."""
         now_s = self._clock()
-        said = {name: state.last_error or "" for name, state in self.loops.items() if state.failing}
+        faults = {name: state.last_error or "" for name, state in self.loops.items() if state.failing}
         for name, state in self.loops.items():
             if state.due_s is not None and now_s - state.due_s > HANG_TIMEOUT_S:
-                said[name] = f"has not run for {now_s - state.due_s:.0f} s"
-        return said
+                faults[name] = f"has not run for {now_s - state.due_s:.0f} s"
+        return faults
 
     def _attempt(self, name: str, state: LoopState, work: Callable[[], None]) -> None:
         try:

@@ -62,7 +62,7 @@ def read_switch(
     Raises ProtocolError for any other error reply, a late reply, or a malformed one. ``yield_control`` lets other
     greenlets run.
     """
-    asked = [
+    requests = [
         peer.connection.ask(encode)
         for encode in (
             encode_port_desc_request,
@@ -74,8 +74,8 @@ def read_switch(
             encode_role_request,
         )
     ]
-    ports, flows = (peers.answer(reply) for reply in asked[:2])
-    features, meters, desc, tables, role = (peers.answer_or_refusal(reply) for reply in asked[2:])
+    ports, flows = (peers.answer(reply) for reply in requests[:2])
+    features, meters, desc, tables, role = (peers.answer_or_refusal(reply) for reply in requests[2:])
     check_size("ports", len(ports), MAX_PORTS * _PORT_BYTES)
     check_size("meters", len(meters or b""), 2 * MAX_QUEUED_BYTES)
     check_size("tables", len(tables or b""))

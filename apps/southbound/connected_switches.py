@@ -106,12 +106,12 @@ class ConnectedSwitch:
         """Return the faults of a switch that is ready."""
         if self.state != SwitchState.READY:
             return []
-        told = []
+        found = []
         if now_s - self.counted_s > POLL_TIMEOUT_S:
-            told.append(f"has not sent its counters for {now_s - self.counted_s:.0f} s")
+            found.append(f"has not sent its counters for {now_s - self.counted_s:.0f} s")
         if self.refuses_meters(now_s):
-            told.append("refuses meters")
-        return told
+            found.append("refuses meters")
+        return found
 
     def refuses_meters(self, now_s: float) -> bool:
         """Return whether the switch rejected a meter recently: an audit then sends it again."""

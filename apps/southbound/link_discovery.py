@@ -29,13 +29,13 @@ class LinkDiscovery:
 
     def send_all(self) -> None:
         """Send a probe out of every port of every switch that may lead to another switch."""
-        said = 0
+        sent = 0
         for dpid, peer in list(self._peers.items()):  # switches and ports may change during the loop
             network = self._peers.central.network
             for port_no in [port_no for port_no in peer.ports if not network.is_edge(PortId(dpid, port_no))]:
                 self.send_probe(dpid, port_no)
-                said += 1
-                if said % _BATCH_SIZE == 0:
+                sent += 1
+                if sent % _BATCH_SIZE == 0:
                     self._yield_control()
 
     def resend_overdue(self, now_s: float) -> None:

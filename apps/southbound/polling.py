@@ -81,41 +81,41 @@ def poll(
         with waiting():
             BULK_METER_STATS.wait(deadline_s - peers.clock())
     peers.collect_confirmations()
-    told = _collect_replies(called, started_s)
-    others = [peer for peer in ready.values() if peer.poll is not None and peer not in told]
+    bulk_replies = _collect_replies(called, started_s)
+    others = [peer for peer in ready.values() if peer.poll is not None and peer not in bulk_replies]
     for peer in sorted(others, key=lambda peer: peer.poll is not None and peer.poll.requested_s < started_s):
-        asked = peer.poll
-        if asked is None:
+        poll = peer.poll
+        if poll is None:
             continue
         try:
-            came = asked.meters.wait_complete(soon_s - peers.clock() if asked.requested_s == started_s else 0.0)
-            if not came and asked.requested_s == started_s:
+            came = poll.meters.wait_complete(soon_s - peers.clock() if poll.requested_s == started_s else 0.0)
+            if not came and poll.requested_s == started_s:
                 with waiting():
-                    came = asked.meters.wait_complete(deadline_s - peers.clock())
+                    came = poll.meters.wait_complete(deadline_s - peers.clock())
         except ProtocolError as error:
             _report_fault(peers, peer, error)
-            silent.append((peer, asked))
+            silent.append((peer, poll))
             continue
         unanswered += not came
         if came:
-            answered.append((peer, asked))
-        elif peers.clock() - asked.requested_s >= POLL_TIMEOUT_S:
-            silent.append((peer, asked))
-    answered = [(peer, asked) for peer, asked in answered if peers.is_current(peer)]
-    there = peers.current(told)
-    told = told if len(there) == len(told) else {peer: told[peer] for peer in there}
-    counters = PolledCounters(_read_meters(peers, called, told, answered), {}, {}, unanswered)
-    times_s = [(peer, at_s) for peer, (_, at_s) in told.items()]
-    times_s += [(peer, asked.meters.received_s) for peer, asked in answered]
+            answered.append((peer, poll))
+        elif peers.clock() - poll.requested_s >= POLL_TIMEOUT_S:
+            silent.append((peer, poll))
+    answered = [(peer, poll) for peer, poll in answered if peers.is_current(peer)]
+    there = peers.current(bulk_replies)
+    bulk_replies = bulk_replies if len(there) == len(bulk_replies) else {peer: bulk_replies[peer] for peer in there}
+    counters = PolledCounters(_read_meters(peers, called, bulk_replies, answered), {}, {}, unanswered)
+    times_s = [(peer, at_s) for peer, (_, at_s) in bulk_replies.items()]
+    times_s += [(peer, poll.meters.received_s) for peer, poll in answered]
     _note_times(counters, times_s)
     _watch_meters(peers, counters.meters)
-    for peer in told:
+    for peer in bulk_replies:
         peer.connection.count.received += 1
         peer.poll = None
-    over = answered + [(peer, asked) for peer, asked in silent if peers.is_current(peer)]
+    over = answered + [(peer, poll) for peer, poll in silent if peers.is_current(peer)]
     read_ports_and_queues(peers, over, counters.received_s, partial(_report_fault, peers))
-    for peer, asked in over:
-        _cancel(peer, asked)
+    for peer, poll in over:
+        _cancel(peer, poll)
         peer.poll = None
     _read_port_queue_polls(peers, ready.values(), started_s, counters.received_s)
     return counters
@@ -154,8 +154,8 @@ def _read_port_queue_polls(
             peer.port_queue_poll = None
 
 
-def _cancel(peer: ConnectedSwitch, asked: Poll) -> None:
-    for reply in filter(None, asked[1:]):
+def _cancel(peer: ConnectedSwitch, poll: Poll) -> None:
+    for reply in filter(None, poll[1:]):
         peer.connection.forget(reply)
 
 
@@ -173,11 +173,11 @@ def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: 
     next round. If a policy uses them, they are requested before the meters, for this round.
     """
     switches, always = peers.central.switches, peers.central.reads_ports_or_queues
-    asked = [peer for peer in ready if peer.poll is None]
+    unpolled = [peer for peer in ready if peer.poll is None]
     to_call: list[ConnectedSwitch] = []
     to_look: list[ConnectedSwitch] = []
-    before_s = now_s if always else polled_before_s([peer.port_queue_polled_s for peer in asked], now_s)
-    for peer in asked:
+    before_s = now_s if always else polled_before_s([peer.port_queue_polled_s for peer in unpolled], now_s)
+    for peer in unpolled:
         if peer.stale_meter_ids:
             peer.stale_meter_ids = []
         looks = peer.port_queue_polled_s <= before_s
@@ -224,13 +224,13 @@ def _collect_replies(called: list[ConnectedSwitch], now_s: float) -> dict[Connec
 
     The others become normal replies.
     """
-    told = {}
+    bulk_replies = {}
     for number, (peer, at_s) in enumerate(zip(called, BULK_METER_STATS.at_s.tolist(), strict=True)):
         if not math.isnan(at_s):
-            told[peer] = number, at_s
+            bulk_replies[peer] = number, at_s
         else:
             peer.poll = Poll(now_s, peer.connection.fall_back(BULK_METER_STATS))
-    return told
+    return bulk_replies
 
 
 def _ask(peer: ConnectedSwitch, uses_meters: bool, now_s: float, looks: bool) -> Poll:
@@ -268,21 +268,21 @@ def _read_meters(
 def _read_replies(peers: ConnectedSwitches, answered: list[Answer]) -> dict[int, NDArray[np.void]]:
     """Return the counters of the switches' meters by dpid, each decoded separately."""
     stats: dict[int, NDArray[np.void]] = {}
-    for peer, asked in answered:
-        octets = _octets(asked)
+    for peer, poll in answered:
+        octets = _octets(poll)
         try:
             peer.meters_listed = 0
             check_size("meters", octets, _most_octets(peers, peer))
             peer.meters_listed = octets // STATS_BYTES
-            stats[peer.connection.dpid] = _meter_stats(peer, asked.meters)
+            stats[peer.connection.dpid] = _meter_stats(peer, poll.meters)
         except ProtocolError as error:
             _report_fault(peers, peer, error)
     return stats
 
 
-def _octets(asked: Poll) -> int:
-    begun = asked.meters.begun
-    return sum(map(len, asked.meters.parts)) + (0 if begun is None else STATS_BYTES * len(begun))
+def _octets(poll: Poll) -> int:
+    begun = poll.meters.begun
+    return sum(map(len, poll.meters.parts)) + (0 if begun is None else STATS_BYTES * len(begun))
 
 
 def _most_octets(peers: ConnectedSwitches, peer: ConnectedSwitch) -> int:

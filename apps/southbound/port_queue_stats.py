@@ -30,11 +30,11 @@ def read_ports_and_queues(
 
     ``report_fault`` is called for a switch with unreadable counters; its queues are not read without its ports.
     """
-    looked = [(peer, asked) for peer, asked in looked if asked.ports is not None]
+    looked = [(peer, poll) for peer, poll in looked if poll.ports is not None]
     if not looked:
         return
-    at_s = {peer.connection.dpid: received_s.get(peer.connection.dpid, asked.requested_s) for peer, asked in looked}
-    bodies, refused = _bodies("ports", [(peer, asked.ports) for peer, asked in looked], report_fault)
+    at_s = {peer.connection.dpid: received_s.get(peer.connection.dpid, poll.requested_s) for peer, poll in looked}
+    bodies, refused = _bodies("ports", [(peer, poll.ports) for peer, poll in looked], report_fault)
     ports, unreadable = _decoded(bodies, decode_port_stats, report_fault)
     for peer, port_stats in ports:
         dpid = peer.connection.dpid
@@ -43,8 +43,8 @@ def read_ports_and_queues(
         if dpid in received_s and peer.counting is None and peers.central.switches[dpid].capabilities.uses_meters:
             peer.meters.update(port_stats, peers.clock())
     left_out = refused | unreadable
-    asked_queues = [(peer, asked.queues) for peer, asked in looked if peer.connection.dpid not in left_out]
-    bodies, _ = _bodies("queues", asked_queues, report_fault)
+    queue_requests = [(peer, poll.queues) for peer, poll in looked if peer.connection.dpid not in left_out]
+    bodies, _ = _bodies("queues", queue_requests, report_fault)
     ports_of = {peer.connection.dpid: port_stats for peer, port_stats in ports}
     for peer, queue_stats in _decoded(bodies, decode_queue_stats, report_fault)[0]:
         dpid = peer.connection.dpid
@@ -62,12 +62,12 @@ def _name_ports(peers: ConnectedSwitches, dpid: int, stats: NDArray[np.void]) ->
 
 
 def _bodies(
-    what: str, asked: Sequence[tuple[ConnectedSwitch, Reply | None]], report_fault: ReportFault
+    what: str, requests: Sequence[tuple[ConnectedSwitch, Reply | None]], report_fault: ReportFault
 ) -> tuple[list[_Body], set[int]]:
     """Return the received replies, and the dpids of error replies and of replies that are too long."""
     found: list[_Body] = []
     refused: set[int] = set()
-    for peer, reply in asked:
+    for peer, reply in requests:
         try:
             if reply is not None and (body := reply.wait(0.0)) is not None:
                 check_size(what, len(body))

@@ -131,12 +131,12 @@ class SouthboundDriver:
             for dpid, record in self.central.switches.items()
         }
         now_s = self._clock()
-        told = {self.central.switches[dpid].switch.name: peer.faults(now_s) for dpid, peer in self.peers.items()}
+        found = {self.central.switches[dpid].switch.name: peer.faults(now_s) for dpid, peer in self.peers.items()}
         for dpid in self.peers.ready():
             record = self.central.switches[dpid]
-            told[record.switch.name] += capabilities.faults(record.capabilities, record.switch.ports)
-            told[record.switch.name] += edge_ports.faults(record)
-        faults = {name: texts for name, texts in told.items() if texts}
+            found[record.switch.name] += capabilities.faults(record.capabilities, record.switch.ports)
+            found[record.switch.name] += edge_ports.faults(record)
+        faults = {name: texts for name, texts in found.items() if texts}
         ready = not faults and all(state == SwitchState.READY for state in states.values())
         status = "ready" if ready else "degraded"
         counts = port_enforceability.verdict_counts(self.central.fabric)

@@ -291,8 +291,8 @@ def enforceability(
         why.append(f"senders at {', '.join(others)} are not limited, and no queue protects the receivers")
     # 3
     if can.uses_meters and not can.counts_meters:
-        said = can.counters.why or "its profile is no-meter-counters"
-        why.append(f"rates are up to 500 ms stale: {said}")
+        cause = can.counters.why or "its profile is no-meter-counters"
+        why.append(f"rates are up to 500 ms stale: {cause}")
     if limits.finding in UNUSABLE and not agent and queue.finding in UNUSABLE:
         return Enforceability(Verdict.NO, tuple(why))
     return Enforceability(Verdict.PARTLY if why else Verdict.YES, tuple(why))

@@ -60,9 +60,9 @@ def faults(record: SwitchRecord) -> list[str]:
     states = {port_no: state for port_no, (state, _) in sorted(record.ports.items())}
     label = {port_no: port.label for port_no, port in record.switch.ports.items()}
     absent = [label[port_no] for port_no, state in states.items() if state.state == "absent"]
-    told = [f"has no port {', '.join(absent)}"] if absent else []
+    found = [f"has no port {', '.join(absent)}"] if absent else []
     fenced = [(label[port_no], state.fence) for port_no, state in states.items() if state.fence not in ("", ABSENT)]
-    return told + [f"port {port} is fenced: {why}" for port, why in fenced]
+    return found + [f"port {port} is fenced: {why}" for port, why in fenced]
 
 
 def _cut(fabric: FabricState, dpid: int, port_nos: set[int]) -> None:

@@ -64,9 +64,9 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
         if now is not last:
             since_s = since_s if now == last else now_s
             verdicts.seen[dpid] = (now, since_s)
-        if now_s - since_s >= DEBOUNCE_S and now is not (told := verdicts.reported.get(dpid)):
+        if now_s - since_s >= DEBOUNCE_S and now is not (reported := verdicts.reported.get(dpid)):
             verdicts.reported[dpid] = now
-            for verdict, ports in group_by_verdict(now) if now != told else ():
+            for verdict, ports in group_by_verdict(now) if now != reported else ():
                 where = format_port_ranges(ports, record.switch.ports)
                 text = f"switch {record.switch.name} ({dpid:016x}), port {where}: enforceable: {verdict}"
                 fabric.note(EventKind.ENFORCEABILITY_CHANGED, text, now_s, dpid=dpid)

@@ -289,8 +289,8 @@ class Reconciler:
 
     def _accept(self, unlike: Mapping[int, tuple[MeterSetting, MeterSetting]], record: SwitchRecord) -> None:
         """Store the settings that a switch reports as those of its meters: (wanted, found) by meter id."""
-        for asked, found in unlike.values():
-            record.capabilities.record_alias(asked, found)
+        for desired, found in unlike.values():
+            record.capabilities.record_alias(desired, found)
         ids = np.array(sorted(unlike), dtype=np.int64)
         rows = record.rows_of(ids)
         self.fabric.set_installed(rows[rows != NO_ENTRY], [unlike[i][1] for i in ids[rows != NO_ENTRY].tolist()])

@@ -20,16 +20,16 @@ class LeaseExpiry:
         # Replies of less than a second: when the first arrived, when the last was requested.
         self._first_s, self._last_s = math.inf, -math.inf
 
-    def observe(self, left_s: int, asked_s: float, heard_s: float) -> bool:
-        """Process etcd's reply, received at ``heard_s``, to the request of ``asked_s``.
+    def observe(self, left_s: int, requested_s: float, received_s: float) -> bool:
+        """Process etcd's reply, received at ``received_s``, to the request of ``requested_s``.
 
         Return whether the lease has expired.
         """
-        watched, self.remaining_s = heard_s - self._last_s < ROUNDING_S, left_s
+        watched, self.remaining_s = received_s - self._last_s < ROUNDING_S, left_s
         if left_s > 0:
             self._first_s, self._last_s = math.inf, -math.inf
             return False
         if not watched:
-            self._first_s = heard_s
-        self._last_s = asked_s
-        return asked_s >= self._first_s + ROUNDING_S
+            self._first_s = received_s
+        self._last_s = requested_s
+        return requested_s >= self._first_s + ROUNDING_S

@@ -103,19 +103,19 @@ def link_problems(config: Config) -> Iterator[Problem]:
         return
     core = core_topology(config)
     vns = list(config.vns())
-    asked = [VnLimits(vn.vlan_vid, _location(config, vn), vn.send_limit_bps, vn.receive_limit_bps) for vn in vns]
-    if not core_overloaded(core, asked):
+    limits = [VnLimits(vn.vlan_vid, _location(config, vn), vn.send_limit_bps, vn.receive_limit_bps) for vn in vns]
+    if not core_overloaded(core, limits):
         return
     # More VNs never lower the load: find the first one that is too many.
-    fit, too_many = 0, len(asked)
+    fit, too_many = 0, len(limits)
     while too_many - fit > 1:
         middle = (fit + too_many) // 2
-        fit, too_many = (fit, middle) if core_overloaded(core, asked[:middle]) else (middle, too_many)
+        fit, too_many = (fit, middle) if core_overloaded(core, limits[:middle]) else (middle, too_many)
     try:
-        admit_core(core, asked[:fit], asked[fit])
+        admit_core(core, limits[:fit], limits[fit])
     except AdmissionError as error:
         direction = error.key.rpartition(".")[2].removesuffix("_limit")
-        who = f"VLAN {vns[fit].vlan_vid} at {asked[fit].port}"
+        who = f"VLAN {vns[fit].vlan_vid} at {limits[fit].port}"
         limit = f"the {direction} limit of {who}, {format_rate(error.value_bps)},"
         offer = f"at most {format_rate(error.largest_bps)}" if error.largest_bps else "nothing"
         ends = [[f"link {one}-{other}" for one, other in (link.ends, link.ends[::-1])] for link in config.links]

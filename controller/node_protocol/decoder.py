@@ -60,11 +60,11 @@ def decode(
     """
     if len(data) < HEAD.size:
         raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are less than a header's {HEAD.size}")
-    magic, version, kind, asked, left, its_fabric, token, number, heard, *knows, pairs, limits, of_first, of_entries = (
-        HEAD.unpack_from(data)
-    )
+    fields = HEAD.unpack_from(data)
+    magic, version, kind, to_allocator, left, its_fabric, token, number, ack = fields[:9]
+    *acked, pairs, limits, of_first, of_entries = fields[9:]
     counts = of_first, of_entries
-    if magic != MAGIC or kind not in KINDS or asked > 1:
+    if magic != MAGIC or kind not in KINDS or to_allocator > 1:
         raise MessageRejectedError(RejectCause.NOT_A_FRAME, f"begins with {data[:8].hex()}")
     if version != VERSION:
         raise MessageRejectedError(RejectCause.VERSION, f"version {version} is not {VERSION}")
@@ -97,7 +97,7 @@ def decode(
     size = HEAD.size + counts[0] * names_of[0].octets + counts[1] * names_of[1].octets
     if len(data) != size:
         raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
-    head = Header(token, number, heard, bool(asked), (knows[0], knows[1]), pairs, left, limits)
+    head = Header(token, number, ack, bool(to_allocator), (acked[0], acked[1]), pairs, left, limits)
     columns = dict[str, Any]()
     if pairs and last is not None:
         columns = _read_as_mostly(data, counts, names_of, vns, last)

@@ -40,8 +40,10 @@ def encode(
     of_entries = HEAD.size + counts[0] * first.octets
     octets = of_entries + counts[1] * entries.octets
     whole = np.empty(octets, np.uint8) if allocate is None else allocate(octets)
-    told = head.incarnation, head.number, head.ack, *head.acked_pairs, head.pairs_ref, head.limits_ref
-    HEAD.pack_into(whole.data, 0, MAGIC, VERSION, frame.kind, head.to_allocator, head.omitted, fabric, *told, *counts)
+    numbers = head.incarnation, head.number, head.ack, *head.acked_pairs, head.pairs_ref, head.limits_ref
+    HEAD.pack_into(
+        whole.data, 0, MAGIC, VERSION, frame.kind, head.to_allocator, head.omitted, fabric, *numbers, *counts
+    )
     _write(whole, HEAD.size, frame, first, None)
     _write(whole, of_entries, frame, entries, rows)
     return whole.tobytes() if allocate is None else whole.data

@@ -82,7 +82,7 @@ def decode_host_update(data: Octets, fabric: bytes, vns: int) -> tuple[HostUpdat
 
 def _check(head: HostUpdateHeader, found: VnHosts, vns: int) -> None:
     if head.since > head.until:
-        raise MessageRejectedError(RejectCause.VALUE, f"is of the numbers since {head.since} until {head.until}")
+        raise MessageRejectedError(RejectCause.VALUE, f"since, {head.since}, is above until, {head.until}")
     if found.vn.max(initial=0) >= vns:
         raise MessageRejectedError(RejectCause.ROW, f"vn names rows beyond {vns} VNs")
     if found.hosts.sum() != len(found.mac):

@@ -98,15 +98,15 @@ class HostReplication:
         """Apply a batch of received updates; return whether more remain."""
         vns, hosts = 0, 0
         for node, peer in self._peers.items():
-            heard = peer.subscription
-            while heard.pending:
-                for vn in heard.pending[0].vns:
+            subscription = peer.subscription
+            while subscription.pending:
+                for vn in subscription.pending[0].vns:
                     if self._owners.get(self._vns.key(vn.row).dpid) == node:
-                        hosts += self._others.apply(heard.pending[0], vn, self._own)
+                        hosts += self._others.apply(subscription.pending[0], vn, self._own)
                     vns += 1
                     if vns >= _VN_BATCH or hosts >= _HOST_BATCH:
                         return True
-                heard.known = heard.pending.popleft().until
+                subscription.known = subscription.pending.popleft().until
         return False
 
     def due(

@@ -76,5 +76,5 @@ def _reportable_rows(rows: IntArray, control: ControlArray, silent_intervals: In
     settings = int(MachineState.IDLE), IDLE_INTERVALS
     if shard_native.library is not None and shard_native.all_reportable(*settings, rows, control, silent_intervals):
         return rows
-    told = (control[rows] != MachineState.IDLE) | (silent_intervals[rows] < IDLE_INTERVALS)
-    return rows if told.all() else rows[told]
+    reportable = (control[rows] != MachineState.IDLE) | (silent_intervals[rows] < IDLE_INTERVALS)
+    return rows if reportable.all() else rows[reportable]

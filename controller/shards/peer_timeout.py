@@ -55,28 +55,28 @@ def capacity_without_silent_peers(
     """
     senders, kept_bps = np.zeros(len(vns), dtype=np.int64), np.zeros(len(vns))
     for number, peer in peers.items():
-        said, silent_s = peer.report, peer.report_age_s(now_s)
-        if said is None or not silent_s:
+        report, silent_s = peer.report, peer.report_age_s(now_s)
+        if report is None or not silent_s:
             continue
-        rate_bps = np.where(np.isinf(said.limit_bps), 0.0, said.limit_bps)
+        rate_bps = np.where(np.isinf(report.limit_bps), 0.0, report.limit_bps)
         shared_among = np.ones(len(vns), dtype=np.int64)
         if number in granted:  # which may have arrived there
             one = granted[number].materialize()
-            known, at = match_pairs(said, one)
+            known, at = match_pairs(report, one)
             rate_bps[known] = np.maximum(rate_bps[known], one.rate_bps[at])
             shared_among[one.decided] = one.senders
-        senders += np.bincount(said.receiver[rate_bps > 0.0], minlength=len(vns))
+        senders += np.bincount(report.receiver[rate_bps > 0.0], minlength=len(vns))
         if silent_s > GRANT_HOLD_S:
-            rate_bps = np.minimum(rate_bps, equal_share_bps(vns, shared_among)[said.receiver])
-        among = np.maximum(shared_among, np.bincount(said.receiver, minlength=len(vns)))
+            rate_bps = np.minimum(rate_bps, equal_share_bps(vns, shared_among)[report.receiver])
+        among = np.maximum(shared_among, np.bincount(report.receiver, minlength=len(vns)))
         part_bps = np.where(no_shares, vns.receive_limit_bps / among, np.inf)
-        rate_bps = np.minimum(rate_bps, part_bps[said.receiver])
-        of_peer = np.bincount(said.receiver, rate_bps, minlength=len(vns))
-        passed_bps = np.where(no_shares[said.loaded], 0.0, said.passed_bps)
-        of_peer[said.loaded] = np.maximum(of_peer[said.loaded], passed_bps)
+        rate_bps = np.minimum(rate_bps, part_bps[report.receiver])
+        of_peer = np.bincount(report.receiver, rate_bps, minlength=len(vns))
+        passed_bps = np.where(no_shares[report.loaded], 0.0, report.passed_bps)
+        of_peer[report.loaded] = np.maximum(of_peer[report.loaded], passed_bps)
         kept_bps += of_peer
         if links is not None:
-            links = remaining_links(links, said.sender, said.receiver, rate_bps)
+            links = remaining_links(links, report.sender, report.receiver, rate_bps)
     if not kept_bps.any():
         return RemainingCapacity(vns, links, senders)
     left_bps, most_bps = (

@@ -26,17 +26,17 @@ _OF_MARKS = ("arrived_bps", "beyond_bps")
 
 def local_readings(observed: FabricReadings, local_mask: BoolArray) -> list[Read]:
     """Return the reading messages for the VNs in ``local_mask`` (vns,), and for links whose ports were read."""
-    said: list[Read] = []
+    messages: list[Read] = []
     if (queues := observed.queues) is not None:
         vn = np.flatnonzero(queues.known & local_mask)
-        said.append(QueueReadingsMessage(vn, *(getattr(queues, name)[vn] for name in _OF_QUEUES)))
+        messages.append(QueueReadingsMessage(vn, *(getattr(queues, name)[vn] for name in _OF_QUEUES)))
     if (ports := observed.ports) is not None:
         link = np.flatnonzero(ports.known)
-        said.append(PortReadingsMessage(link, *(getattr(ports, name)[link] for name in _OF_PORTS)))
+        messages.append(PortReadingsMessage(link, *(getattr(ports, name)[link] for name in _OF_PORTS)))
     if (marks := observed.marks) is not None:
         vn = _marks_read(marks, local_mask)
-        said.append(MarkReadingsMessage(vn, *(getattr(marks, name)[vn] for name in _OF_MARKS)))
-    return said
+        messages.append(MarkReadingsMessage(vn, *(getattr(marks, name)[vn] for name in _OF_MARKS)))
+    return messages
 
 
 def merge_readings(

@@ -57,14 +57,14 @@ class ReceivedGrants:
 
         ``adopted_bps`` (entries,) is as in ``ControlState``.
         """
-        heard, unresponsive, granted = list[tuple[IntArray, IntArray]](), list[IntArray](), list[SetRate]()
+        received, unresponsive, granted = list[tuple[IntArray, IntArray]](), list[IntArray](), list[SetRate]()
         kept = [crossing.local_rows]
         whole = dict[int, int]()  # the number, if all pairs are granted a rate
         for number, peer in peers.items():
             grants = peer.drain_grants()
             if grants is not None:
                 self._receive(peer, grants)
-                heard.append((crossing.remote_rows[number], crossing.receivers[number]))
+                received.append((crossing.remote_rows[number], crossing.receivers[number]))
                 rows, at = crossing.granted(number, grants)
                 granted.append(SetRate(rows, grants.rate_bps[at]))
                 if rows is crossing.remote_rows[number]:
@@ -75,8 +75,8 @@ class ReceivedGrants:
             kept.append(crossing.remote_rows[number])
             if GRANT_HOLD_S < peer.grant_age_s(now_s) < np.inf:
                 unresponsive.append(crossing.remote_rows[number])
-        if heard:
-            machines = self.apply_grants(machines, entries, adopted_bps, vns, heard, granted, kept)
+        if received:
+            machines = self.apply_grants(machines, entries, adopted_bps, vns, received, granted, kept)
         if unresponsive:
             rows = np.concatenate(unresponsive)
             share_bps = equal_share_bps(vns, self.senders)[entries.receiver[rows]]

@@ -190,12 +190,10 @@ class Shard(RemoteSide):
         reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.seen.measured)
         left = self._left(senders, reports)
         self._began, self._local_report = control_step.Began(senders, loads), (reports, left)
-        silent_intervals, told = (
-            senders.seen.measured.silent_intervals,
-            crossing.remote_rows,
-        )  # active senders are reported
+        silent_intervals = senders.seen.measured.silent_intervals
+        rows_by_peer = crossing.remote_rows  # active senders are reported
         if not left & OmittedColumns.ACTIVE:
-            told = crossing.reportable_rows(senders.machines.control, silent_intervals)
+            rows_by_peer = crossing.reportable_rows(senders.machines.control, silent_intervals)
         unread = senders.seen.unread_intervals
         columns: list[NDArray[Any]] = [
             entries.sender,
@@ -213,9 +211,9 @@ class Shard(RemoteSide):
             number: self._received_grants.granted(senders.machines, number)
             if rows is crossing.remote_rows[number]
             else 0
-            for number, rows in told.items()
+            for number, rows in rows_by_peer.items()
         }
-        return self._outbox.write_reports(self.peers, loads, columns, told, left, limits, now_s)
+        return self._outbox.write_reports(self.peers, loads, columns, rows_by_peer, left, limits, now_s)
 
     def _left(self, senders: SenderSide, reports: TrafficReport) -> int:
         """Return the columns of pairs that can be omitted: all pairs were read and have traffic."""
@@ -258,13 +256,13 @@ class Shard(RemoteSide):
         answers, counted = self._answers, self._counted
         decided = np.flatnonzero(self.decided_mask & (congested | (self.vns.always_controlled & (counted > 0))))
         about = ReceiverStatus(decided, np.maximum(counted[decided], 1), congested[decided])
-        told = answers.for_peers(about, list(self._live(now_s)))
-        self._granted |= told
+        messages = answers.for_peers(about, list(self._live(now_s)))
+        self._granted |= messages
         unresponsive, frames = for_idle_peer(about), {}
         left_out = OmittedColumns.NONE if answers.has_forfeits else OmittedColumns.FORFEITS
         for number, peer in self.peers.items():
-            one = told.get(number, unresponsive)
-            if number in told:
+            one = messages.get(number, unresponsive)
+            if number in messages:
                 peer.record_grant(self._outbox.number, answers.rate_bps, one.rows)
             frames[number] = self._outbox.write(number, peer, one.whole, now_s, one.rows, left_out)
         return frames
@@ -334,8 +332,8 @@ class Shard(RemoteSide):
         self._answers = answers = GrantReplies.build(self._table, view.reports, set_rate, allocators.decisions)
         congested = np.where(self.decided_mask, allocators.congested, self._received_grants.congested)
         allocators = allocators._replace(congested=congested, memories=self._nothing, decisions=())
-        told = SenderMessages(*answers.for_local_senders(own), answers.local_forfeits(own))
-        return receivers._replace(allocators=allocators), told
+        messages = SenderMessages(*answers.for_local_senders(own), answers.local_forfeits(own))
+        return receivers._replace(allocators=allocators), messages
 
     # -- the end of an interval
 

@@ -26,8 +26,8 @@ def all_reportable(
     idle: int, idle_intervals: int, rows: IntArray, control: ControlArray, silent_intervals: Int16Array
 ) -> bool:
     """Return whether no row is in state ``idle``, or each one that is was silent for less than ``idle_intervals``."""
-    told: int = library.dets_all_told((rows, control, silent_intervals), idle, idle_intervals)
-    return told == 1
+    reportable: int = library.dets_all_told((rows, control, silent_intervals), idle, idle_intervals)
+    return reportable == 1
 
 
 def apply_grants(

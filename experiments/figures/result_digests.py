@@ -98,9 +98,9 @@ def _as_json(verdicts: Mapping[str, ClaimVerdict]) -> dict[str, dict[str, Any]]:
 
 def warnings_of(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return how many runs have warnings, and how many have each kind; kinds have N for the numbers."""
-    said = [{re.sub("[0-9]+", "N", one) for one in run["notes"].get("warnings", [])} for run in summaries]
-    kinds = Counter(kind for kinds in said for kind in kinds)
-    return {"runs_with_warnings": sum(map(bool, said)), "warnings": dict(kinds.most_common())}
+    kinds_by_run = [{re.sub("[0-9]+", "N", one) for one in run["notes"].get("warnings", [])} for run in summaries]
+    kinds = Counter(kind for kinds in kinds_by_run for kind in kinds)
+    return {"runs_with_warnings": sum(map(bool, kinds_by_run)), "warnings": dict(kinds.most_common())}
 
 
 def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,8 +148,8 @@ def deciding_condition(holds: Mapping[str, Outcome]) -> str:
     if first == last:
         if len(set(holds.values())) > 1:
             return "the two conditions make up for each other"
-        said = HOLDS[last]
-        return f"nothing: it {'is undecided' if last == UNDECIDED else said} under all"
+        outcome = HOLDS[last]
+        return f"nothing: it {'is undecided' if last == UNDECIDED else outcome} under all"
     if not between:
         return "the receiver's shaping queue"
     alone = [name for name, verdict in zip(holds, (first, *between), strict=False) if verdict == last]

@@ -210,8 +210,8 @@ class ControllerProcess(ProcessRunner):
             return {name: known.get(name, "unknown") for name in sorted(switches)}
 
         def log() -> str:
-            said = ", ".join(f"{name}: {state}" for name, state in states().items() if state != "ready")
-            return f" ({said}){self.log_tail()}"
+            pending = ", ".join(f"{name}: {state}" for name, state in states().items() if state != "ready")
+            return f" ({pending}){self.log_tail()}"
 
         wait_until(lambda: set(states().values()) <= {"ready"}, "switches ready", timeout_s, self.check_alive, log=log)
 

@@ -202,8 +202,8 @@ def run(command: Sequence[str], folder: Path | None, timeout_s: float) -> int:
         with UserModeLinux(command, folder or Path(own)) as machine:
             status = machine.wait(timeout_s)
         if status in (TIMED_OUT, NO_STATUS):
-            said = machine.folder.joinpath("console.log").read_text(errors="replace")
-            print(f"user-mode-linux: {'timed out' if status == TIMED_OUT else 'ended'}\n{said}", file=sys.stderr)
+            output = machine.folder.joinpath("console.log").read_text(errors="replace")
+            print(f"user-mode-linux: {'timed out' if status == TIMED_OUT else 'ended'}\n{output}", file=sys.stderr)
         return status
 
 

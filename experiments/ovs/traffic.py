@@ -143,8 +143,8 @@ class Traffic:
         """Raise RuntimeError naming the flows that have stopped already, and why."""
         ended = [flow.name for flow in flows if self._senders[flow.name].process.poll() is not None]
         if ended:
-            said = self._senders[ended[0]].last_line() or "nothing"
-            raise RuntimeError(f"{len(ended)} flows do not run, {ended[0]} first; last output: {said}")
+            output = self._senders[ended[0]].last_line() or "nothing"
+            raise RuntimeError(f"{len(ended)} flows do not run, {ended[0]} first; last output: {output}")
 
     def is_running(self, flow: Flow) -> bool:
         """Whether a flow's sender is still running."""

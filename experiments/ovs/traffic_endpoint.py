@@ -250,16 +250,16 @@ def send_tcp(sock: socket.socket, source: dict[str, Any], start_s: float, end_s:
 
 def serve(sock: socket.socket, source: dict[str, Any], start_s: float, end_s: float, report: dict[str, Any]) -> None:
     """Answer web requests until the end: each is the number of requested bytes."""
-    block, asked = bytes(PAYLOAD_BYTES * 8), b""
+    block, request = bytes(PAYLOAD_BYTES * 8), b""
     while (left_s := end_s - time.monotonic()) > 0:
         sock.settimeout(left_s)
         with contextlib.suppress(TimeoutError):
-            got = sock.recv(REQUEST_BYTES - len(asked))
+            got = sock.recv(REQUEST_BYTES - len(request))
             if not got:
                 break
-            asked += got
-        if len(asked) == REQUEST_BYTES:
-            left, asked = int.from_bytes(asked, "big"), b""
+            request += got
+        if len(request) == REQUEST_BYTES:
+            left, request = int.from_bytes(request, "big"), b""
             while left and (left_s := end_s - time.monotonic()) > 0:
                 sock.settimeout(left_s)
                 with contextlib.suppress(TimeoutError):

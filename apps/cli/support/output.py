@@ -63,8 +63,8 @@ class Column:
         try:
             value = self._cell(row)
         except _NOT_OF_THE_INTERFACE as error:
-            said = f"no {error}" if isinstance(error, KeyError) else error
-            raise AnswerError(f"there is no telling {self.title!r}: {said}") from error
+            text = f"no {error}" if isinstance(error, KeyError) else error
+            raise AnswerError(f"there is no telling {self.title!r}: {text}") from error
         if isinstance(value, bool):
             return "yes" if value else "no"
         values = value if isinstance(value, list) else [value]
@@ -198,11 +198,11 @@ def print_replay(result: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     console = Console()
-    said = f"{result['intervals']} intervals, {result['seconds']:g} s: "
-    said += "every decision is the recorded one, bit for bit"
+    text = f"{result['intervals']} intervals, {result['seconds']:g} s: "
+    text += "every decision is the recorded one, bit for bit"
     if not result["same"]:
-        said = f"{result['intervals']} intervals: decided otherwise, first in interval {result['first_other']}"
-    console.print(said)
+        text = f"{result['intervals']} intervals: decided otherwise, first in interval {result['first_other']}"
+    console.print(text)
     if result["algorithm"] is None:
         return
     table = Table(title=f"limits in force and as {result['algorithm']} would set them, Mb/s", title_justify="left")

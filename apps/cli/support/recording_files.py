@@ -120,9 +120,9 @@ def read(path: Path) -> Iterator[Start | Interval]:
     try:
         with zipfile.ZipFile(path) as archive:
             with archive.open("format.json") as about:
-                said = json.loads(about.read(_MAX_FORMAT_BYTES))
-            if said != FORMAT:
-                raise InvalidValueError("FILE", str(path), f"is of format {said}, not {FORMAT}")
+                found = json.loads(about.read(_MAX_FORMAT_BYTES))
+            if found != FORMAT:
+                raise InvalidValueError("FILE", str(path), f"is of format {found}, not {FORMAT}")
             members = [one for one in archive.infolist() if one.filename.startswith("records/")]
             for member in sorted(members, key=lambda one: one.filename):
                 if member.file_size > _MAX_RECORDS_BYTES:

@@ -42,13 +42,13 @@ def gather_results(
     found, partial = list[NodeResult](), list[str]()
     for name, answer in nodes.hop.gather(nodes.urls, target, headers).items():
         yield_control()
-        said = None
+        body = None
         if answer is not None and answer.status == HTTPStatus.OK:
-            said = _read(answer.body)
-        if said is None:
+            body = _read(answer.body)
+        if body is None:
             partial.append(name)
         else:
-            found.append(NodeResult(name, said))
+            found.append(NodeResult(name, body))
     return found, partial
 
 
@@ -56,10 +56,10 @@ def _read(body: bytes) -> Json | None:
     """Return the contents of a response: JSON, or the last event of a stream."""
     text = body.rpartition(b"\ndata: ")[2] if body.startswith((b"event: ", b"id: ")) else body
     try:
-        said = json.loads(text)
+        parsed = json.loads(text)
     except ValueError:
         return None
-    return said if isinstance(said, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 # -- what answers make together
@@ -94,11 +94,11 @@ def _vn(nodes: Nodes, found: Mapping[str, Json]) -> Json:
 
 def _get_revision(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     """Return the progress of a change at all switches: it is confirmed once it is on each node's."""
-    said = {part.node: part.body for part in parts}
+    bodies = {part.node: part.body for part in parts}
     return parts[0].body | {
-        "installed_revision": min(one["installed_revision"] for one in said.values()),
-        "unconfirmed_switches": sorted({name for one in said.values() for name in one["unconfirmed_switches"]}),
-        "disconnected_switches": missing_on_all_nodes(nodes, said),
+        "installed_revision": min(one["installed_revision"] for one in bodies.values()),
+        "unconfirmed_switches": sorted({name for one in bodies.values() for name in one["unconfirmed_switches"]}),
+        "disconnected_switches": missing_on_all_nodes(nodes, bodies),
     }
 
 
@@ -206,8 +206,8 @@ def _list_links(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
         own = one[nodes.me]
         whole = dict(own)
         for way, start in (("a_to_b", "a"), ("b_to_a", "b")):
-            said = [_of_owner(nodes, own[start]["switch"], one, own), *one.values()]
-            loads = [view[way]["load_bps"] for view in said if view[way]["load_bps"] is not None]
+            reported = [_of_owner(nodes, own[start]["switch"], one, own), *one.values()]
+            loads = [view[way]["load_bps"] for view in reported if view[way]["load_bps"] is not None]
             whole[way] = own[way] | {"load_bps": loads[0] if loads else None}
         views.append(whole)
     return parts[0].body | {"links": views}

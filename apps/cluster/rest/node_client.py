@@ -85,8 +85,8 @@ class NodeClient:
     def gather(self, urls: Mapping[str, str], target: str, headers: AskedHeaders) -> dict[str, NodeResponse | None]:
         """Return the responses of nodes, by name, to a GET; None for nodes that do not respond, or recently did not."""
         now_s = self._clock()
-        asked = {name: url for name, url in urls.items() if now_s - self._failed_s.get(name, -RETRY_S) >= RETRY_S}
-        waiting = {name: eventlet.spawn(self._get, name, url, target, headers) for name, url in asked.items()}
+        tried = {name: url for name, url in urls.items() if now_s - self._failed_s.get(name, -RETRY_S) >= RETRY_S}
+        waiting = {name: eventlet.spawn(self._get, name, url, target, headers) for name, url in tried.items()}
         found = {name: one.wait() for name, one in waiting.items()}
         return {name: found.get(name) for name in urls}
 

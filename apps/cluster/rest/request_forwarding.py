@@ -68,9 +68,9 @@ class RequestForwarder(RemoteNodes):
     def forwarded_headers(self) -> dict[str, str] | None:  # noqa: D102
         return None if FORWARDED_HEADER in request.headers else _headers()
 
-    def whole(self, service: Service, local: Json, target: str, asked: Mapping[str, str]) -> Json:  # noqa: D102
+    def whole(self, service: Service, local: Json, target: str, headers: Mapping[str, str]) -> Json:  # noqa: D102
         nodes = self._nodes()
-        return cluster_state(nodes, local, target, asked, lambda: service.sleep(0.0)) if nodes.urls else local
+        return cluster_state(nodes, local, target, headers, lambda: service.sleep(0.0)) if nodes.urls else local
 
 
 def _target() -> str:

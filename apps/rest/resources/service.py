@@ -39,8 +39,8 @@ class RemoteNodes:
         """Return the headers for requests to other nodes; None: no other node is needed."""
         return None
 
-    def whole(self, service: Service, local: Json, target: str, asked: Mapping[str, str]) -> Json:
-        """Return this node's state merged with the others', from requests for ``target`` with the headers ``asked``."""
+    def whole(self, service: Service, local: Json, target: str, headers: Mapping[str, str]) -> Json:
+        """Return this node's state merged with the others', from requests for ``target`` with ``headers``."""
         return local
 
 

@@ -291,15 +291,15 @@ def override_views(
             row = file.row_of.get(name)
             override = overrides.orphaned[name] if row is None else overrides.vn_override(row)
             columns = {} if row is None else {one: getattr(file.vns, one)[row] for one in override.values}
-            said = {one: vn_value(one, float(value)) for one, value in columns.items()}
+            from_file = {one: vn_value(one, float(value)) for one, value in columns.items()}
             place: tuple[int, str | None, int | None, str | None] = (*name, port_label(settings, *name[1:]))
             active, reason = values.override_status(name)
         else:
             override, vlan = overrides.vlans[name], file.config.vlans.get(name)
-            said = {one: getattr(vlan, one) for one in override.values} if vlan else {}
+            from_file = {one: getattr(vlan, one) for one in override.values} if vlan else {}
             place, reason = (name, None, None, None), values.inactive_vlans.get(name)
             active = reason is None
-        shown = with_whole_numbers(override.values), with_whole_numbers(said)
+        shown = with_whole_numbers(override.values), with_whole_numbers(from_file)
         row_values = (*place, *shown, override.revision, active, reason)
         views.append(dict(zip(OverrideView.model_fields, row_values, strict=True)))
     return views

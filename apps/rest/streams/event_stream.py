@@ -96,23 +96,23 @@ class Streams:
             frame = self._events[event.number] = f"id: {event.number}\nevent: event\ndata: {text}\n\n".encode()
         return frame
 
-    def state(self, picked: Columns, asked: Mapping[str, str] | None) -> bytes:
+    def state(self, picked: Columns, headers: Mapping[str, str] | None) -> bytes:
         """Return the state as an event, cached for a moment for other clients.
 
-        ``asked`` are the headers of requests to other nodes, None: this node's state only.
+        ``headers`` are the headers of requests to other nodes, None: this node's state only.
         """
         here, now_s = self.here, self.here.clock()
         if not _same(self._named, named := self.named()):
             self._states, self._named = {}, named
-        key = picked, asked is not None
+        key = picked, headers is not None
         made_s, frame = self._states.get(key, (-math.inf, b""))
         if now_s - made_s < _FRESH_S or (frame and key in self._being_made):
             return frame
         state = state_of(here, picked)
-        if asked is not None:
+        if headers is not None:
             self._being_made.add(key)
             try:
-                state = here.remote_nodes.whole(here, state, _target(picked), asked)
+                state = here.remote_nodes.whole(here, state, _target(picked), headers)
             finally:
                 self._being_made.discard(key)
         frame = b"event: state\ndata: " + _compact(state) + b"\n\n"
@@ -154,10 +154,10 @@ class _StreamClient:
         interval_s: float,
         states: int,
         after: int | None,
-        asked: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
     ) -> None:
         self._streams, self._picked, self._interval_s, self._left = streams, picked, interval_s, states
-        self._asked = asked
+        self._headers = headers
         self._after = after if after is not None else streams.here.central.events.last
         self._due_s = streams.here.clock()
         self._open = True
@@ -177,7 +177,7 @@ class _StreamClient:
         self._due_s = max(self._due_s + self._interval_s, here.clock())
         self._left -= 1
         try:
-            return self._events() + self._new_keys() + self._streams.state(self._picked, self._asked)
+            return self._events() + self._new_keys() + self._streams.state(self._picked, self._headers)
         except HttpRefusedError:  # the new configuration lacks the selected VLAN or switch
             raise StopIteration from None
 

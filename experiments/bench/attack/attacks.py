@@ -169,12 +169,12 @@ def endless_reply(address: Address, until_s: float) -> None:
         if not peer.shake_hands(HOSTILE_DPID):
             return
         while True:
-            asked = peer.await_message(MessageType.MULTIPART_REQUEST)
-            if asked is None:
+            request = peer.await_message(MessageType.MULTIPART_REQUEST)
+            if request is None:
                 return
-            if int.from_bytes(asked[8:10]) == MultipartType.FLOW:
+            if int.from_bytes(request[8:10]) == MultipartType.FLOW:
                 break
-        part = multipart_reply(MultipartType.FLOW, bytes(60_000), HEADER.unpack_from(asked)[3], more=True)
+        part = multipart_reply(MultipartType.FLOW, bytes(60_000), HEADER.unpack_from(request)[3], more=True)
         _pour(peer, part, until_s)
 
     reconnect_loop(address, until_s, work)
@@ -296,9 +296,9 @@ def unmanaged_switches(address: Address, until_s: float) -> None:
             for peer in peers:
                 peer.send(message(MessageType.HELLO))
             for peer in peers:
-                asked = peer.await_message(MessageType.FEATURES_REQUEST, 0.2)
-                if asked is not None:
-                    peer.send(features_reply(draw.getrandbits(64), HEADER.unpack_from(asked)[3]))
+                request = peer.await_message(MessageType.FEATURES_REQUEST, 0.2)
+                if request is not None:
+                    peer.send(features_reply(draw.getrandbits(64), HEADER.unpack_from(request)[3]))
 
 
 def unknown_versions(address: Address, until_s: float) -> None:

@@ -145,14 +145,14 @@ class HostilePeer:
     def shake_hands(self, dpid: int, auxiliary_id: int = 0) -> bool:
         """Do the OpenFlow handshake; return whether the controller completed it."""
         self.send(message(MessageType.HELLO))
-        asked = self.await_message(MessageType.FEATURES_REQUEST)
-        if asked is None:
+        request = self.await_message(MessageType.FEATURES_REQUEST)
+        if request is None:
             return False
-        self.send(features_reply(dpid, HEADER.unpack_from(asked)[3], auxiliary_id))
-        asked = self.await_message(MessageType.MULTIPART_REQUEST)
-        if asked is None:
+        self.send(features_reply(dpid, HEADER.unpack_from(request)[3], auxiliary_id))
+        request = self.await_message(MessageType.MULTIPART_REQUEST)
+        if request is None:
             return False
-        return self.send(multipart_reply(MultipartType.PORT_DESC, b"", HEADER.unpack_from(asked)[3]))
+        return self.send(multipart_reply(MultipartType.PORT_DESC, b"", HEADER.unpack_from(request)[3]))
 
     def behave(self, switch: Datapath, until: Callable[[], bool], timeout_s: float = 10.0) -> bool:
         """Behave as an honest switch until a condition holds; return whether it held in time."""

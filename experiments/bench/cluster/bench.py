@@ -84,10 +84,10 @@ def run(
             faulted = run_faults(Path(name) / "faults", _report_progress, sharded=sharded)
             figures["faults"] = asdict(faulted)
             targets.append(_no_problems(faulted.judgement, "partitions, full disks and clock steps"))
-    asked = {"switches": switches, "pairs": pairs, "repeats": repeats, "sharded": sharded}
-    asked |= {"cross_shard_pairs": cross_shard_pairs, "seed": seed}
-    asked |= {"kills": kills, "faults": faults, "node_failures": node_failures}
-    settings = {**asked, "interval_ms": INTERVAL_MS, "etcd_members": ETCD_MEMBERS}
+    options = {"switches": switches, "pairs": pairs, "repeats": repeats, "sharded": sharded}
+    options |= {"cross_shard_pairs": cross_shard_pairs, "seed": seed}
+    options |= {"kills": kills, "faults": faults, "node_failures": node_failures}
+    settings = {**options, "interval_ms": INTERVAL_MS, "etcd_members": ETCD_MEMBERS}
     return finished("cluster", figures, targets, settings, output)
 
 

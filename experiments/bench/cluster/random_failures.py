@@ -42,8 +42,8 @@ def run_kills(
         run = _Run(LoadedCluster(pair, fabric), random.Random(seed))
         run.loaded.begin()
         for turn in range(count):
-            told = run.turn()
-            report_progress(f"{turn + 1:>3}: {told}")
+            outcome = run.turn()
+            report_progress(f"{turn + 1:>3}: {outcome}")
         return KillsReport(run.loaded.judge(), run.disturbances)
 
 

@@ -88,10 +88,10 @@ class ShardedFaults(FaultScenarios):
         to, off = (f"ip {end} {{ {', '.join(hosts)} }}" for end in ("daddr", "saddr"))
         with self.cut(victim, off if incoming else "", to if outgoing else ""):
             self.assert_stable(victim, PEERS_HOLD_S + HOLD_S)
-            heard = self._heard(victim)
+            received = self._heard(victim)
             time.sleep(AFTER_S)
-            self.expect(self._heard(victim) == heard, f"no message passes between {name_of(victim)} and the others")
-        self.nodes.wait(lambda: self._heard(victim) > heard, "messages pass again")
+            self.expect(self._heard(victim) == received, f"no message passes between {name_of(victim)} and the others")
+        self.nodes.wait(lambda: self._heard(victim) > received, "messages pass again")
         self.assert_stable(victim)
 
     def _a_member_killed(self) -> None:

@@ -49,9 +49,9 @@ def scenario(pattern: BurstPattern, *, queues: bool) -> Scenario:
     receiver, sources = SENDERS + 1, []
     for number in range(SENDERS):
         sources.append(Source(VICTIM_VLAN, number + 1, receiver, "tcp"))
-        heard_s = 0.2 + number * MEASURED_S
+        begin_s = 0.2 + number * MEASURED_S
         spans = [(BEGIN_S + start_s, BEGIN_S + end_s) for start_s, end_s in pattern.spans(number, LASTS_S)]
-        spans.insert(0, (heard_s, heard_s + MEASURED_S))
+        spans.insert(0, (begin_s, begin_s + MEASURED_S))
         sources.append(Source(BURST_VLAN, number + 1, receiver, "udp", OFFERED_BPS, spans=tuple(spans)))
     limits = {VICTIM_VLAN: Limits(VICTIM_BPS, VICTIM_BPS), BURST_VLAN: Limits(BURST_BPS, BURST_BPS)}
     return Scenario(

@@ -35,12 +35,12 @@ class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        told = json.loads(Path(os.environ["DETS_BASELINE"]).read_text())
+        plan = json.loads(Path(os.environ["DETS_BASELINE"]).read_text())
         self.interval_s = float(os.environ["DETS_BASELINE_INTERVAL_MS"]) / 1e3
-        self.limit_bps = told["limit_bps"]
+        self.limit_bps = plan["limit_bps"]
         self.receiver_of = {
             int(dpid): dict(zip(columns["meter_id"], columns["receiver"], strict=True))
-            for dpid, columns in told["pairs"].items()
+            for dpid, columns in plan["pairs"].items()
         }
         self.senders_of: dict[int, int] = {}
         for receivers in self.receiver_of.values():

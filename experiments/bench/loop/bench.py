@@ -202,12 +202,12 @@ def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float
 def _measure_baseline(
     plan: LoopPlan, folder: Path, report_progress: Callable[[str], None], seconds: float
 ) -> list[dict[str, Any]]:
-    told = {"DETS_BASELINE": str(folder / "pairs.json"), "DETS_BASELINE_INTERVAL_MS": str(plan.interval_ms)}
+    variables = {"DETS_BASELINE": str(folder / "pairs.json"), "DETS_BASELINE_INTERVAL_MS": str(plan.interval_ms)}
     listen = ["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(plan.openflow_port)]
     command = [sys.executable, "-m", "apps.runtime.launcher", *listen, str(Path(__file__).with_name("baseline_ryu.py"))]
     log = folder / "baseline.log"
     with log.open("wb") as out, (folder / "baseline.err").open("wb") as err:
-        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **told}, stdout=out, stderr=err)
+        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables}, stdout=out, stderr=err)
 
     def alive() -> None:
         if process.poll() is not None:

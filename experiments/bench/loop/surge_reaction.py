@@ -39,9 +39,9 @@ def _met_ms(interval_ms: int, algorithm: str, phase: float) -> float:
     plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model"), epoch=9))
     plane.start()
     model.run(HOSTS_LEARNED_S[0])
-    heard = _send(model, KNOWN_BPS)
+    known = _send(model, KNOWN_BPS)
     model.run(HOSTS_LEARNED_S[1])
-    for source in heard:
+    for source in known:
         source.stop(model.slot)
     begin_s = BEGIN_S + phase * interval_ms / 1e3
     model.run(begin_s)

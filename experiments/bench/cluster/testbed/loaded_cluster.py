@@ -165,8 +165,8 @@ class LoadedCluster:
         active = self.cluster.wait_controls()
         with self.fabric.locked():
             for dpid, switch in self.fabric.switches.items():
-                if said := second_writer(switch.writers):
-                    report.problems.append(f"s{dpid}: {said}")
+                if problem := second_writer(switch.writers):
+                    report.problems.append(f"s{dpid}: {problem}")
             generations = {generation for _, _, generation in self.fabric.switches[SWITCHES[0]].writers}
             report.generations = len(generations)
             for dpid, log in self._logs.items():
