@@ -11,6 +11,16 @@ _MAX_CHARACTERS, _MAX_COMPARED = 100, 200
 class DetsError(Exception):
     """Base of every error this project raises on purpose."""
 
+    def __reduce__(self) -> tuple[Callable[..., DetsError], tuple[Any, ...]]:
+        """Support pickling: an error's own arguments may differ from those of its base."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[DetsError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> DetsError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(fields)
+    return error
+
 
 class InvalidValueError(DetsError, ValueError):
     """A value from outside (configuration, REST, command line, switch) is not acceptable.
@@ -24,16 +34,6 @@ class InvalidValueError(DetsError, ValueError):
         self.value = value
         self.reason = reason
         super().__init__(f"{key}: {value!r} {reason}")
-
-    def __reduce__(self) -> tuple[Callable[..., InvalidValueError], tuple[Any, ...]]:
-        """Support pickling: the arguments differ from the error's text."""
-        return _restored, (type(self), str(self), self.__dict__)
-
-
-def _restored(kind: type[InvalidValueError], text: str, fields: dict[str, Any]) -> InvalidValueError:
-    error = kind.__new__(kind, text)
-    error.__dict__.update(fields)
-    return error
 
 
 class ColumnError(InvalidValueError):

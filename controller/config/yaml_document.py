@@ -93,10 +93,6 @@ class ConfigError(DetsError):
         self.problems = tuple(sorted(problems, key=lambda one: ("" if one.source == source_name else one.source, one)))
         super().__init__("\n".join(self._lines()))
 
-    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, tuple[ConfigProblem, ...]]]:
-        """Support pickling: the arguments differ from the error's text."""
-        return type(self), (self.source_name, self.problems)
-
     def _lines(self) -> list[str]:
         """Return a line for each problem; equal problems of one key share a line."""
         alike: dict[tuple[str, str], list[ConfigProblem]] = {}
