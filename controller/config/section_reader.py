@@ -194,10 +194,13 @@ def _unknown_key(key: str, model: type[Section]) -> str:
 def _misplaced_key_hint(key: str, model: type[Section]) -> str:
     """Return where a key belongs that is none of this section, such as `` (it is a key of control)``; "" if nowhere."""
     section, _, inner = key.partition(".")
+    sections, name = list(_subclasses(Section)), "it"
     if inner and section in model.model_fields:
-        return f" (write {section}: and below it {inner}:)"
-    paths = sorted({one.path or "the top level" for one in _subclasses(Section) if key in one.model_fields})
-    return f" (it is a key of {', '.join(paths)})" if paths else ""
+        if all(one.path != section or inner in one.model_fields for one in sections):
+            return f" (write {section}: and below it {inner}:)"
+        key = name = inner
+    paths = sorted({one.path or "the top level" for one in sections if key in one.model_fields})
+    return f" ({name} is a key of {', '.join(paths)})" if paths else ""
 
 
 def _subclasses(model: type[Section]) -> Iterator[type[Section]]:

@@ -296,6 +296,7 @@ ONE_PROBLEM = [
     ("vlans:", "interval_ms: 55\nvlans:", "f:1:1: interval_ms: ", "(it is a key of control)"),
     ("vlans:", "rest: {ca: c.pem}\nvlans:", "f:1:8: rest.ca: ", "(it is a key of cluster, ovsdb_tls)"),
     ("vlans:", "rest.listen: h:80\nvlans:", "f:1:1: rest.listen: ", "(write rest: and below it listen:)"),
+    ("vlans:", "rest.store: {}\nvlans:", "f:1:1: rest.store: ", "(store is a key of the top level)"),
     ("20: {send", "20: {capacity: 1G, send", "f:3:8: vlans.20.capacity: ", "of links[N], switches.NAME.ports.NO)"),
     ("vlans:", "queues: {classes: none}\nvlans:", "f:1:10: queues.classes: ", "it is called mode now"),
     ("    dpid: 1", "    ovsdb: unix:db.sock\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "is not an OVSDB address"),
