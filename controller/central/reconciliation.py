@@ -288,7 +288,7 @@ class Reconciler:
         return len(differing) + len(unwanted)
 
     def _accept(self, unlike: Mapping[int, tuple[MeterSetting, MeterSetting]], record: SwitchRecord) -> None:
-        """Store the settings that a switch reports as those of its meters: (wanted, found) by meter id."""
+        """Store the settings that a switch reports as those of its meters: (desired, found) by meter id."""
         for desired, found in unlike.values():
             record.capabilities.record_alias(desired, found)
         ids = np.array(sorted(unlike), dtype=np.int64)

@@ -28,9 +28,9 @@ static void allow(i64 vns, double now_s, double elapsed_s, const Settings *s, co
     }
 }
 
-/* ``slots`` (count, vns), newest first; ``since_s`` (count,) is their age; ``allowed`` (vns,) is as above. The first ``later`` of them are still in the window
- * after the horizon: ``free_bits`` (later + 1, vns) has what the last of these leaves, and then what each does, until
- * ``ahead_s``. */
+/* ``slots`` (count, vns), newest first; ``since_s`` (count,) is their age; ``allowed`` (vns,) is as above. The first ``later`` of
+ * them are still in the window after the horizon: ``free_bits`` (later + 1, vns) has what the last of these leaves, and then what
+ * each does, until ``ahead_s``. */
 FOR_EACH_CPU
 static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double *restrict slots,
                 const double *restrict since_s, const double *restrict ahead_s, const double *restrict limit_bps,

@@ -160,8 +160,8 @@ def notifications(decisions: Iterable[Decision], receiver: IntArray, vns: int) -
 
     ``receiver`` (entries,) is each pair's receiver.
     """
-    told = [receiver[decision.feedback.entry] for decision in decisions if decision.feedback is not None]
-    return np.bincount(np.concatenate(told), minlength=vns) if told else None
+    senders_at = [receiver[decision.feedback.entry] for decision in decisions if decision.feedback is not None]
+    return np.bincount(np.concatenate(senders_at), minlength=vns) if senders_at else None
 
 
 @dataclass(frozen=True)
