@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from apps.module_command import module_command
 from controller.config.loader import load_config
 from controller.config.yaml_document import ConfigError, ConfigProblem
 from controller.fabric.config_model import Config, Vn
@@ -35,7 +36,7 @@ def read(path: str, run_in_thread: Callable[..., Any]) -> Config:
         return small
     answer = os.memfd_create("config")
     try:
-        command = [sys.executable, "-P", "-m", "apps.config_reader", str(answer), path]
+        command = [*module_command("apps.config_reader"), str(answer), path]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[answer], start_new_session=True)
         try:
             while process.poll() is None:

@@ -15,6 +15,7 @@ import sys
 from contextlib import suppress
 
 from apps.cluster.etcd_client import EtcdClient, EtcdError
+from apps.module_command import module_command
 from controller.errors import InvalidValueError
 
 END_S = 5.0
@@ -33,7 +34,7 @@ class LeaseWatchdog:
         reading, self._pipe = os.pipe()
         files = json.dumps([endpoints, ca, certificate, key])
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "apps.cluster.lease_watchdog", str(self._lease_file), files],
+            [*module_command("apps.cluster.lease_watchdog"), str(self._lease_file), files],
             stdin=reading,
             stdout=subprocess.DEVNULL,
             pass_fds=[self._lease_file],

@@ -12,6 +12,7 @@ import signal
 import sys
 import warnings
 
+from apps.module_command import module_command
 from apps.runtime.memory_tuning import disable_heap_trimming, keep_made, making_much
 from apps.runtime.os_ken_manager import use_chosen_framework
 from controller.errors import InvalidValueError
@@ -127,14 +128,13 @@ def main(config: str, apps: list[str]) -> int:
     """Entry point of ``dets run``: run the DETS application, and other Ryu applications next to it.
 
     The process becomes ``python -m apps.runtime.launcher``, because monkey patching must precede all other imports.
-    That process also reads the configuration, so that nothing is imported twice. Files in the current folder do not
-    hide modules of the same names (``-P``).
+    That process also reads the configuration, so that nothing is imported twice.
     """
     application = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "dets.py")
     if sys.version_info < (3, 12):  # Ryu compares versions with distutils, which would load setuptools
         os.environ["SETUPTOOLS_USE_DISTUTILS"] = "stdlib"
-    arguments = ["-P", "-m", "apps.runtime.launcher", "--dets-config", config, application, *apps]
-    return os.execv(sys.executable, [sys.executable, *arguments])
+    command = [*module_command("apps.runtime.launcher"), "--dets-config", config, application, *apps]
+    return os.execv(sys.executable, command)
 
 
 if __name__ == "__main__":
