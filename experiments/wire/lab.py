@@ -55,7 +55,7 @@ def parse_offer(text: str, config: Config) -> Offer:
         reason = f"names {place}, which is no port of VLAN {words[0]} in the configuration{there}"
         raise InvalidValueError("offer", text, reason)
     if found[0] is found[1]:
-        raise InvalidValueError("offer", text, f"names {words[1]} twice: the hosts must be at two ports")
+        raise InvalidValueError("offer", text, f"has {words[1]} send to itself: the hosts must be at two ports")
     return Offer(found[0], found[1], parse_rate(words[3], "offer"))
 
 
