@@ -8,7 +8,7 @@ from experiments.bench.rest.bench import run
 
 
 def test_the_smallest_run() -> None:
-    result = run(vlans=2, entries=16, changes=20, streams=2, seconds=1.0)
+    result = run(vlans=2, pairs=16, changes=20, streams=2, seconds=1.0)
     figures = result["figures"]
     assert figures["vns listed"] == 40
     assert figures["scraped bytes"] > 1000
