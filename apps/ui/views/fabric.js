@@ -24,7 +24,7 @@ export class FabricView extends View {
       { key: "vid", title: "VLAN", num: true, value: (i) => known(i)[0], text: (i) => String(known(i)[0]), href: (i) => `#/vlan/${known(i)[0]}` },
       textColumn("name", "Name", (i) => known(i)[1]),
       { key: "trouble", title: "State", value: trouble, num: true, left: true, text: (i) => this.words(i) },
-      rates("offered", "Offered", "Rate that the senders of its VNs offer, bit/s"),
+      rates("offered", "Offered", "Rate that senders offer its VNs, bit/s"),
       rates("received", "Received", "Rate that its VNs receive"),
       rates("dropped", "Dropped", "Rate that the meters of its pairs drop"),
     ], { sort: "trouble", matches: (i, words) => `${known(i)[0]} ${known(i)[1]}`.toLowerCase().includes(words) });

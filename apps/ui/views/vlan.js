@@ -20,14 +20,14 @@ export class VlanView extends View {
       { key: "bars", title: "Received of limit", hint: "Received solid, dropped hatched; ticks: limit and grant", fill: (cell, i) => this.bars(cell, i) },
       { key: "trouble", title: "State", num: true, left: true, value: (i) => this.trouble(i), text: (i) => this.state(i) },
       rateColumn("limit", "Limit", (i) => vn(i).receive_limit_bps, "Receive limit, bit/s"),
-      rateColumn("ceiling", "Ceiling", (i) => vn(i).receive_ceiling_bps, "Rate up to which the VN may borrow idle bandwidth"),
+      rateColumn("ceiling", "Ceiling", (i) => vn(i).receive_ceiling_bps, "Rate up to which it may borrow"),
       rates("offered", "Offered", "Rate that its senders offer, before any meter"),
       rates("received", "Received", "Rate that its senders' meters pass"),
       rates("granted", "Granted", "Sum of its senders' grants while it is congested"),
       rates("dropped", "Dropped", "Rate that its senders' meters drop"),
-      rates("send_limit_dropped", "Send limit drops", "Rate that its own send limit drops"),
+      rates("send_limit_dropped", "Send limit drops", "Rate that its send limit drops"),
       rates("flooded", "Floods", "Rate of its broadcast, multicast and unknown unicast"),
-      { key: "violated", title: "Violated, 1 h", hint: "Time in the last hour in which its guarantee was violated", num: true, value: (i) => vn(i).guarantee.violated_last_hour_s, text: (i) => seconds(vn(i).guarantee.violated_last_hour_s) },
+      { key: "violated", title: "Violated, 1 h", hint: "Time of violation in the last hour", num: true, value: (i) => vn(i).guarantee.violated_last_hour_s, text: (i) => seconds(vn(i).guarantee.violated_last_hour_s) },
       { key: "enforceable", title: "Enforceable", value: (i) => vn(i).enforceable, text: (i) => vn(i).enforceable },
     ], { sort: "trouble", matches: (i, words) => `${place(vn(i))} ${this.state(i)} ${vn(i).hosts.join(" ")}`.toLowerCase().includes(words) });
     this.parts = [this.table];
