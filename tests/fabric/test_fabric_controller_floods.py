@@ -69,6 +69,28 @@ def test_a_flood_takes_its_share_of_the_receive_limit_and_no_more(
     assert [event for event in app.events("flood-began") if "s1:1" in event["text"]]
 
 
+@pytest.mark.parametrize("asker", [1, 2])
+@pytest.mark.parametrize("version", [4, 6])
+def test_neighbours_are_found_under_a_blast(
+    fabric: tuple[OvsFabric, Application, Path], flooding: None, asker: int, version: int
+) -> None:
+    """By the VN that floods itself, and by another; ten times, as if never found before.
+
+    The one that floods is above its send limit: now and then its own meter takes a ping of it, and it asks again.
+    """
+    ovs, _, _ = fabric
+    target = "10.1.0.3" if version == 4 else "fd00:1::3"
+    for number in (1, 2, 3):
+        ovs.host(f"v1_{number}").cmd("sysctl -qw net.ipv6.conf.all.disable_ipv6=0")
+        ovs.host(f"v1_{number}").cmd(f"ip -6 address add fd00:1::{number}/64 dev v1_{number}-eth0 nodad")
+    host = ovs.host(f"v1_{asker}")
+    until = "-i 0.2 -w 3" if asker == 1 else "-W 3"
+    for _ in range(10):
+        host.cmd(f"ip -{version} neigh del {target} dev v1_{asker}-eth0")
+        answer = host.cmd(f"ping -{version} -c 1 {until} {target}")
+        assert re.search(", [1-9][0-9]* received" if asker == 1 else " 0% packet loss", answer), answer
+
+
 def test_frames_reach_the_controller_through_a_meter_and_are_forwarded_all_the_same(
     fabric: tuple[OvsFabric, Application, Path],
 ) -> None:
