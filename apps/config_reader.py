@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from apps.module_command import module_command
+from apps.runtime.launcher import module_command
 from controller.config.loader import load_config
 from controller.config.yaml_document import ConfigError, ConfigProblem
 from controller.fabric.config_model import Config, Vn

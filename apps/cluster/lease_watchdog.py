@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 
 from apps.cluster.etcd_client import EtcdClient, EtcdError
-from apps.module_command import module_command
+from apps.runtime.launcher import module_command
 from controller.errors import InvalidValueError
 
 END_S = 5.0

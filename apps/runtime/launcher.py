@@ -12,7 +12,6 @@ import signal
 import sys
 import warnings
 
-from apps.module_command import module_command
 from apps.runtime.memory_tuning import disable_heap_trimming, keep_made, making_much
 from apps.runtime.os_ken_manager import use_chosen_framework
 from controller.errors import InvalidValueError
@@ -122,6 +121,17 @@ def ryu_manager() -> int:
         print(error, file=sys.stderr)
         return 2
     return manager(sys.argv[1:])
+
+
+def module_command(module: str) -> list[str]:
+    """Return the command, without arguments, that runs ``module`` from the packages that this process uses.
+
+    No file of the current folder hides a module (``-P``), unless these packages are there themselves: then they are a
+    copy of the project that may not be the installed one.
+    """
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    hidden = [] if os.path.samefile(root, os.curdir) else ["-P"]
+    return [sys.executable, *hidden, "-m", module]
 
 
 def main(config: str, apps: list[str]) -> int:
