@@ -41,6 +41,7 @@ _PART_BATCH = 200
 _CROWD = 64
 _MANY_PORTS = 1_000
 _PAUSE_S = 0.02
+_READ_S = 10.0  # a slow controller needs that long to read all ports
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ def many_ports(address: Address, until_s: float) -> None:
     def work(peer: HostilePeer) -> None:
         if peer.become_ready(HOSTILE_DPID) is not None:
             peer.send(ports)
-            while time.monotonic() < until_s and peer.send(b""):
+            read_by_s = max(until_s, time.monotonic() + _READ_S)
+            while time.monotonic() < read_by_s and peer.send(b""):
                 time.sleep(_PAUSE_S)
 
     reconnect_loop(address, until_s, work, receive_bytes=4096)
