@@ -35,7 +35,7 @@ packages:
 
 # The packages come first (they bring python3-venv) but are no reason to install the environment again.
 $(STAMP): setup.py pyproject.toml experiments/setup.py experiments/pyproject.toml constraints.txt build-constraints.txt scripts/venv $(KERNEL) | packages
-	@python=$$(scripts/find-python $(PYTHON)) && echo "Installing into $(VENV) with $$python" \
+	@python=$$(scripts/find-python $(PYTHON)) && echo "Installing into $(VENV) with $$python: some minutes" \
 	    && scripts/venv $(VENV) "$$python" && touch $@
 
 ovs: | packages

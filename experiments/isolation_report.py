@@ -73,10 +73,11 @@ def _draw(result: Result, called: Mapping[str, str], path: Path) -> Path | None:
 def _table(name: str, done: Summaries) -> Table:
     heading, *rows = table_of(Measured([*done.values()]), name, [*done])
     table = Table(title=name, title_justify="left")
-    for label in ("", *heading[2:]):
-        table.add_column(label)
-    for control, row in zip(done, rows, strict=True):
-        table.add_row(control, *row[2:])
+    table.add_column()
+    for control in done:
+        table.add_column(control, justify="right")
+    for measures in list(zip(heading, *rows, strict=True))[2:]:
+        table.add_row(*measures)
     return table
 
 

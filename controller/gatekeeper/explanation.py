@@ -9,7 +9,7 @@ from controller.gatekeeper.decision import GatekeeperDecision
 from controller.policy.explanation_text import format_rate_text
 from controller.policy.interface import LocationName
 
-FREE = "no congestion: the lower of both ceilings"
+FREE = "the lower of both ceilings"
 ESTIMATED = " (drops estimated: no queue counters)"
 _AT = 1e-9
 
@@ -22,7 +22,7 @@ def explain(decision: GatekeeperDecision, at: int, format_location: LocationName
         (float(decision.scheduled_bps[at]), _sending_port(decision, at, format_location)),
         (float(decision.limit_bps[at]), _egress_limit(decision, at, format_location)),
     ]
-    bounds.sort(key=lambda one: one[0])  # of equal ones the first: a sender without a limit has no congestion
+    bounds.sort(key=lambda one: one[0])  # of equal ones the first: without congestion the ceilings
     (_, bound), (next_bps, next_constraint) = bounds[:2]
     grant_bps = float(decision.grant_bps[at])
     estimated = "" if decision.view.vns.has_queue[decision.view.receiver[at]] else ESTIMATED

@@ -76,6 +76,7 @@ def port_states(switch: Switch, ports: Mapping[int, PortDesc], known: Mapping[in
         elif edge.expect != ANY_NAME:
             if edge.interface is None and expected and cut_name(expected) != port.name:  # 2
                 fence = f"it is {port.name!r} where {expected!r} is expected"
+                fence += f"; expect: {port.name!r} lets it pass" if port.name else ""
             elif named[port.name] > 1 and (is_cut(port.name) or edge.interface is not None):  # 3
                 fence = f"{named[port.name]} ports have the name {port.name!r}"
                 fence += f", cut at {MAX_NAME_BYTES} characters" if is_cut(port.name) else ""

@@ -175,7 +175,7 @@ def test_it_is_explained_and_congestion_is_an_event():
         tenants.run(1)
         held.append(explain_pair(fabric, tenants.pair(2)).constraint)
     free = explain_pair(fabric, tenants.pair(1))
-    assert free.constraint == "no congestion: the lower of both ceilings"
+    assert free.constraint == "the lower of both ceilings"
     assert "its floor: its part of s3:1's receive guarantee" in held
     assert any("last notified by s3:1 (dropped " in bound for bound in held)
     assert any("VLAN 2 at s3:1: congestion began" in event.text for event in tenants.plane.events())

@@ -212,6 +212,7 @@ ONE_PROBLEM = [
     ("[10, 20]}", "[10, 10]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "10 is on this port already"),
     ("[10, 20]}", "[]}", "f:8:34: switches.s1.ports.1.trunk: ", "names no VLAN"),
     ("[10, 20]}", "10}", "f:8:34: switches.s1.ports.1.trunk: ", "10 is not a list"),
+    ("trunk: [10, 20]}", "access: [10]}", "f:8:35: switches.s1.ports.1.access: ", "[10] is a list: write one whole"),
     ("[10, 20]}", "[10, x]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "'x' is not a whole number"),
     ("[10, 20]}", "[10, 4095]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "4095 is above 4094, the maximum"),
     (

@@ -260,7 +260,7 @@ def test_who_is_crowded_out_of_a_full_port_has_room_to_show_what_it_wants():
 
 def test_it_is_explained():
     world = flood()
-    assert world.why().constraint == "no congestion: the lower of both ceilings"
+    assert world.why().constraint == "the lower of both ceilings"
     drops_of_the_flood(world)
     drops_of_the_flood(world, 0.0)
     found = world.why()
@@ -268,7 +268,7 @@ def test_it_is_explained():
         "its egress limit, halved 1 times in the last 0.1 s, rising 400.0 Mb/s per s, 522.0 Mb/s of 1.0 Gb/s; "
         "last notified by s1:4 (dropped 250.0 Mb/s of 1.0 Gb/s, threshold 20.0 Mb/s)"
     )
-    assert found.next_constraint == "no congestion: the lower of both ceilings"
+    assert found.next_constraint == "the lower of both ceilings"
     assert found.lifted_bps == C
     for _ in range(12):
         drops_of_the_flood(world)

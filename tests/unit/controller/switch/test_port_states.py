@@ -48,6 +48,12 @@ def test_a_port_of_another_name_is_fenced(expect: str | None, known: str | None,
     assert (found == []) == open_
 
 
+def test_a_fence_names_the_setting_that_ends_it() -> None:
+    state = port_states(switch(one=None), there("tap7"), {1: "eth1"})[1]
+    assert state.fence == "it is 'tap7' where 'eth1' is expected; expect: 'tap7' lets it pass"
+    assert not port_states(switch(one="tap7"), there("tap7"), {1: "eth1"})[1].fence
+
+
 def test_names_that_were_cut_to_the_same_are_nobodys() -> None:
     ports = there("dets-patch-to-b", "dets-patch-to-b", "dets-patch-to-c", "eth4", "eth4")
     described = switch(one=None, two="any", three=None, four=None)
