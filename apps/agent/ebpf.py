@@ -115,7 +115,7 @@ def exit_program(verdict: int) -> tuple[bytes, bytes]:
 
 
 def load_map(target: int, descriptor: int) -> tuple[bytes, bytes]:
-    """Return the two halves of ``target = the map``."""
+    """Return the two halves of the instruction that loads a map's address into register ``target``."""
     return instruction(0x18, target, _PSEUDO_MAP, constant=descriptor), instruction(0)
 
 

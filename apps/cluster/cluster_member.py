@@ -45,8 +45,8 @@ class ClusterMember(Standalone):
 
     def __init__(self, cluster: Cluster) -> None:
         self.node = ClusterNode(cluster, _boot_time_s, hub.spawn, run_in_thread)
-        self._will = LeaseWatchdog(cluster.etcd, cluster.ca, cluster.certificate, cluster.key)
-        self.node.will = self._will.set_lease
+        self._watchdog = LeaseWatchdog(cluster.etcd, cluster.ca, cluster.certificate, cluster.key)
+        self.node.watch_lease = self._watchdog.set_lease
         self._hop = NodeClient(cluster.node, self.node.etcd.tls)
         PeerDatapath.new_gate = WriteGate
         self.roles: RoleManager = RoleManager(
@@ -123,7 +123,7 @@ class ClusterMember(Standalone):
     def leave(self, shell: SouthboundDriver, queues: QueueReconciler, on_stop: str) -> None:
         """Let another node take over with the present grants."""
         self.node.release_lease()
-        self._will.close()
+        self._watchdog.close()
 
 
 class ShardedMember(ClusterMember):

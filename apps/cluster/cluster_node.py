@@ -52,8 +52,8 @@ class ClusterNode:
     """This node. ``clock`` continues while the machine sleeps; ``spawn`` calls a function next to the loop.
 
     ``follow`` applies the store's present contents, and returns whether it did; it may raise StoreError. ``start_over``
-    discards the state of switches from an earlier time as the active node: others have changed them since. ``will``
-    is the lease watchdog, which gets each new lease; None if there is none.
+    discards the state of switches from an earlier time as the active node: others have changed them since.
+    ``watch_lease`` is the lease watchdog, which gets each new lease; None if there is none.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ClusterNode:
         self.tokens = EtcdTokens(self.etcd, self.prefix)
         self.follow: Callable[[], bool] = lambda: True
         self.start_over: Callable[[], None] = lambda: None
-        self.will: Callable[[int | None], None] = lambda lease_id: None
+        self.watch_lease: Callable[[int | None], None] = lambda lease_id: None
         self.active_url = ""
         self.problem = ""  # the error of the last request to etcd
         self._clock, self._spawn = clock, spawn
@@ -81,7 +81,7 @@ class ClusterNode:
         self._lost = False
         self._held: int | None = None
         self._last_held: int | None = None  # the last generation of this node
-        self._willed: int | None = None
+        self._watched_lease: int | None = None
         self._left = False
         self.takeovers = 0
         self.shared = EtcdMembership(cluster, self.prefix) if cluster.mode == "sharded" else None
@@ -119,9 +119,9 @@ class ClusterNode:
             if self.shared is not None:
                 self.shared.apply_snapshot()
                 self.ownership.update(self.shared.owners)
-        if self.leadership.lease_id != self._willed:
-            self._willed = self.leadership.lease_id
-            self.will(self._willed)
+        if self.leadership.lease_id != self._watched_lease:
+            self._watched_lease = self.leadership.lease_id
+            self.watch_lease(self._watched_lease)
         held = self.active_generation()
         if held != self._held:
             self._held = held

@@ -19,7 +19,7 @@ _Decode = Callable[[bytes], NDArray[np.void]]
 
 def read_ports_and_queues(
     peers: ConnectedSwitches,
-    looked: Sequence[tuple[ConnectedSwitch, Poll]],
+    polls: Sequence[tuple[ConnectedSwitch, Poll]],
     received_s: Mapping[int, float],
     report_fault: ReportFault,
 ) -> None:
@@ -30,11 +30,11 @@ def read_ports_and_queues(
 
     ``report_fault`` is called for a switch with unreadable counters; its queues are not read without its ports.
     """
-    looked = [(peer, poll) for peer, poll in looked if poll.ports is not None]
-    if not looked:
+    polls = [(peer, poll) for peer, poll in polls if poll.ports is not None]
+    if not polls:
         return
-    at_s = {peer.connection.dpid: received_s.get(peer.connection.dpid, poll.requested_s) for peer, poll in looked}
-    bodies, refused = _bodies("ports", [(peer, poll.ports) for peer, poll in looked], report_fault)
+    at_s = {peer.connection.dpid: received_s.get(peer.connection.dpid, poll.requested_s) for peer, poll in polls}
+    bodies, refused = _bodies("ports", [(peer, poll.ports) for peer, poll in polls], report_fault)
     ports, unreadable = _decoded(bodies, decode_port_stats, report_fault)
     for peer, port_stats in ports:
         dpid = peer.connection.dpid
@@ -43,7 +43,7 @@ def read_ports_and_queues(
         if dpid in received_s and peer.counting is None and peers.central.switches[dpid].capabilities.uses_meters:
             peer.meters.update(port_stats, peers.clock())
     left_out = refused | unreadable
-    queue_requests = [(peer, poll.queues) for peer, poll in looked if peer.connection.dpid not in left_out]
+    queue_requests = [(peer, poll.queues) for peer, poll in polls if peer.connection.dpid not in left_out]
     bodies, _ = _bodies("queues", queue_requests, report_fault)
     ports_of = {peer.connection.dpid: port_stats for peer, port_stats in ports}
     for peer, queue_stats in _decoded(bodies, decode_queue_stats, report_fault)[0]:

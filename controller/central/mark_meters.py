@@ -27,12 +27,12 @@ class MarkMeterManager:
 
     def __init__(self, fabric: FabricState) -> None:
         self._fabric = fabric
-        self._known: tuple[object, ...] = ()
-        self._able: list[tuple[bool, bool]] = []
-        self._checked: tuple[tuple[object, ...], bool] = ((), False)
+        self._flushed_for: tuple[object, ...] = ()
+        self._capable: list[tuple[bool, bool]] = []
+        self._needed_for: tuple[tuple[object, ...], bool] = ((), False)
         self._limit_bps: FloatArray = fabric.vns.receive_limit_bps
-        self._short: set[int] = set()
-        self._left: frozenset[int] = frozenset()  # VLANs with phantom meters only
+        self._out_of_ids: set[int] = set()
+        self._without_ecn: frozenset[int] = frozenset()  # VLANs with phantom meters only
 
     def flush(self, now_s: float) -> None:
         """Add, delete and set meters where pairs or limits changed. Does nothing otherwise."""
@@ -43,10 +43,10 @@ class MarkMeterManager:
         sent_to = fabric.network.remote_destinations
         known = (control.state.entries, control.groups, control.shadow.groups, control.vns, mine, sent_to)
         able = [(record.capabilities.uses_meters, record.capabilities.uses_ecn) for record in fabric.switches.values()]
-        refilled = any(fabric.switches[dpid].meter_ids.available for dpid in self._short)
-        if not refilled and able == self._able and all(map(is_, known, self._known)) and self._known:
+        refilled = any(fabric.switches[dpid].meter_ids.available for dpid in self._out_of_ids)
+        if not refilled and able == self._capable and all(map(is_, known, self._flushed_for)) and self._flushed_for:
             return
-        self._known, self._able = known, able
+        self._flushed_for, self._capable = known, able
         marking = _uses_marks((*control.groups, *control.shadow.groups), len(control.vns))
         entries = control.state.entries
         self._follow_limits()
@@ -54,7 +54,7 @@ class MarkMeterManager:
         receives = np.zeros(len(marking), dtype=np.bool_)
         receives[entries.receiver] = receives[sorted(sent_to)] = True
         receives &= mine
-        self._short.clear()
+        self._out_of_ids.clear()
         self._phantom(marking & receives & np.isin(control.vns.dpid, np.array(usable, dtype=np.uint64)), now_s)
         fabric.network.mark_vlans(self._marked_vlans(marking, now_s))
         self._measure(entries, now_s)
@@ -66,15 +66,15 @@ class MarkMeterManager:
         for row in rows.tolist():
             fabric.network.of_hosts.set_phantom(row, None)
         fabric.phantoms = fabric.phantoms.added(rows, np.full(len(rows), NO_METER))
-        self._known = ()
+        self._flushed_for = ()
 
     def _is_needed(self) -> bool:
         """Return whether any policy uses marks."""
         control = self._fabric.control
         known = (control.groups, control.shadow.groups, control.vns)
-        if not self._checked[0] or not all(map(is_, known, self._checked[0])):
-            self._checked = known, bool(_uses_marks((*known[0], *known[1]), len(control.vns)).any())
-        return self._checked[1]
+        if not self._needed_for[0] or not all(map(is_, known, self._needed_for[0])):
+            self._needed_for = known, bool(_uses_marks((*known[0], *known[1]), len(control.vns)).any())
+        return self._needed_for[1]
 
     def _marked_vlans(self, marking: BoolArray, now_s: float) -> frozenset[int]:
         """Return the VLANs in which packets may be marked: all their edge switches count marks and clear them."""
@@ -86,13 +86,13 @@ class MarkMeterManager:
         for dpid, record in fabric.switches.items():
             if not record.capabilities.uses_ecn:
                 unable |= dict.fromkeys(set(vns.vlan_vid[vns.dpid == dpid].tolist()) & desired, record)
-        for vid in sorted(unable.keys() - self._left):
+        for vid in sorted(unable.keys() - self._without_ecn):
             switch = unable[vid].switch
             why = unable[vid].capabilities.ecn.why or "its meters are unusable"
             text = f"VLAN {vid}: no marks on the way, since {switch.name} cannot count and clear them: {why}"
             fabric.note(EventKind.ECN_MARKS_UNAVAILABLE, text, now_s, dpid=switch.dpid)
-        self._left = frozenset(unable)
-        return frozenset(desired - self._left)
+        self._without_ecn = frozenset(unable)
+        return frozenset(desired - self._without_ecn)
 
     def _measure(self, entries: PairTable, now_s: float) -> None:
         """Give a counting meter to exactly the pairs whose frames may be marked."""
@@ -171,7 +171,7 @@ class MarkMeterManager:
                 return found.meter_id, True
         meter_id = record.meter_ids.allocate()
         if meter_id is None:
-            self._short.add(record.switch.dpid)
+            self._out_of_ids.add(record.switch.dpid)
             if not record.capabilities.short_of_meters:
                 record.capabilities.short_of_meters = True
                 text = f"switch {record.switch.name}: no meter ids left for marks; some are not counted"

@@ -33,9 +33,9 @@ class PairMeterManager:
     def __init__(self, fabric: FabricState, agents: NoAgents) -> None:
         self._fabric, self._agents = fabric, agents
         self._marks = MarkMeterManager(fabric)
-        self._new_pairs: dict[Pair, None] = {}
-        self._seen_s = 0.0
-        self._old_pairs: set[Pair] = set()
+        self._pairs_to_meter: dict[Pair, None] = {}
+        self._last_new_s = 0.0
+        self._pairs_to_remove: set[Pair] = set()
         self._unmetered: dict[Pair, None] = {}
         self._without_meter: set[int] = set()
         self._refused: dict[Pair, str] = {}  # pairs whose meters a switch rejected, and why
@@ -44,12 +44,12 @@ class PairMeterManager:
     def on_pair_seen(self, pair: Pair, now_s: float) -> None:
         """Record an active pair without a flow entry; its meter may be on the way already."""
         if not self.metered(pair):
-            self._new_pairs[pair] = None
-            self._seen_s = now_s
+            self._pairs_to_meter[pair] = None
+            self._last_new_s = now_s
 
     def on_pair_aged(self, pair: Pair) -> None:
         """Record that a pair is no longer active."""
-        self._old_pairs.add(pair)
+        self._pairs_to_remove.add(pair)
 
     def inherit(self, unmetered: Iterable[Pair]) -> None:
         """Take over the active pairs without meters; the network holds those with meters."""
@@ -139,7 +139,7 @@ class PairMeterManager:
         entries = fabric.state.entries
         present = fabric.vns.dpid[entries.sender] == dpid
         pairs = set(map(Pair, entries.sender[present].tolist(), entries.receiver[present].tolist()))
-        for known in (self._unmetered, self._new_pairs):
+        for known in (self._unmetered, self._pairs_to_meter):
             for pair in [pair for pair in known if fabric.vns.key(pair.sender).dpid == dpid]:
                 del known[pair]
                 pairs.add(pair)
@@ -149,18 +149,18 @@ class PairMeterManager:
     def flush(self) -> None:
         """Give meters to new pairs, and remove those of aged pairs; counting meters follow."""
         fabric = self._fabric
-        self._old_pairs |= fabric.network.pairs.drain_unused()
-        if self._old_pairs:
-            self._remove(self._old_pairs)
-            self._old_pairs = set()
+        self._pairs_to_remove |= fabric.network.pairs.drain_unused()
+        if self._pairs_to_remove:
+            self._remove(self._pairs_to_remove)
+            self._pairs_to_remove = set()
         for pair in self._unmetered:
             available = pair not in self._refused and fabric.record_of_sender(pair.sender).meter_ids.available
             if available or self._agents.is_covered(pair.sender):
-                self._new_pairs[pair] = None
-        if self._new_pairs:
-            pairs, self._new_pairs = list(self._new_pairs), {}
-            self._meter(pairs, self._seen_s)
-        self._marks.flush(self._seen_s)
+                self._pairs_to_meter[pair] = None
+        if self._pairs_to_meter:
+            pairs, self._pairs_to_meter = list(self._pairs_to_meter), {}
+            self._meter(pairs, self._last_new_s)
+        self._marks.flush(self._last_new_s)
 
     def _meter(self, pairs: list[Pair], now_s: float) -> None:
         fabric = self._fabric
@@ -283,7 +283,7 @@ class PairMeterManager:
         rate_bps, burst_bits = map(from_kilo, found[3:])
         self._add_entries(*ends, found.meter_id, rate_bps, burst_bits, now_s, added_now=False)
         known.add_columns(*ends, found.meter_id)
-        for some in filter(None, (self._new_pairs, self._unmetered)):
+        for some in filter(None, (self._pairs_to_meter, self._unmetered)):
             for pair in zip(found.sender.tolist(), found.receiver.tolist(), strict=True):
                 some.pop(Pair(*pair), None)
         yield

@@ -67,7 +67,7 @@ class _Refusal(NamedTuple):
 
 @dataclass
 class _Refusals:
-    """The rejections of one switch: its VN meters, (row, kind), with the cause, and the next attempt's time."""
+    """The rejections of one switch: the cause by (VN row, kind of meter), and the next attempt's time."""
 
     vns: dict[tuple[int, str], str] = field(default_factory=dict)
     retry_s: float = np.inf

@@ -70,7 +70,10 @@ def is_unreached(dpid: int, known: ClusterView) -> bool:
 
 
 def move_target(dpid: int, known: ClusterView) -> str | None:
-    """Return the node to which an owned switch must move; None: it stays."""
+    """Return the node to which an owned switch must move; None: it stays.
+
+    It moves if its owner is drained or not connected to it, or if its first connected candidate was requested.
+    """
     owner, requested = known.owners[dpid], known.requested_nodes.get(dpid)
     leaving = owner in known.drained or is_unreached(dpid, known)
     if not leaving and requested in (None, owner):

@@ -118,8 +118,8 @@ class FloodRates:
         """Store the counters (METER_STATS) of the VNs whose switches have ``answered``, shape (vns,).
 
         ``positions`` (3, vns) are the rows in ``stats`` of each VN's meters of floods, discovery and packet-ins; below
-        0: no such meter. A meter that was modified since the last reading counts from then. A counter that fell without
-        a modification was reset: the rate of its VN stays.
+        0: no such meter. A meter that was modified since the last reading has counted from zero since its modification.
+        A counter that fell without a modification was reset: the rate of its VN stays.
         """
         last, now = self._last, _Counters.read(stats, positions)
         modified, last_s = self._modified_s > self._last_s, self._last_s

@@ -49,7 +49,7 @@ class Client:
             socket.socket, tuple[float, int, deque[int]]
         ] = {}  # time of the request, bytes missing, answers left
         self.start_s = 0.0
-        self.rows: list[tuple[float, float | None]] = []
+        self.answered_s: list[tuple[float, float | None]] = []  # of each request: when it was made, and answered
 
     def connected(self, connection: socket.socket) -> None:
         """Add a connection."""
@@ -72,7 +72,7 @@ class Client:
         if left > octets:
             self._busy[connection] = (wanted_s, left - octets, answers)
             return
-        self.rows.append((wanted_s - self.start_s, now_s - self.start_s))
+        self.answered_s.append((wanted_s - self.start_s, now_s - self.start_s))
         del self._busy[connection]
         if answers:
             self._ask(connection, now_s, answers)
@@ -83,7 +83,7 @@ class Client:
         """Return (requested, answered) of every request, None without an answer; a waiting session counts as one."""
         open_s = [wanted_s - self.start_s for wanted_s, _, _ in self._busy.values()]
         open_s += [begin_s for begin_s, _ in self._waiting if begin_s < end_s]
-        return [*self.rows, *((at_s, None) for at_s in open_s)]
+        return [*self.answered_s, *((at_s, None) for at_s in open_s)]
 
     def _ask(self, connection: socket.socket, wanted_s: float, answers: deque[int]) -> None:
         octets = answers.popleft()

@@ -173,10 +173,10 @@ class Source:
 class Job:
     """A job of map and reduce tasks on the PNs of a VLAN, whose TCP sources carry it: one for each pair of the PNs.
 
-    Each PN runs ``maps`` map tasks one after another; each ends at a random time within ``map_s`` of the previous one.
-    There are ``reduces`` reduce tasks for each PN; a PN runs one at a time, and the next goes to the first free PN. It
-    fetches ``fetch_bytes`` from each map task that has ended, at most ``fetches`` at once and one per PN, and then
-    computes for ``reduce_s``. Data of its own PN need no fetch.
+    Each PN runs ``maps`` map tasks one after another; the n-th (from 0) ends at a random time between n and n + 1 times
+    ``map_s``. There are ``reduces`` reduce tasks for each PN; a PN runs one at a time, and the next goes to the first
+    free PN. It fetches ``fetch_bytes`` from each map task that has ended, at most ``fetches`` at once and one per PN,
+    and then computes for ``reduce_s``. Data of its own PN need no fetch.
     """
 
     vlan_vid: int

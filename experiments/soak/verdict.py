@@ -91,7 +91,7 @@ def limits_by_window(changes: Sequence[tuple[float, float]], starts: FloatArray)
     first = np.maximum(np.searchsorted(at_s, starts, side="right") - 1, 0)
     last = np.searchsorted(at_s, starts + WINDOW_S, side="left") - 1
     rows = zip(first.tolist(), last.tolist(), strict=True)
-    return np.array([limit_bps[a : max(a, b) + 1].max() for a, b in rows])
+    return np.array([limit_bps[a : max(a, b) + 1].max() for a, b in rows])  # b < a before the first change
 
 
 def touched(transients: Sequence[Transient], starts: FloatArray) -> BoolArray:

@@ -79,7 +79,7 @@ def test_a_session_without_a_free_connection_waits_and_its_time_counts():
         client.took(ours, 1, 10.4)
         assert theirs.recv(100) == (7).to_bytes(8, "big")
         client.took(ours, 7, 10.5)
-        assert client.rows == [pytest.approx((0.1, 0.4)), pytest.approx((0.4, 0.5))]
+        assert client.answered_s == [pytest.approx((0.1, 0.4)), pytest.approx((0.4, 0.5))]
         client.begin_due(10.6)
         assert client.all_rows(0.25)[2:] == [(pytest.approx(0.2), None)]
         assert client.all_rows(0.5)[2:] == [(pytest.approx(0.2), None), (0.3, None)]
