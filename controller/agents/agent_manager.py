@@ -121,7 +121,7 @@ class AgentManager(NoAgents):
         return agent is not None and agent.present
 
     def is_sole_shaper(self, sender: int) -> bool:
-        """Return whether a new pair of a VN (row) gets no meter, because the VN's agent is present and trusted."""
+        """Return whether pairs of a VN (row) need no meter, because the VN's agent is present and trusted."""
         agent = self._agent_of(sender)
         return agent is not None and agent.present and agent.mode == "trust"
 
@@ -199,9 +199,9 @@ class AgentManager(NoAgents):
         self._reports.override_readings(columns, self._shaped)
         return columns, self._shaped
 
-    def after_step(self, limit_bps: FloatArray, now_s: float) -> None:
-        """Send agents the rates that follow from the effective limits, shape (entries,)."""
-        self._meant_kbps = np.rint(whole_rates(limit_bps) / RATE_STEP_BPS).astype(np.int64)
+    def after_step(self, rate_bps: FloatArray, now_s: float) -> None:
+        """Send agents the rates at which they shape, shape (entries,)."""
+        self._meant_kbps = np.rint(whole_rates(rate_bps) / RATE_STEP_BPS).astype(np.int64)
         addressed = self._addressable_pairs()
         self._refill(addressed)
         for port, agent in self.ports.items():

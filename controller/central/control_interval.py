@@ -81,7 +81,7 @@ def run_interval(
         recorder.interval(start, now_s, columns_of(readings), observed, state, result, shaped)
     queue_meter_mods(fabric, result.changes)
     queue_meter_mods(fabric, result.backstops)
-    agents.after_step(result.limit_bps, now_s)
+    agents.after_step(result.agent_bps, now_s)
     _note_notifications(fabric, result.notified, now_s)
     _watch_congestion(fabric, control.state, result.limit_bps, now_s)
     _note_implausible(fabric, result.implausible, now_s)

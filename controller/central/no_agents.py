@@ -78,8 +78,8 @@ class NoAgents:
         """Return the readings unchanged, and None: there are no agents."""
         return readings, None
 
-    def after_step(self, limit_bps: FloatArray, now_s: float) -> None:
-        """Do nothing: no agent needs the limits."""
+    def after_step(self, rate_bps: FloatArray, now_s: float) -> None:
+        """Do nothing: no agent needs the rates."""
 
     def _pairs(self, chosen: BoolArray) -> list[Pair]:
         entries = self._fabric.state.entries

@@ -168,7 +168,8 @@ class PairMeterManager:
         bare: dict[Pair, None] = {}
         for pair in pairs:
             record = fabric.record_of_sender(pair.sender)
-            if self._agents.is_sole_shaper(pair.sender):
+            # Where no queue holds the receiver, a meter bounds the pair until its agent has a rate for it.
+            if self._agents.is_sole_shaper(pair.sender) and fabric.vns.has_queue[pair.receiver]:
                 meter_id: int | None = NO_METER
             else:
                 meter_id = None if self._beyond(pair, record) else record.meter_ids.allocate()

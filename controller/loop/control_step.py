@@ -70,8 +70,9 @@ class StepResult(NamedTuple):
     """The decisions of one interval, besides the next state, and the loads of VNs.
 
     ``changes`` are the meters to modify, ``backstops`` the meters of pairs that agents shape. ``limit_bps`` (entries,)
-    are the new effective limits. ``received_bps`` has shape (vns,). ``implausible`` are rows of the pair table with
-    impossible counter changes. ``receiver_loads_bps`` are the rates offered to each VN, passed and dropped at its
+    are the new effective limits, ``agent_bps`` (entries,) what agents shape to: where no queue holds the receiver, its
+    senders together within its budget. ``received_bps`` has shape (vns,). ``implausible`` are rows of the pair table
+    with impossible counter changes. ``receiver_loads_bps`` are the rates offered to each VN, passed and dropped at its
     senders' meters, (vns,) each, and ``notified`` the number of senders that each VN notified of congestion, (vns,);
     None where no policy has such messages.
     """
@@ -79,6 +80,7 @@ class StepResult(NamedTuple):
     changes: MeterChanges
     backstops: MeterChanges
     limit_bps: FloatArray
+    agent_bps: FloatArray
     received_bps: FloatArray
     implausible: IntArray
     receiver_loads_bps: tuple[FloatArray, FloatArray, FloatArray]
@@ -260,6 +262,7 @@ def enforce(
         changes=granted.changes,
         backstops=granted.backstops,
         limit_bps=granted.limit_bps,
+        agent_bps=granted.agent_bps,
         received_bps=decided.received_bps,
         implausible=senders.seen.implausible.nonzero()[0],
         receiver_loads_bps=senders.seen.receiver_loads_bps,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from controller.columns import BoolArray, FloatArray
 from controller.dets.messages import KeepAlive, SetRate
 from controller.dets.send_rate_controller import SendRateControllers
@@ -20,7 +22,10 @@ from controller.metering.receive_budgets import RemainingBudget
 
 
 class GrantSide(NamedTuple):
-    """The new effective limits, and the meters to modify for them: ``backstops`` are meters of agents' pairs."""
+    """The new effective limits, and the meters to modify for them: ``backstops`` are meters of agents' pairs.
+
+    ``agent_bps`` (entries,) are the rates at which agents shape.
+    """
 
     machines: SendRateControllers
     counters: MeterCounters
@@ -28,6 +33,7 @@ class GrantSide(NamedTuple):
     limit_bps: FloatArray
     changes: MeterChanges
     backstops: MeterChanges
+    agent_bps: FloatArray
 
 
 def apply_grants(
@@ -49,13 +55,15 @@ def apply_grants(
     enforcement, changes = enforce(
         before, limit_bps, seen.measured, seen.seen_s, now_s, seen.too_soon, remaining, entries.receiver, min_burst_bits
     )
-    backstops = NO_CHANGES
+    backstops, agent_bps = NO_CHANGES, limit_bps
     if shaped is not None or not entries.all_metered:
         enforcement, changes, backstops = with_backstops(
             before, enforcement, changes, shaped, entries.metered, limit_bps, now_s
         )
+    if shaped is not None and remaining is not None:  # what agents save is in their hosts, not in a bucket
+        agent_bps, _ = remaining.share(entries.receiver, limit_bps, np.zeros(len(entries)), seen.measured)
     if of_entries is not None:
         enforcement, changes = within_bounds(before, enforcement, changes, seen.measured, of_entries, now_s)
         enforcement, backstops = within_bounds(before, enforcement, backstops, seen.measured, of_entries, now_s)
     counters = seen.counters.modified(changes.rows, now_s, in_place=True)
-    return GrantSide(machines, counters, enforcement, limit_bps, changes, backstops)
+    return GrantSide(machines, counters, enforcement, limit_bps, changes, backstops, agent_bps)

@@ -92,6 +92,21 @@ def test_figure_5_holds_whoever_shapes(tmp_path, shaping) -> None:
     assert summary["aggressor_received_bps_during"] == pytest.approx(25e6, rel=0.02)
 
 
+@pytest.mark.parametrize("algorithm", ["fs", "fp"])
+def test_without_a_queue_a_blast_of_shaped_hosts_costs_tcp_two_intervals_at_most(tmp_path, algorithm) -> None:
+    """Rates of the paper: until agents have rates for new pairs, meters bound them."""
+    rates = {"link_rate_bps": 10**9, "victim_limit_bps": 400_000_000, "aggressor_limit_bps": 500_000_000}
+    options = ExperimentOptions(
+        **rates, udp_rate_bps=320_000_000, algorithm=algorithm, fabric="model", warmup_s=2, blast_s=2, cooldown_s=1,
+        baseline=False, quiet=True, shaping="agent", queues="none", output=tmp_path,
+    )  # fmt: skip
+    figures = run("dets-fig5", options)[algorithm]["figures"]
+    assert figures["victim_recovery_intervals"] <= 2
+    assert figures["victim_intervals_below_95_percent"] <= 2
+    assert figures["victim_goodput_bps_during"] >= 0.97 * figures["victim_goodput_limit_bps"]
+    assert figures["aggressor_received_bps_during"] <= 1.02 * 500e6
+
+
 @pytest.mark.parametrize(("shaping", "kept"), [("meter", False), ("agent", True)])
 def test_vns_of_one_host_are_kept_apart_on_its_uplink_by_an_agent_alone(tmp_path, shaping, kept) -> None:
     options = ExperimentOptions(fabric="model", baseline=False, quiet=True, shaping=shaping, output=tmp_path)
