@@ -177,9 +177,8 @@ def _message(model: type[Section], error: Any) -> str:
         "string_too_short": "is empty",
         "string_too_long": "is longer than {max_length} characters",
     }
-    reason = reasons.get(kind)
-    if kind == "int_type" and isinstance(value, list):
-        reason = "is a list: write one whole number"
+    is_list = kind == "int_type" and isinstance(value, list)
+    reason = "is a list: write one whole number" if is_list else reasons.get(kind)
     example = value if isinstance(value, str | int) else "..."
     return f"{show_value(value)} {reason.format(**context, example=example) if reason else error['msg']}"
 
