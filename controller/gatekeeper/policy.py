@@ -18,10 +18,10 @@ from controller.columns import BoolArray, FloatArray
 from controller.errors import InvalidValueError
 from controller.gatekeeper import egress_limits, ingress_monitor
 from controller.gatekeeper.decision import GatekeeperDecision
-from controller.gatekeeper.demand_trials import DemandTrials
 from controller.gatekeeper.explanation import explain
 from controller.gatekeeper.ingress_monitor import IngressMonitor, Pairs
 from controller.metering.fabric_readings import ReadingKind
+from controller.policy.demand_trials import DemandTrials
 from controller.policy.feedback import CongestionFeedback
 from controller.policy.interface import Decision, LocationName, NewPairs, Policy, PolicyView, StaleMode
 from controller.policy.policy_state import PolicyState

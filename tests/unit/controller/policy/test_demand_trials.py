@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.gatekeeper.demand_trials import GROWTH, REST_INTERVALS, TRIAL_FACTOR, TRIAL_INTERVALS, DemandTrials
+from controller.policy.demand_trials import GROWTH, REST_INTERVALS, TRIAL_FACTOR, TRIAL_INTERVALS, DemandTrials
 from controller.policy.policy_state import PolicyState
 
 M = 1e6
