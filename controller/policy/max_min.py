@@ -26,6 +26,7 @@ from controller.columns import FloatArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.link_table import LinkTable
 from controller.metering.fabric_readings import ReadingKind
+from controller.policy.demand_trials import DemandTrials
 from controller.policy.explanation_text import explain_idle_share, lower_ceiling
 from controller.policy.interface import Decision, LocationName, Policy, PolicyView
 from controller.policy.policy_state import PolicyState
@@ -66,7 +67,8 @@ class MaxMinPolicy(ByDemands, Policy):
     def decide(self, view: PolicyView, memory: PolicyState) -> NetworkDecision:
         """Decide on all pairs of the VLANs, each with its own VLAN's parameters.
 
-        1. The demand of each sender; a sender that fills its grant demands at least its guarantee.
+        1. The demand of each sender; a sender that fills its grant demands at least its guarantee. A VN below its
+           guarantee whose uplink is full demands more than it sends, for a trial.
         2. The capacity of the links; cross traffic above its limits counts only after all guarantees.
         3. Guarantees first, then the excess by weight up to the ceilings.
         4. Each sender gets at least its idle share, even if it demands less.
@@ -85,6 +87,11 @@ class MaxMinPolicy(ByDemands, Policy):
         guaranteed_bps = np.minimum(vns.send_limit_bps[sender], vns.receive_limit_bps[receiver])
         probe, headroom = (view.parameters[name][receiver] for name in ("probe", "headroom"))
         demand_bps = estimate_demands(counters, MIN_DEMAND_BPS, probe, headroom, guaranteed_bps)  # 1
+        sent_bps = np.bincount(sender, view.measured_bps, minlength=len(vns)).astype(np.float64)
+        trials = DemandTrials.from_state(memory).updated(
+            sent_bps, vns.send_limit_bps, view.links.up, view.cross_traffic_bps, view.links.capacity_bps
+        )
+        demand_bps = np.maximum(demand_bps, view.measured_bps * trials.factors(sent_bps, vns.send_limit_bps)[sender])
         constraints = Constraints.build(  # 2
             vns.send_limit_bps,
             vns.receive_limit_bps,
@@ -100,7 +107,7 @@ class MaxMinPolicy(ByDemands, Policy):
         idle_share_bps = np.where(bound == BY_DEMAND, _idle_shares_bps(view), 0.0)  # 4
         grant_bps = np.maximum(grant_bps, idle_share_bps)
         grants = NetworkGrants(grant_bps, np.maximum(within_bps, idle_share_bps), demand_bps, bound)
-        next_state = memory.updated(derived=(view.links, paths))
+        next_state = memory.updated(by_vn=trials.columns(), derived=(view.links, paths))
         return NetworkDecision(view, grant_bps, next_state, paths, constraints, grants, weight)
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:

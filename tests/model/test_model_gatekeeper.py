@@ -120,9 +120,11 @@ def test_ten_senders_are_held_and_the_papers_one_message_at_a_time_does_not():
     assert rates[30:, 0].mean() < 0.1 * 645
 
 
-def test_with_meters_alone_one_flow_next_to_ten_of_another_has_its_send_guarantee():
+@pytest.mark.parametrize("algorithm", ["gatekeeper", "max-min"])
+def test_with_meters_alone_one_flow_next_to_ten_of_another_has_its_send_guarantee(algorithm):
     """All leave by one uplink that knows no VLANs: what the single flow would send cannot be seen behind it."""
-    tenants = Tenants()
+    chosen = {"algorithm": algorithm, "send_ceiling": IN_BPS, "receive_ceiling": IN_BPS}
+    tenants = Tenants(vlans=dict.fromkeys((1, 2), chosen))
     model, (sender, receivers) = tenants.model, (3, {1: 1, 2: 2})
     for vid, flows in ((1, 1), (2, 10)):
         for _ in range(flows):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.fluid_meters import INTERVAL_S, PORTS, World, ints
 from support.sharded_simulation import Network, OneProcess, ShardedSimulation
 
+from controller.metering.enforcement import RATE_STEP_BPS
 from controller.node_protocol.rejection import RejectCause
 from controller.shards.peer import SILENT_INTERVALS
 from controller.shards.peer_timeout import GRANT_HOLD_S
@@ -86,7 +87,8 @@ def test_with_frames_late_or_lost_shards_come_to_the_same_grants(
     greedy = whole.world.vns.vlan_vid[entries.receiver] != whole.world.vns.vlan_vid.max()  # VLANs under FS, if any
     for some in ([900, 100, 500, 0, 300, 700, 50], [900, 0, 900, 600, 0, 900, 100]):
         offered = np.where(greedy, GREEDY[0], ints(some)[number % len(some)]).tolist()
-        np.testing.assert_allclose(shards.run(offered, 60), whole.run(offered, 60), rtol=1e-6)
+        # Trials of demand leave buckets at other levels: what remains of that is less than a meter's rate can be set by.
+        np.testing.assert_allclose(shards.run(offered, 60), whole.run(offered, 60), rtol=0.0, atol=RATE_STEP_BPS / 2)
     if world is with_core:
         assert on_links_bps(whole.world, whole.limit_bps).max() > CORE_BPS - 1.0
 
