@@ -87,7 +87,7 @@ def test_with_frames_late_or_lost_shards_come_to_the_same_grants(
     greedy = whole.world.vns.vlan_vid[entries.receiver] != whole.world.vns.vlan_vid.max()  # VLANs under FS, if any
     for some in ([900, 100, 500, 0, 300, 700, 50], [900, 0, 900, 600, 0, 900, 100]):
         offered = np.where(greedy, GREEDY[0], ints(some)[number % len(some)]).tolist()
-        # Trials of demand leave buckets at other levels: what remains of that is less than a meter's rate can be set by.
+        # Trials of demand leave buckets at other levels: the difference is less than the step of a meter's rate.
         np.testing.assert_allclose(shards.run(offered, 60), whole.run(offered, 60), rtol=0.0, atol=RATE_STEP_BPS / 2)
     if world is with_core:
         assert on_links_bps(whole.world, whole.limit_bps).max() > CORE_BPS - 1.0
