@@ -10,7 +10,7 @@ from typing import Any
 
 from controller import plugins, rooms
 from controller.allocation.parameters import check_parameters, parameters_of
-from controller.errors import InvalidValueError
+from controller.errors import InvalidValueError, near_name
 from controller.policy.interface import Policy
 from controller.policy.per_receiver import PerReceiverPolicy
 
@@ -74,7 +74,8 @@ def make_policy(
             rooms.check(rooms.room_of(CLASSES[name]), key, name)
         if isinstance(name, str) and (fault := plugins.fault_of(name, plugins.ALGORITHMS, plugins.POLICIES)):
             raise InvalidValueError(key, name, f"is not loaded: {fault}")
-        raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {', '.join(policies)}")
+        near = near_name(name, policies) if isinstance(name, str) else ""
+        raise InvalidValueError(key, name, f"is not an allocation algorithm{near}: write one of {', '.join(policies)}")
     policy = known.from_parameters(check_parameters(known.name, parameters_of(known), parameters or {}, parameters_key))
     if interval_ms is not None:
         try:

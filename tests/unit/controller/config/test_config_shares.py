@@ -94,8 +94,10 @@ def test_an_unknown_algorithm_is_refused_with_ceilings_and_weights_too(where: st
     text = WEIGHTS.replace("algorithm: fs", f"{where}, send_ceiling: 50M").replace(
         "OWN", "weight: 3, send_ceiling: 60M"
     )
-    with pytest.raises(ConfigError, match="'best' is not an allocation algorithm"):
+    with pytest.raises(ConfigError, match="'best' is not an allocation algorithm: write one of"):
         parse_config(text)
+    with pytest.raises(ConfigError, match=r"'maxmin' is not an allocation algorithm \(did you mean max-min\?\): write"):
+        parse_config(text.replace("best", "maxmin"))
 
 
 FLOODING = """\
