@@ -75,6 +75,14 @@ def test_the_guides_files_are_read() -> None:
     )
 
 
+def test_the_example_of_gatekeeper_is_a_configuration() -> None:
+    text = (ROOT / "docs" / "policies" / "gatekeeper.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    config = parse_config(block)
+    assert [vlan.algorithm for vlan in config.vlans.values()] == ["gatekeeper", "gatekeeper"]
+    assert len(list(config.vns())) == 8
+
+
 def test_the_guides_limits_are_read(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "operator-guide.md").read_text(encoding="utf-8")
     block = next(
