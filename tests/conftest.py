@@ -79,8 +79,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Shout if the fabric or the kernel tier, or a part of it, did not run, and write down what the tests came to."""
+    """Shout if a part of a tier did not run, say why tests were repeated, and write down what the tests came to."""
     lanes.write_tally(terminalreporter.stats)
+    for report in terminalreporter.stats.get("rerun", []):
+        reason = getattr(getattr(report.longrepr, "reprcrash", None), "message", report.longreprtext)
+        terminalreporter.write_line(f"REPEATED {report.nodeid} after: {reason[:2000]}")
     for tier, what in (
         ("fabric", "real Open vSwitch"),
         ("kernel", "Open vSwitch's kernel datapath"),
