@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 
-from flask import Flask, Response, request
+from flask import Flask, Response, current_app, request
 from flask import json as flask_json
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 from werkzeug.exceptions import HTTPException
 
 from apps.settings.errors import StoreError
-from controller.errors import InvalidValueError, near_name
+from controller.errors import InvalidValueError, near_name, nearest
 
 MIME_TYPE = "application/problem+json"
 _SHOWN_LENGTH = 100
@@ -98,7 +99,8 @@ def invalid(*errors: InvalidValueError) -> HttpRefusedError:
 def unknown_key(key: str, value: object, known: Iterable[str]) -> InvalidValueError:
     """Return the problem of a key whose last part is not in ``known``."""
     known = list(known)
-    near = near_name(key.rpartition(".")[2], known)
+    name = key.rpartition(".")[2]
+    near = f" (did you mean {name}_bps?)" if f"{name}_bps" in known else near_name(name, known)
     return InvalidValueError(key, value, f"is not known here{near}; there are: {listed(known)}")
 
 
@@ -175,15 +177,25 @@ def _summaries(errors: Iterable[InvalidValueError]) -> Iterator[str]:
 def _of_http(error: HTTPException) -> Response:
     status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
     page = "the web UI is at /ui (unless rest.ui is false); " if request.path in ("/", "/ui/") else ""
+    possible = ", ".join(sorted(getattr(error, "valid_methods", None) or ()))
     detail = {
         HTTPStatus.BAD_REQUEST: "the request broke off, or its body is not what its headers say",
-        HTTPStatus.NOT_FOUND: f"there is nothing at {_cut(request.path)}; {page}/v1/openapi.json lists what there is",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{_cut(request.method)} is not possible here; Allow lists what is",
+        HTTPStatus.NOT_FOUND: f"there is nothing at {_cut(request.path)}; {page}{_paths_like(request.path)}",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{_cut(request.method)} is not possible here; possible are {possible}",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "the body is too long; 64 KiB are allowed, 4 MiB for many values at once",
     }.get(status, error.description or status.phrase)
     response = _response(status, status.phrase.lower().replace(" ", "-"), detail)
     response.headers.extend([(name, value) for name, value in error.get_headers() if name in ("Allow", "Retry-After")])
     return response
+
+
+def _paths_like(path: str) -> str:
+    """Return where the paths are listed, and those of the same resource, or of the one with the nearest name."""
+    rules = (rule.rule for rule in current_app.url_map.iter_rules() if rule.rule.startswith("/v1/"))
+    paths = {re.sub("<(.*?)>", r"{\1}", rule): rule.split("/")[2] for rule in rules}
+    resource = nearest(path.removeprefix("/v1/").partition("/")[0], set(paths.values()))
+    alike = sorted(one for one, of_resource in paths.items() if of_resource == resource)
+    return f"/v1/openapi.json lists what there is{f', such as {listed(alike)}' if alike else ''}"
 
 
 def _of_store(error: StoreError) -> Response:
@@ -198,12 +210,8 @@ def _of_anything(error: Exception) -> Response:
 
 
 def _response(status: HTTPStatus, kind: str, detail: str, errors: list[dict[str, JsonValue]] | None = None) -> Response:
-    problem: dict[str, JsonValue] = {
-        "type": _TYPE + kind,
-        "title": status.phrase,
-        "status": int(status),
-        "detail": detail,
-    }
+    problem: dict[str, JsonValue] = {"type": _TYPE + kind, "title": status.phrase, "status": int(status)}
+    problem["detail"] = detail
     if errors:
         problem["errors"] = [*errors]
     return Response(flask_json.dumps(problem), status, mimetype=MIME_TYPE)

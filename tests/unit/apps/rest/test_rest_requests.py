@@ -152,6 +152,25 @@ def test_other_paths_are_problems_too_and_no_redirects(desk: Desk, path: str) ->
 
 
 @pytest.mark.parametrize(
+    ("path", "alike"),
+    [
+        ("/v1/vns/10/s1:1", "/v1/vns, /v1/vns/{vlan_vid}/{switch}/{port_no}, "),
+        ("/v1/vlan/10", "/v1/vlans, /v1/vlans/{vlan_vid}, "),
+        ("/v1/nothing-alike", ""),
+    ],
+)
+def test_an_unknown_path_is_told_the_paths_that_begin_alike(desk: Desk, path: str, alike: str) -> None:
+    detail = problem_of(desk.client.get(path), 404)["detail"]
+    assert detail.partition("lists what there is")[2].startswith(f", such as {alike}" if alike else "")
+    assert (", such as " in detail) == bool(alike)
+
+
+def test_a_field_without_its_unit_is_told_the_field_with_it(desk: Desk) -> None:
+    (error,) = problem_of(desk.patch(VN, {"receive_limit": 1_000_000}), 422)["errors"]
+    assert error["reason"].startswith("is not known here (did you mean receive_limit_bps?)")
+
+
+@pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
         ("POST", "/v1/vns", {"GET", "HEAD", "OPTIONS"}),
@@ -162,7 +181,7 @@ def test_other_paths_are_problems_too_and_no_redirects(desk: Desk, path: str) ->
 )
 def test_another_method_is_told_the_allowed_ones(desk: Desk, method: str, path: str, allowed: set[str]) -> None:
     answer = desk.client.open(path, method=method, json={"send_limit_bps": 1_000_000})
-    problem_of(answer, 405)
+    assert problem_of(answer, 405)["detail"].endswith(f"possible are {', '.join(sorted(allowed))}")
     assert set(answer.headers["Allow"].split(", ")) == allowed
 
 
