@@ -147,8 +147,9 @@ class ShardedMember(ClusterMember):
         def sign(key: bytes) -> None:
             shell.hellos.key = key
 
-        of_hub = hub.spawn, spare.yield_control
-        self._exchange = PeerExchange(self.node, shared, links, shell.central, now_s, peers.ready, sign, *of_hub)
+        self._exchange = PeerExchange(
+            self.node, shared, links, shell.central, now_s, peers.ready, sign, hub.spawn, spare.yield_control
+        )
 
     def attach(self, settings: Settings, queues: QueueReconciler, metrics: Metrics) -> None:  # noqa: D102
         super().attach(settings, queues, metrics)

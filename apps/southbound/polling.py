@@ -220,14 +220,14 @@ def polled_before_s(polled_s: Iterable[float], now_s: float) -> float:
 
 
 def _collect_replies(called: list[ConnectedSwitch], now_s: float) -> dict[ConnectedSwitch, tuple[int, float]]:
-    """Return the switches that replied to the bulk request, their number there and the time.
+    """Return the switches that replied to the bulk request, their index there and the time.
 
     The others become normal replies.
     """
     bulk_replies = {}
-    for number, (peer, at_s) in enumerate(zip(called, BULK_METER_STATS.at_s.tolist(), strict=True)):
+    for index, (peer, at_s) in enumerate(zip(called, BULK_METER_STATS.at_s.tolist(), strict=True)):
         if not math.isnan(at_s):
-            bulk_replies[peer] = number, at_s
+            bulk_replies[peer] = index, at_s
         else:
             peer.poll = Poll(now_s, peer.connection.fall_back(BULK_METER_STATS))
     return bulk_replies
@@ -255,13 +255,17 @@ def _read_meters(
     replied: dict[ConnectedSwitch, tuple[int, float]],
     answered: list[Answer],
 ) -> MeterStatsBatch:
-    """Return the counters of the switches' meters: from the bulk request, and from normal replies."""
+    """Return the counters of the switches' meters: from the bulk request, and from normal replies.
+
+    ``called`` are the switches of the bulk request, ``replied`` the index there and the time of those that replied to
+    it, and ``answered`` the normal replies.
+    """
     if not answered and len(replied) == len(called) and not [peer for peer in called if peer.stale_meter_ids]:
         dpids = [peer.connection.dpid for peer in called]
         return MeterStatsBatch(dpids, BULK_METER_STATS.stats, BULK_METER_STATS.ends, BULK_METER_STATS.meter_id)
     stats, bounds = {}, list(pairwise([0, *BULK_METER_STATS.ends.tolist()]))
-    for peer, (number, _) in replied.items():
-        stats[peer.connection.dpid] = _drop_stale(peer, BULK_METER_STATS.stats[slice(*bounds[number])])
+    for peer, (index, _) in replied.items():
+        stats[peer.connection.dpid] = _drop_stale(peer, BULK_METER_STATS.stats[slice(*bounds[index])])
     return MeterStatsBatch.from_stats(stats | _read_replies(peers, answered))
 
 

@@ -79,7 +79,10 @@ def check_changeable(before: Config, after: Config) -> None:
 
 
 def _changed(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
-    """Yield every plain value of ``new`` that differs, in its order; equal values are not descended into."""
+    """Yield every plain value of ``new`` that differs, in its order; equal values are not descended into.
+
+    A plain value that replaces a section is yielded as added. A section that disappears is not yielded here.
+    """
     if old == new:
         return
     olds, news = _inner(old), _inner(new)

@@ -309,6 +309,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return ~same
 
     def _unlike_at(self, other: FlowTable, keys: KeyArray) -> BoolArray:
+        """Return the mask of the keys that only one of both tables has, or that have another meter or effect there."""
         at, present = find(self._keys, keys)
         at_other, there_too = find(other._keys, keys)
         unlike: BoolArray = present != there_too

@@ -58,12 +58,12 @@ def summary(tables: Tables) -> list[list[str]]:
     measures = (USE, LONGEST, MODS, CPU)
     rows = []
     for system in _systems(tables):
-        found = {title: of[system] for title, table in tables.items() if system in (of := _by_system(table))}
+        cells = {title: row[system] for title, table in tables.items() if system in (row := _by_system(table))}
         met = [
-            _met(one[MET] for title, one in found.items() if title.startswith(f"{block}: "))
+            _met(one[MET] for title, one in cells.items() if title.startswith(f"{block}: "))
             for block in BLOCKS.values()
         ]
-        rows.append([system, *met, *(_range(one.get(head, "-") for one in found.values()) for head in measures)])
+        rows.append([system, *met, *(_range(one.get(head, "-") for one in cells.values()) for head in measures)])
     return [["system", *(f"criteria met, {block.lower()}" for block in BLOCKS.values()), *measures], *rows]
 
 

@@ -49,7 +49,7 @@ def _kept(run: dict[str, Any]) -> float:
 
 
 def _isolation(control: str) -> Judge:
-    def told(measured: Measured, control: str) -> tuple[str, Outcome]:
+    def judged(measured: Measured, control: str) -> tuple[str, Outcome]:
         runs = measured.runs("dets-fig5", control)
         kept = [_kept(run) for run in runs]
         udp = [run["aggressor_received_bps_during"] / run["aggressor_limit_bps"] for run in runs]
@@ -57,7 +57,7 @@ def _isolation(control: str) -> Judge:
         return f"TCP {show(kept)}, UDP {show(udp)} of their limits", holds
 
     def judge(measured: Measured) -> ClaimVerdict:
-        return ClaimVerdict(*told(measured, control), told(measured, BEST)[0])
+        return ClaimVerdict(*judged(measured, control), judged(measured, BEST)[0])
 
     return judge
 
@@ -69,13 +69,13 @@ def _took(measured: Measured, control: str) -> list[float]:
 
 
 def _recovery(control: str) -> Judge:
-    def told(took: list[float]) -> str:
+    def text(took: list[float]) -> str:
         worst = "no recovery in at least one seed" if math.inf in took else f"worst {max(took, default=0):g} intervals"
         return f"{sum(one <= PROMPT_INTERVALS for one in took)} of {len(took)} seeds, {worst}" if took else "-"
 
     def judge(measured: Measured) -> ClaimVerdict:
         took = _took(measured, control)
-        return ClaimVerdict(told(took), within(took, high=PROMPT_INTERVALS), told(_took(measured, BEST)))
+        return ClaimVerdict(text(took), within(took, high=PROMPT_INTERVALS), text(_took(measured, BEST)))
 
     return judge
 
@@ -160,7 +160,7 @@ def _trade_off(measured: Measured) -> ClaimVerdict:
 
 
 def _independent(measured: Measured) -> ClaimVerdict:
-    def told(control: str) -> tuple[str, Outcome]:
+    def judged(control: str) -> tuple[str, Outcome]:
         alone = measured.values("dets-fig1", control, "received_bps_by_receiver", "TCP alone")
         worst = []
         for phase in ("one flooded", "all flooded"):
@@ -169,19 +169,19 @@ def _independent(measured: Measured) -> ClaimVerdict:
         found = f"least of five TCP VNs keeps {show(worst[0])}, then {show(worst[1])} of its rate"
         return found, all_of(*(within(one, UNDISTURBED) for one in worst))
 
-    found, holds = told("fp")
-    return ClaimVerdict(found, holds, told(BEST)[0])
+    found, holds = judged("fp")
+    return ClaimVerdict(found, holds, judged(BEST)[0])
 
 
 def _behind_edges(measured: Measured) -> ClaimVerdict:
-    def told(control: str) -> tuple[str, Outcome]:
+    def judged(control: str) -> tuple[str, Outcome]:
         alone = measured.values("dets-fig7", control, "received_bps_by_receiver", "TCP alone")
         during = measured.values("dets-fig7", control, "received_bps_by_receiver", "with UDP")
         kept = [during[seed][0] / alone[seed][0] for seed in alone if seed in during]
         return f"TCP keeps {show(kept)} of its rate", within(kept, UNDISTURBED)
 
-    found, holds = told("fp")
-    return ClaimVerdict(found, holds, told(BEST)[0])
+    found, holds = judged("fp")
+    return ClaimVerdict(found, holds, judged(BEST)[0])
 
 
 def _wasted(measured: Measured) -> ClaimVerdict:

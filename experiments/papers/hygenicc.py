@@ -170,7 +170,7 @@ def _target(control: str, bounds: Bounds | None = None, figures: Sequence[str] =
             _each_within(lambda name: _uses(measured, [name], control, AFTER), figures, alone),
         )
 
-        def told(cut: str) -> str:
+        def text(cut: str) -> str:
             parts = (
                 _range(_shares(measured, figures, cut)),
                 _range(_jain(measured, figures, cut), "plain"),
@@ -179,7 +179,7 @@ def _target(control: str, bounds: Bounds | None = None, figures: Sequence[str] =
             )
             return "share {}, Jain {}, use {}, alone {}".format(*parts)
 
-        return ClaimVerdict(told(control), holds, told(BEST))
+        return ClaimVerdict(text(control), holds, text(BEST))
 
     return judge
 
