@@ -118,18 +118,18 @@ class QueueReconciler:
             desired = {}
         numbers = self._shell.central.network.numbers
         number_of = {port_no: numbers.number(PortId(dpid, port_no)) for port_no in desired}
-        there = {port_no: number for port_no, number in number_of.items() if number in peer.ports}
-        times = Counter(peer.ports[number].name for number in there.values())
+        present = {port_no: number for port_no, number in number_of.items() if number in peer.ports}
+        times = Counter(peer.ports[number].name for number in present.values())
         names = {  # two ports with one name, as OpenFlow truncates names, are found by number
             name if times[name := peer.ports[number].name] == 1 else f"port {number}": port_no
-            for port_no, number in there.items()
+            for port_no, number in present.items()
         }
-        wanted = {name: replace(desired[port_no], port_no=there[port_no]) for name, port_no in names.items()}
+        queues_of = {name: replace(desired[port_no], port_no=present[port_no]) for name, port_no in names.items()}
         self.applied += 1
         try:
             writer = self._writer(record.switch.ovsdb)
             writes = writer.writes
-            problems = writer.apply(dpid, wanted)
+            problems = writer.apply(dpid, queues_of)
         except DetsError as error:
             self.failed += 1
             problems = [str(error)]
@@ -142,10 +142,10 @@ class QueueReconciler:
                 **{port_no: in_the_way.get(port_no) for port_no in names.values()},
                 **absent,
             }
-            if writer.writes > writes and self._written.get(dpid) == wanted:
+            if writer.writes > writes and self._written.get(dpid) == queues_of:
                 text = f"switch {record.switch.name}: queues repaired that another program had changed"
                 self._shell.central.note(EventKind.TABLES_REPAIRED, text, self._shell.now_s(), dpid=dpid)
-            self._written[dpid] = wanted
+            self._written[dpid] = queues_of
         for problem in problems:
             if problem not in self._problems.get(dpid, []):
                 text = f"switch {record.switch.name} ({dpid:016x}): {problem}"

@@ -23,7 +23,7 @@ def read_ports_and_queues(
     received_s: Mapping[int, float],
     report_fault: ReportFault,
 ) -> None:
-    """Pass on the received counters.
+    """Pass the received counters of ports and queues to the fabric's deliveries, meter readers and queue readers.
 
     They belong to this round if the meters arrived with them (``received_s`` of their dpid); otherwise they are not
     used by policies.

@@ -107,6 +107,7 @@ class _Frozen:
             thread.join()
 
     def _watch(self, number: int) -> None:
+        """Keep in ``longest_s`` for how long the grants of a node stayed frozen, until the run ends."""
         since_s: float | None = None
         while not self._ended.wait(INTERVAL_S):
             if number in self._nodes.paused:
