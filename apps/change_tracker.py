@@ -42,7 +42,7 @@ class ChangeTracker:
             "installed_revision": self._installed if self._pending else revision,
             "unconfirmed_switches": sorted(records[dpid].switch.name for dpid in waiting),
             "disconnected_switches": sorted(
-                one.switch.name for dpid, one in records.items() if dpid not in self._shell.peers
+                record.switch.name for dpid, record in records.items() if dpid not in self._shell.peers
             ),
         }
 

@@ -23,7 +23,7 @@ from controller.fabric.config_model import Config, Vn
 _POLL_INTERVAL_S = 0.01
 _NICENESS = 5  # the loop has priority
 SMALL_BYTES = 64 * 1024  # parsed within some 20 ms, faster than a process starts
-_VN_FIELDS = tuple(one.name for one in fields(Vn))
+_VN_FIELDS = tuple(field.name for field in fields(Vn))
 
 
 def read(path: str, run_in_thread: Callable[..., Any]) -> Config:

@@ -21,7 +21,7 @@ from apps.ovsdb.queue_reconciler import QueueReconciler, ovsdb_tls
 from apps.reload import Reloader, Reloads
 from apps.runtime import first_config
 from apps.runtime.cooperative_scheduler import CooperativeScheduler
-from apps.runtime.memory_tuning import keep_made, making_much
+from apps.runtime.memory_tuning import gc_paused, keep_made
 from apps.runtime.ryu_adapter import (
     OFP_VERSION,
     AppBase,
@@ -69,7 +69,7 @@ class Dets(AppBase):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        with making_much():
+        with gc_paused():
             self._make()
             keep_made(len(self.shell.central.vns))
 
@@ -89,7 +89,7 @@ class Dets(AppBase):
             rest_tls = renewable_server("rest", self.config.rest.tls)
             self.membership = member_of(self.config)
             databases = ovsdb_tls(self.config.ovsdb_tls)
-            own = [one for one in (openflow_tls, rest_tls, *databases) if one is not None]
+            own = [database for database in (openflow_tls, rest_tls, *databases) if database is not None]
             self.tls_contexts = [*own, *self.membership.tls_contexts()]
             kept = self.config.rest.store
             store = self.membership.store(kept)

@@ -216,12 +216,12 @@ class _Controller(Collector):
         def shown(end: PortId) -> str:
             return f"{names(end.dpid)}:{end.port_no}"
 
-        for one in observer.links.list_links(self._metrics.central.config):
-            if one.capacity_bps is None:
+        for link in observer.links.list_links(self._metrics.central.config):
+            if link.capacity_bps is None:
                 continue
-            a, b = one.link
-            up.add_metric([shown(a), shown(b)], float(one.up))
-            capacity.add_metric([shown(a), shown(b)], one.capacity_bps)
+            a, b = link.link
+            up.add_metric([shown(a), shown(b)], float(link.up))
+            capacity.add_metric([shown(a), shown(b)], link.capacity_bps)
             for start, end in ((a, b), (b, a)):
                 counted = observer.ports.counted_bytes(start.dpid).get(start.port_no)
                 if counted is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from apps.runtime.memory_tuning import keep_made, making_much
+from apps.runtime.memory_tuning import gc_paused, keep_made
 from apps.runtime.sd_notify import ServiceManager
 from apps.runtime.tls import RenewableContext
 from apps.settings.file_plan import FilePlan
@@ -112,7 +112,7 @@ class Reloader:
 
     def _make(self, answer: _Answer, dry_run: bool) -> None:
         try:
-            with self._turn, making_much():
+            with self._turn, gc_paused():
                 del self._waiting[dry_run]  # later callers may mean a later file
                 answer.diff = self._counted(dry_run)
         except BaseException as error:

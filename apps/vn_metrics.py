@@ -107,7 +107,7 @@ def guarantee_samples(labels: list[str], vlan_vid: IntArray, seconds: FloatArray
     yield _head(MetricColumn(name, "Seconds of its VNs' guarantees by state, as a sum.", "counter", seconds[0]))
     for outcome in GuaranteeState:
         word = outcome.name.lower()
-        with_outcome = [f'{one[:-1]},outcome="{word}"}}' for one in labels]
+        with_outcome = [f'{label[:-1]},outcome="{word}"}}' for label in labels]
         (sums,) = vlan_columns(vlan_vid, [MetricColumn(name, "", "counter", seconds[outcome])])
         yield from (piece for piece in samples(with_outcome, [sums]) if not piece.startswith(b"#"))
 

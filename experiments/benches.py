@@ -68,10 +68,10 @@ def command_of(name: str) -> Any:
             print_result(result)
         return FAILED if name in STRICT and not all(row["met"] for row in result["targets"]) else 0
 
-    options = [_option(one) for one in inspect.signature(run, eval_str=True).parameters.values()]
+    options = [_option(parameter) for parameter in inspect.signature(run, eval_str=True).parameters.values()]
     shown = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
     command.__signature__ = inspect.Signature([*options, shown])  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in (*options, shown)}
+    command.__annotations__ = {option.name: option.annotation for option in (*options, shown)}
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     alone.command(name, help=_summary(run))(command)
     return typer.main.get_command(alone)

@@ -73,8 +73,8 @@ def topology(
     from topologies.builders import build, fabrics
 
     if name is None:
-        for one, builder in fabrics.items():
-            echo(",".join([one, *inspect.signature(builder).parameters]))
+        for fabric_name, builder in fabrics.items():
+            echo(",".join([fabric_name, *inspect.signature(builder).parameters]))
         return 0
     try:
         fabric = build(name)

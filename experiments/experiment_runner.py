@@ -65,7 +65,7 @@ def run(
             progress=progress.update,
         )
     report(name, options, folder, result)
-    return {one["control"]: dict(one) for one in result.summaries}
+    return {summary["control"]: dict(summary) for summary in result.summaries}
 
 
 def _announce(rest_url: str) -> None:

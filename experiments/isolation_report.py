@@ -30,7 +30,7 @@ def titles(controls: Sequence[str]) -> dict[str, str]:
 
 def report(name: str, options: ExperimentOptions, folder: Path, result: Result) -> None:
     """Write a result with one seed into ``folder``, and show it unless ``options.quiet``."""
-    done = {one["control"]: dict(one) for one in result.summaries}
+    done = {summary["control"]: dict(summary) for summary in result.summaries}
     called = titles([*done])
     _write_json(folder / "summary.json", done)
     _write_json(folder / "manifest.json", manifest(options, experiment=name))
@@ -48,7 +48,7 @@ def report(name: str, options: ExperimentOptions, folder: Path, result: Result) 
             f"Goodput is what TCP delivers: at most {allowed:.1f} Mb/s under a limit of {limit:g} Mb/s on the wire."
         )
         console.print(meaning, soft_wrap=True)
-    for warning in dict.fromkeys(text for one in done.values() for text in one["notes"].get("warnings", [])):
+    for warning in dict.fromkeys(text for run in done.values() for text in run["notes"].get("warnings", [])):
         console.print(f"Note: {warning}", soft_wrap=True)
     if picture is None:
         console.print("No picture: matplotlib is not installed (pip install matplotlib)", soft_wrap=True)
@@ -89,14 +89,14 @@ def _isolation_table(scenario: Scenario, called: Mapping[str, str], done: Summar
         table.add_column(called[control], justify="right")
 
     def mbps(key: str) -> list[str]:
-        return [f"{one['figures'][key] / 1e6:.1f}" for one in done.values()]
+        return [f"{run['figures'][key] / 1e6:.1f}" for run in done.values()]
 
     def intervals(key: str) -> list[str]:
-        counts = [one["figures"][key] for one in done.values()]
+        counts = [run["figures"][key] for run in done.values()]
         return ["never" if count is None else f"{count} ({count * INTERVAL_S:.2f} s)" for count in counts]
 
-    parts = [(one["figures"]["victim_goodput_bps_during"], one["figures"]["victim_goodput_limit_bps"])
-             for one in done.values()]  # fmt: skip
+    parts = [(run["figures"]["victim_goodput_bps_during"], run["figures"]["victim_goodput_limit_bps"])
+             for run in done.values()]  # fmt: skip
     tcp, udp = (f"VLAN {vid}" for vid in list(scenario.limits)[:2])
     for label, shown in (
         (f"{tcp} (TCP), goodput before the UDP blast", mbps("victim_goodput_bps_before")),

@@ -44,8 +44,8 @@ app.add_typer(settings.app)
 app.add_typer(settings.tokens, name="token", cls=Commands)
 app.add_typer(docs.app)
 app.add_typer(cert.app, name="cert", cls=Commands)
-for name, one in rooms.ROOMS.items():
-    if one.commands and rooms.is_installed(name):
+for name, room in rooms.ROOMS.items():
+    if room.commands and rooms.is_installed(name):
         app.add_typer(rooms.commands(name).app)
 
 

@@ -209,12 +209,12 @@ class ClusterNode:
 
     def _needs_fast_polling(self, now_s: float) -> bool:
         """Return whether a node has not refreshed its lease for over a second, or switches change owners."""
-        silent = any(one.remaining_s <= self.cluster.lease_ttl_s - 2 for one in self._expiry_of.values())
+        silent = any(expiry.remaining_s <= self.cluster.lease_ttl_s - 2 for expiry in self._expiry_of.values())
         return silent or (self.shared is not None and self.shared.needs_fast_polling(now_s))
 
     def _ended(self, lease_ids: set[int]) -> set[int]:
         """Return the expired ones of other nodes' leases, and revoke them unless that has just been done."""
-        self._expiry_of = {one: self._expiry_of.get(one) or LeaseExpiry() for one in lease_ids}
+        self._expiry_of = {held_id: self._expiry_of.get(held_id) or LeaseExpiry() for held_id in lease_ids}
         ended = set()
         for lease_id, expiry in self._expiry_of.items():
             asked_s = self._clock()

@@ -62,11 +62,11 @@ def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> i
     if cluster.mode != "sharded":
         show([row], output, COLUMNS)
         return 0 if active else 1
-    row["owners"] = {name: known.owners.get(one.dpid) for name, one in whole.switches.items()}
+    row["owners"] = {name: known.owners.get(configured.dpid) for name, configured in whole.switches.items()}
     row["pinned"], row["drained"] = pinned, sorted(known.drained)
     names = sorted({*known.nodes, *known.drained})
     row["connected"] = {
-        name: [switch for switch, one in whole.switches.items() if one.dpid in known.reached.get(name, ())]
+        name: [shown for shown, switch in whole.switches.items() if switch.dpid in known.reached.get(name, ())]
         for name in names
     }
     show([row], output, COLUMNS)
@@ -103,7 +103,7 @@ def release_lease(config: OfConfig = CONFIG) -> int:
     prefix = prefix_of(cluster)
     with _reading(cluster) as etcd:
         active, node = etcd.read(get(f"{prefix}active"), get(f"{prefix}nodes/{cluster.node}"))
-        mine = [*node, *(one for one in active if json.loads(one.value)["node"] == cluster.node)]
+        mine = [*node, *(key_value for key_value in active if json.loads(key_value.value)["node"] == cluster.node)]
         if mine:
             etcd.revoke(mine[0].lease_id)
     echo(f"{cluster.node} has left" if mine else f"{cluster.node} is not active")
@@ -238,7 +238,9 @@ def _requests_of(whole: Config, etcd: EtcdClient) -> PlacementRequests:
     from apps.cluster.cluster_node import prefix_of
     from apps.cluster.placement_requests import PlacementRequests
 
-    return PlacementRequests(etcd, prefix_of(_cluster(whole)), {name: one.dpid for name, one in whole.switches.items()})
+    return PlacementRequests(
+        etcd, prefix_of(_cluster(whole)), {name: known.dpid for name, known in whole.switches.items()}
+    )
 
 
 def _load(config: Path) -> Config:

@@ -88,7 +88,7 @@ class EtcdClient:
         body = {"compare": list(compare), "success": list(success), "failure": list(failure)}
         answer = self._call("kv/txn", body)
         found = [
-            [_key_value(one) for one in response["response_range"].get("kvs", [])]
+            [_key_value(kv) for kv in response["response_range"].get("kvs", [])]
             for response in answer.get("responses", [])
             if "response_range" in response
         ]
@@ -208,10 +208,10 @@ def modified_at(key: str, revision: int) -> Operation:
     return {"key": _base64(key.encode()), "target": "MOD", "result": "EQUAL", "mod_revision": revision}
 
 
-def _key_value(one: dict[str, Any]) -> KeyValue:
-    key = base64.b64decode(one["key"]).decode()
-    value = base64.b64decode(one.get("value", ""))
-    return KeyValue(key, value, int(one["create_revision"]), int(one["mod_revision"]), int(one.get("lease", 0)))
+def _key_value(entry: dict[str, Any]) -> KeyValue:
+    key = base64.b64decode(entry["key"]).decode()
+    value = base64.b64decode(entry.get("value", ""))
+    return KeyValue(key, value, int(entry["create_revision"]), int(entry["mod_revision"]), int(entry.get("lease", 0)))
 
 
 def _base64(data: bytes) -> str:

@@ -92,8 +92,8 @@ class EtcdMembership:
 
         They are the next ones in a ring, so that the same number of nodes monitors each lease.
         """
-        leases = sorted({one.lease_id for one in found[_OWN]} - {lease_id})
-        ring = [one for one in leases if one > lease_id] + [one for one in leases if one < lease_id]
+        leases = sorted({key_value.lease_id for key_value in found[_OWN]} - {lease_id})
+        ring = [lease for lease in leases if lease > lease_id] + [lease for lease in leases if lease < lease_id]
         return set(ring[:MAX_WATCHED])
 
     def synchronize(
@@ -117,17 +117,17 @@ class EtcdMembership:
             found = self._claim(etcd, free, orphans, lease_id) or found
         elif move is not None:
             place = self._place(move)
-            revision = next(one.mod_revision for one in found[_OWN] if one.key == place)
+            revision = next(key_value.mod_revision for key_value in found[_OWN] if key_value.key == place)
             LOG.info("takes switch %016x from node %s", move, known.owners[move])
             found = self._claim(etcd, [modified_at(place, revision)], [move], lease_id) or found
         nodes, _, owners, *_, secret = found
-        mine = next((one for one in nodes if _name(one) == self.me), None)
-        owner_of = {int(_name(one), 16): Owner(*_owner(one, epoch)) for one in owners}
+        mine = next((node for node in nodes if _name(node) == self.me), None)
+        owner_of = {int(_name(owner), 16): Owner(*_owner(owner, epoch)) for owner in owners}
         if self._snapshot is not None and self._snapshot[0] != owner_of:
             self._changed_s = now_s
         self._snapshot = (
             owner_of,
-            {_name(one): NodeRecord(**json.loads(one.value)) for one in nodes},
+            {_name(node): NodeRecord(**json.loads(node.value)) for node in nodes},
             0 if mine is None else mine.mod_revision,
             secret[0].value if secret else b"",
         )
@@ -139,10 +139,10 @@ class EtcdMembership:
         writing = []
         for (kind, value), standing in zip(desired.items(), found, strict=False):
             place, data = f"{self._prefix}{kind}/{self.me}", json.dumps(value).encode()
-            if not any((one.key, one.lease_id, one.value) == (place, lease_id, data) for one in standing):
+            if not any((held.key, held.lease_id, held.value) == (place, lease_id, data) for held in standing):
                 writing.append(put(place, data, lease_id))
-        for one in found[_OWN]:
-            shown = self.handover_state(dpid := int(_name(one), 16)) if one.lease_id == lease_id else None
+        for key_value in found[_OWN]:
+            shown = self.handover_state(dpid := int(_name(key_value), 16)) if key_value.lease_id == lease_id else None
             if shown is not None and self._written_states.get(dpid) != shown and len(writing) < MAX_MOVES:
                 self._written_states[dpid] = shown
                 writing.append(put(f"{self._prefix}tested/{dpid:016x}", shown))
@@ -158,11 +158,11 @@ class EtcdMembership:
         taking = [put(self._place(dpid), self.me.encode(), lease_id) for dpid in dpids]
         more = [get(f"{self._prefix}tested/{dpid:016x}") for dpid in dpids]
         found = self._write(etcd, conditions, taking, more)
-        for (one,) in filter(None, found[len(self.reading) :] if found is not None else ()):
+        for (key_value,) in filter(None, found[len(self.reading) :] if found is not None else ()):
             try:
-                self.import_handover_state(int(_name(one), 16), one.value)
+                self.import_handover_state(int(_name(key_value), 16), key_value.value)
             except InvalidValueError as error:
-                LOG.warning("%s: %s", one.key, error)
+                LOG.warning("%s: %s", key_value.key, error)
         return None if found is None else found[: len(self.reading)]
 
     def _write(
@@ -191,17 +191,17 @@ def known_of(found: Sequence[list[KeyValue]]) -> ClusterView:
     """Return the results of ``keys_of`` as a view; further results may follow them."""
     nodes, reached, owners, drained, requested_nodes, *_ = found
     return ClusterView(
-        [_name(one) for one in nodes],
-        {_name(one): frozenset(json.loads(one.value)) for one in reached},
-        [_name(one) for one in drained],
-        {int(_name(one), 16): one.value.decode() for one in requested_nodes},
-        {int(_name(one), 16): one.value.decode() for one in owners},
+        [_name(node) for node in nodes],
+        {_name(node): frozenset(json.loads(node.value)) for node in reached},
+        [_name(node) for node in drained],
+        {int(_name(requested_node), 16): requested_node.value.decode() for requested_node in requested_nodes},
+        {int(_name(owner), 16): owner.value.decode() for owner in owners},
     )
 
 
-def _name(one: KeyValue) -> str:
-    return one.key.rpartition("/")[2]
+def _name(key_value: KeyValue) -> str:
+    return key_value.key.rpartition("/")[2]
 
 
-def _owner(one: KeyValue, epoch: int) -> tuple[str, int, int]:
-    return one.value.decode(), one.lease_id, generation_id(epoch, one.mod_revision)
+def _owner(key_value: KeyValue, epoch: int) -> tuple[str, int, int]:
+    return key_value.value.decode(), key_value.lease_id, generation_id(epoch, key_value.mod_revision)

@@ -112,7 +112,7 @@ class EtcdStore:
     def history(self, before: int, limit: int) -> list[StoredChange]:
         """Return changes without their items, newest first, below revision ``before``."""
         end = self._change_key(max(min(before, 10**12 - 1), 0))
-        return [_change(one)[0] for one in self._read(get(f"{self._prefix}changes/", before=end, limit=limit))]
+        return [_change(entry)[0] for entry in self._read(get(f"{self._prefix}changes/", before=end, limit=limit))]
 
     def change(self, revision: int) -> StoredChange | None:
         """Return one change with its items, None if it is not stored."""
@@ -197,16 +197,16 @@ class EtcdStore:
             raise StoreError(f"cluster.etcd: {error}") from error
 
 
-def _change(one: KeyValue) -> tuple[StoredChange, Any]:
+def _change(key_value: KeyValue) -> tuple[StoredChange, Any]:
     """Return a change without its items, and the location of its items."""
-    about = json.loads(one.value)
+    about = json.loads(key_value.value)
     items = about.pop("items")
-    return StoredChange(revision=int(one.key.rpartition("/")[2]), **about), items
+    return StoredChange(revision=int(key_value.key.rpartition("/")[2]), **about), items
 
 
 def _encode_overrides(vlans: Mapping[int, Override], vns: Mapping[VnName, Override]) -> bytes:
-    of_vlans = [[vid, dict(one.values), one.revision, one.limits_revision] for vid, one in vlans.items()]
-    of_vns = [[*name, dict(one.values), one.revision] for name, one in vns.items()]
+    of_vlans = [[vid, dict(vlan.values), vlan.revision, vlan.limits_revision] for vid, vlan in vlans.items()]
+    of_vns = [[*name, dict(vn.values), vn.revision] for name, vn in vns.items()]
     return zlib.compress(json.dumps({"vlans": of_vlans, "vns": of_vns}, ensure_ascii=False).encode(), 1)
 
 
@@ -215,4 +215,4 @@ def _decode_overrides(data: bytes) -> tuple[dict[int, Override], dict[VnName, Ov
         return {}, {}
     kept = json.loads(zlib.decompress(data))
     vlans = {vid: Override(values, revision, limits) for vid, values, revision, limits in kept["vlans"]}
-    return vlans, {VnName(*one[:3]): Override(one[3], one[4]) for one in kept["vns"]}
+    return vlans, {VnName(*vn[:3]): Override(vn[3], vn[4]) for vn in kept["vns"]}

@@ -46,7 +46,7 @@ class EtcdTokens:
             found = self._etcd.read(get(self.place, prefix=True))[0]
         except EtcdError as error:
             raise StoreError(f"cluster.etcd: {error}") from error
-        return [self._token(one)[1] for one in found]
+        return [self._token(key_value)[1] for key_value in found]
 
     def revoke(self, name: str) -> None:
         """Revoke a token; raise InvalidValueError if it does not exist."""
@@ -63,6 +63,6 @@ class EtcdTokens:
         """Return the record of a token, None if it is unknown or was revoked."""
         return self._known.get(digest_of(token).hex())
 
-    def _token(self, one: KeyValue) -> tuple[str, Token]:
-        value = json.loads(one.value)
-        return value["digest"], Token(one.key.removeprefix(self.place), value["scope"], value["created_at"])
+    def _token(self, key_value: KeyValue) -> tuple[str, Token]:
+        value = json.loads(key_value.value)
+        return value["digest"], Token(key_value.key.removeprefix(self.place), value["scope"], value["created_at"])

@@ -92,7 +92,7 @@ class PeerExchange:
 
     def _connect(self) -> None:
         me = self._node.cluster.node
-        others = {name: (one.address, one.public_key) for name, one in self._nodes.items() if name != me}
+        others = {name: (node.address, node.public_key) for name, node in self._nodes.items() if name != me}
         try:
             self.links.set_peers(others)
         except InvalidValueError as error:
@@ -105,5 +105,5 @@ class PeerExchange:
 
     def describe(self) -> dict[str, Any]:
         """Return the other nodes' part of ``/v1/health``."""
-        nodes = {name: one.url for name, one in sorted(self._nodes.items())}
+        nodes = {name: node.url for name, node in sorted(self._nodes.items())}
         return {"owners": self.owners(), "nodes": nodes}

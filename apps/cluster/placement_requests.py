@@ -47,8 +47,8 @@ class PlacementRequests:
     def read_state(self) -> ClusterView:
         """Return the present state of nodes and switches in etcd."""
         found = self._etcd.read(*keys_of(self._prefix))
-        self._revision_of = {one.key: one.mod_revision for kind in found for one in kind}
-        self._leased = {one.key for kind in found for one in kind if one.lease_id}
+        self._revision_of = {key_value.key: key_value.mod_revision for kind in found for key_value in kind}
+        self._leased = {key_value.key for kind in found for key_value in kind if key_value.lease_id}
         return known_of(found)
 
     def pinned(self) -> dict[str, str]:
@@ -64,7 +64,7 @@ class PlacementRequests:
         others = sorted(set(known.nodes).difference(known.drained) - {node})
         if not others:
             raise InvalidValueError("NODE", node, "is the only live node that is not drained")
-        keys = [f"{kind}/{one}" for one in (node, *others) for kind in ("nodes", "drained")]
+        keys = [f"{kind}/{other}" for other in (node, *others) for kind in ("nodes", "drained")]
         self._write(keys, [put(f"{self._prefix}drained/{node}", b"")])
 
     def undrain(self, node: str) -> None:

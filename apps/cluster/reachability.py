@@ -93,8 +93,8 @@ class SwitchReachability:
     def reached(self) -> set[int]:
         """Return the switches that are connected and reply."""
         now_s = self._now_s()
-        waiting = {dpid: one for dpid, one in self._probes.items() if not one.reply.done}
-        silent = {dpid for dpid, one in waiting.items() if not one.answered or now_s - one.at_s > ANSWER_S}
+        waiting = {dpid: probe for dpid, probe in self._probes.items() if not probe.reply.done}
+        silent = {dpid for dpid, probe in waiting.items() if not probe.answered or now_s - probe.at_s > ANSWER_S}
         silent |= {dpid for dpid, peer in self._peers.items() if now_s - peer.counted_s > ANSWER_S}
         return self._roles.reached() - silent
 
@@ -102,7 +102,7 @@ class SwitchReachability:
         """Return the switches that their owners have under control, as far as this node knows."""
         mine, elsewhere = self._ready(), self._central.fabric.share.remote_switches
         owners = self._shared.owners.items()
-        return {dpid for dpid, one in owners if dpid in (mine if one.node == self._shared.me else elsewhere)}
+        return {dpid for dpid, owner in owners if dpid in (mine if owner.node == self._shared.me else elsewhere)}
 
     def _handover_state(self, dpid: int) -> bytes | None:
         """Return the state of a switch for its next owner: test results, and the names of its ports."""

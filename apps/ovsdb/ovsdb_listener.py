@@ -122,7 +122,7 @@ class OvsdbListener:
             connection.close()
             self._limits.leave(connection)
             self._connections.discard(connection)
-            for dpid in [dpid for dpid, one in self._of.items() if one is connection]:
+            for dpid in [dpid for dpid, other in self._of.items() if other is connection]:
                 del self._of[dpid]
 
     def _identify(self, connection: _Connection) -> bool:

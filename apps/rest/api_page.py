@@ -49,15 +49,15 @@ def _page(document: Json) -> str:
 
 def _operation(path: str, method: str, operation: Json) -> str:
     rows = "".join(
-        f"<tr><td><code>{escape(one['name'])}</code><td>{escape(one['in'])}<td>{_type(one.get('schema', {}))}"
-        f"<td>{escape(one.get('description') or one.get('schema', {}).get('description', ''))}"
-        for one in operation.get("parameters", ())
+        f"<tr><td><code>{escape(given['name'])}</code><td>{escape(given['in'])}<td>{_type(given.get('schema', {}))}"
+        f"<td>{escape(given.get('description') or given.get('schema', {}).get('description', ''))}"
+        for given in operation.get("parameters", ())
     )
     body = operation.get("requestBody", {}).get("content", {})
-    bodies = "".join(f"<p>Body, {escape(kind)}: {_type(one.get('schema', {}))}</p>" for kind, one in body.items())
+    bodies = "".join(f"<p>Body, {escape(kind)}: {_type(media.get('schema', {}))}</p>" for kind, media in body.items())
     answers = "".join(
         f"<tr><td><b>{escape(status)}</b><td>{escape(answer.get('description', ''))}<td>"
-        + ", ".join(_type(one.get("schema", {})) for one in answer.get("content", {}).values())
+        + ", ".join(_type(media.get("schema", {})) for media in answer.get("content", {}).values())
         for status, answer in sorted(operation["responses"].items())
     )
     text = operation.get("description") or operation.get("summary", "")
@@ -71,9 +71,9 @@ def _operation(path: str, method: str, operation: Json) -> str:
 def _properties(schema: Json) -> str:
     required = schema.get("required", ())
     rows = "".join(
-        f"<tr><td><code>{escape(name)}</code>{'' if name in required else ' (optional)'}<td>{_type(one)}"
-        f"<td>{escape(one.get('description', ''))}"
-        for name, one in schema.get("properties", {}).items()
+        f"<tr><td><code>{escape(name)}</code>{'' if name in required else ' (optional)'}<td>{_type(property_schema)}"
+        f"<td>{escape(property_schema.get('description', ''))}"
+        for name, property_schema in schema.get("properties", {}).items()
     )
     return f"<table>{rows}</table>" if rows else f"<pre>{escape(json.dumps(schema, indent=1))}</pre>"
 
@@ -83,9 +83,9 @@ def _type(schema: Json) -> str:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'
     if "anyOf" in schema:
-        return " or ".join(_type(one) for one in schema["anyOf"])
+        return " or ".join(_type(choice) for choice in schema["anyOf"])
     if "enum" in schema:
-        return "one of " + ", ".join(f"<code>{escape(json.dumps(one))}</code>" for one in schema["enum"])
+        return "one of " + ", ".join(f"<code>{escape(json.dumps(choice))}</code>" for choice in schema["enum"])
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
     low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")

@@ -99,7 +99,7 @@ def get_openapi(query: request_parameters.OpenapiQuery) -> Json:
 
 def show_metrics(query: request_parameters.MetricsQuery) -> Response:
     """Return the metrics, in parts; with ``name[]`` only those of these names, as client libraries do."""
-    here, names = service(), frozenset(one.encode() for one in query.names)
+    here, names = service(), frozenset(name.encode() for name in query.names)
 
     def pieces() -> Iterator[bytes]:
         for part in here.metrics():
@@ -130,7 +130,7 @@ def _document() -> Json:
         for path, item in document["paths"].items():
             for operation in item.values():
                 operation["tags"] = [path.removeprefix("/v1/").strip("/").partition("/")[0].removesuffix(".json")]
-        tags = sorted({tag for item in document["paths"].values() for one in item.values() for tag in one["tags"]})
+        tags = sorted({tag for item in document["paths"].values() for verb in item.values() for tag in verb["tags"]})
         document["tags"] = [{"name": tag} for tag in tags]
         mark_wide_integers(document)
     return cast(Json, document)

@@ -12,7 +12,7 @@ import signal
 import sys
 import warnings
 
-from apps.runtime.memory_tuning import disable_heap_trimming, keep_made, making_much
+from apps.runtime.memory_tuning import disable_heap_trimming, gc_paused, keep_made
 from apps.runtime.os_ken_manager import use_chosen_framework
 from controller.errors import InvalidValueError
 
@@ -81,7 +81,7 @@ def manager(arguments: list[str]) -> int:
         log_format = FORMATS[0]
         if cfg.CONF.dets_config is not None:
             try:
-                with making_much():
+                with gc_paused():
                     config = first_config.preload(cfg.CONF.dets_config)
                     keep_made(sum(1 for _ in config.vns()))
                 log_format = config.log_format
@@ -109,7 +109,7 @@ def manager(arguments: list[str]) -> int:
 
 def _missing_application(arguments: list[str], missing: str) -> str | None:
     """Return the application whose module ``missing``, or a package around it, Python does not find."""
-    return next((one for one in arguments if one == missing or one.startswith(f"{missing}.")), None)
+    return next((argument for argument in arguments if argument == missing or argument.startswith(f"{missing}.")), None)
 
 
 def ryu_manager() -> int:

@@ -80,7 +80,7 @@ class LoopStats:
 
     def sent_after(self, at_s: float) -> float | None:
         """Return when the first round that started at ``at_s`` or later had sent its messages; None: not yet."""
-        return next((one.started_s + one.total_ms / 1e3 for one in self._rounds if one.started_s >= at_s), None)
+        return next((held.started_s + held.total_ms / 1e3 for held in self._rounds if held.started_s >= at_s), None)
 
     @property
     def last(self) -> Round | None:
@@ -89,7 +89,7 @@ class LoopStats:
 
     def view(self, after: int = 0) -> dict[str, Any]:
         """Return the figures of the kept rounds with a higher number than ``after``."""
-        rounds = [one for one in self._rounds if one.number > after]
+        rounds = [held for held in self._rounds if held.number > after]
         return {
             "interval_ms": self._interval_s * 1e3,
             "rounds": self._number,
@@ -99,7 +99,7 @@ class LoopStats:
             "modified_meters": self.modified_meters,
             "sampled_rounds": len(rounds),
             **{
-                name: _spread(getattr(one, name) for one in rounds)
+                name: _spread(getattr(held, name) for held in rounds)
                 for name in ("poll_ms", "step_ms", "push_ms", "total_ms")
             },
             "last": asdict(rounds[-1]) if rounds else None,

@@ -62,7 +62,7 @@ def freeze_gc_if_large(entries: int) -> None:
 
 
 @contextmanager
-def making_much() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Disable the garbage collector while many objects are created.
 
     Otherwise it takes 0.2 s for a configuration of 48,000 VNs, and blocks all greenlets. Objects outside of cycles are
@@ -80,7 +80,7 @@ def making_much() -> Iterator[None]:
 
 
 def keep_made(entries: int) -> None:
-    """Exclude the objects created within ``making_much`` from garbage collection, if they are many."""
+    """Exclude the objects created within ``gc_paused`` from garbage collection, if they are many."""
     if entries >= MANY_ENTRIES:
         gc.freeze()
 

@@ -24,7 +24,7 @@ def port_holder(host: str, port: int, proc: Path = Path("/proc")) -> str:
     found = dict(_listening(host, port, proc / "net"))
     for folder in proc.glob("[0-9]*/fd") if found else ():
         with suppress(OSError):  # of another user, or ended
-            if any(os.readlink(one) in found for one in folder.iterdir()):
+            if any(os.readlink(link) in found for link in folder.iterdir()):
                 return f"{_name(folder.parent)} (process {folder.parent.name})"
     users = sorted(set(found.values()))
     return f"a process of user {', '.join(users)}" if users else "another program"

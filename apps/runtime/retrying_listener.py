@@ -28,7 +28,7 @@ def listening_address(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
     OSError.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    family, _, _, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
     return family, address
 
 

@@ -248,7 +248,7 @@ class Settings:
             new_vlans = {vid: Override({}, revision, revision) for vid, _ in self.overrides.vlan_overrides()}
             new_vns = {name: Override({}, revision) for name, _ in self.overrides.vn_overrides()}
             new_vlans |= {vid: Override(values, revision, revision) for vid, values in vlans.items()}
-            return _Proposal(action, new_vlans, new_vns | {name: Override(one, revision) for name, one in vns.items()})
+            return _Proposal(action, new_vlans, new_vns | {name: Override(vn, revision) for name, vn in vns.items()})
 
         return self._change(propose, caller, expect, dry_run, may_be_inactive=True)
 

@@ -60,7 +60,7 @@ class StoredChange:
     def concerns(self, scope: tuple[int | None, str | None, int | None]) -> bool:
         """Return whether an item is of this scope: VLAN id, switch and port number, None for any."""
         places = ((item.vlan_vid, item.switch, item.port_no) for item in self.items)
-        return any(all(want in (None, have) for want, have in zip(scope, one, strict=True)) for one in places)
+        return any(all(want in (None, have) for want, have in zip(scope, place, strict=True)) for place in places)
 
 
 @dataclass(frozen=True)
@@ -166,11 +166,11 @@ class Store:
             db.execute("DELETE FROM changes WHERE revision <= ?", (change.revision - KEPT_CHANGES,))
             db.executemany(
                 "INSERT OR REPLACE INTO vlan_overrides VALUES (?, ?, ?, ?)",
-                [(vid, json.dumps(one.values), one.revision, one.limits_revision) for vid, one in vlans.items()],
+                [(vid, json.dumps(vlan.values), vlan.revision, vlan.limits_revision) for vid, vlan in vlans.items()],
             )
             db.executemany(
                 f"INSERT OR REPLACE INTO vn_overrides ({_VN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*name, *_columns(one.values), one.revision) for name, one in vns.items()],
+                [(*name, *_columns(vn.values), vn.revision) for name, vn in vns.items()],
             )
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", (facts or {}).items())
         self._revision = change.revision

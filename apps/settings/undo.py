@@ -37,10 +37,10 @@ def undoing_overrides(
         place = _place(item)
         if _needs_undo(item, place, overrides, values, change.revision):
             given.setdefault(place, {})[item.field] = item.before
-    vlans = {vid: one for vid, one in given.items() if isinstance(vid, int)}
-    new_vlans = {vid: _vlan_override(vid, one, overrides, values, revision) for vid, one in vlans.items()}
+    vlans = {vid: fields for vid, fields in given.items() if isinstance(vid, int)}
+    new_vlans = {vid: _vlan_override(vid, vlan, overrides, values, revision) for vid, vlan in vlans.items()}
     over = overrides.with_vlans(new_vlans)
-    vns = {name: one for name, one in given.items() if isinstance(name, VnName)}
+    vns = {name: fields for name, fields in given.items() if isinstance(name, VnName)}
     return new_vlans, _vn_overrides(vns, over, values, revision)
 
 
@@ -103,7 +103,7 @@ def _vn_overrides(
     found = {}
     for (name, given), row, stored in zip(vns.items(), rows.tolist(), overrides.vn_overrides_of(rows), strict=True):
         check_vn(values.vns, vlans[name.vlan_vid], row, given, undo_key(name, ""))
-        inherited = {one for one in given if vn_value(one, getattr(without, one)[row].item()) == given[one]}
-        stored_values = {one: value for one, value in {**stored.values, **given}.items() if one not in inherited}
+        inherited = {field for field in given if vn_value(field, getattr(without, field)[row].item()) == given[field]}
+        stored_values = {field: value for field, value in {**stored.values, **given}.items() if field not in inherited}
         found[name] = Override(stored_values, revision)
     return found

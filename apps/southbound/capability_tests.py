@@ -98,7 +98,7 @@ def _try_all(
     for setting, xid, reply in sent:
         body = peers.answer_or_refusal(reply)
         rows = decode_meter_config(body)[0] if body is not None else ()
-        mine = [(int(one["rate_kbps"]), int(one["burst_kbits"])) for one in rows if one["meter_id"] == test.meter_id]
+        mine = [(int(row["rate_kbps"]), int(row["burst_kbits"])) for row in rows if row["meter_id"] == test.meter_id]
         read = bound_search.Setting(*mine[0]) if mine else None
         answers.append(test.answer(setting, xid, read, readable=body is not None))
     return answers

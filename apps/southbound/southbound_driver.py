@@ -343,10 +343,10 @@ class SouthboundDriver:
             self._ask_host(question)
 
     def _send(self, updates: Mapping[int, SwitchUpdate]) -> None:
-        due = [(self.peers[dpid], one) for dpid, one in updates.items() if dpid in self.peers]
+        due = [(self.peers[dpid], update) for dpid, update in updates.items() if dpid in self.peers]
         messages_of = [len(update) for _, update in due]
         xids = [peer.connection.reserve(messages + 1) for (peer, _), messages in zip(due, messages_of, strict=True)]
-        encoded = encode_updates([one for _, one in due], xids)
+        encoded = encode_updates([update for _, update in due], xids)
         to_send = []
         for (peer, update), messages, xid, data in zip(due, messages_of, xids, encoded, strict=True):
             meters = update.meter_mods()[1]

@@ -155,6 +155,7 @@ def _refusal(
     excused: set[str],
     sending: bool | None,
 ) -> AdmissionError:
+
     def fits(candidate: VnLimits) -> bool:
         return all(found.location in excused for found in limit_set.replaced(candidate).overloads(capacity_keys))
 

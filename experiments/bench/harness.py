@@ -77,7 +77,7 @@ def finished(
     The machine and the command are added to ``settings``.
     """
     made = {**settings, **machine(), "command": "dets " + " ".join(sys.argv[1:])}
-    result = {"settings": made, "figures": figures, "targets": [one.row() for one in targets]}
+    result = {"settings": made, "figures": figures, "targets": [target.row() for target in targets]}
     if output is None:
         return result
     output.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,7 @@ class Published:
 
     def of(self, summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the runs that were made under the conditions."""
-        return [one for one in summaries if one.get("conditions", "product") == self.conditions]
+        return [summary for summary in summaries if summary.get("conditions", "product") == self.conditions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ class Paper:
         asked = [(claim.judge, "product") for claim in self.claims] + [(aim.judge, "product") for aim in self.aims]
         published = [claim.published for claim in self.claims if isinstance(claim.published, Published)]
         found = set()
-        for judge, conditions in (*asked, *((one.judge, one.conditions) for one in published)):
-            measured = Measured([one for one in summaries if one.get("conditions", "product") == conditions])
+        for judge, conditions in (*asked, *((condition.judge, condition.conditions) for condition in published)):
+            measured = Measured([run for run in summaries if run.get("conditions", "product") == conditions])
             if judge(measured).holds == UNDECIDED:
                 found |= {(*wanted, conditions) for wanted in measured.asked}
         return found
@@ -154,7 +154,7 @@ class Paper:
         If no change does, the changes that were tried. ``summaries`` are runs under any conditions; ours are the
         product's.
         """
-        product = [one for one in summaries if one.get("conditions", "product") == "product"]
+        product = [summary for summary in summaries if summary.get("conditions", "product") == "product"]
         found = {}
         for claim in self.claims:
             ours = self.verdict(claim.judge, product)
@@ -200,19 +200,19 @@ class Measured:
     def _runs_of(self, experiment: str, control: str) -> list[dict[str, Any]]:
         wanted = (experiment, control)
         self.asked.add(wanted)
-        found = [one for one in self._summaries if (one["experiment"], one["control"]) == wanted]
+        found = [summary for summary in self._summaries if (summary["experiment"], summary["control"]) == wanted]
         if found and control != self._beside:
-            self.fewest_seeds = min(self.fewest_seeds, len({one["seed"] for one in found}))
+            self.fewest_seeds = min(self.fewest_seeds, len({summary["seed"] for summary in found}))
         return found
 
     def substituted(self, control: str, prefix: str, of: str) -> Measured:
         """Return the runs with those of a control replaced by the runs with ``prefix`` under the control ``of``."""
         kept = []
-        for one in self._summaries:
-            if (name := one["experiment"]).startswith(prefix):
-                kept.append({**one, "experiment": name.replace(prefix, of, 1)})
-            elif one["control"] != control:
-                kept.append(one)
+        for summary in self._summaries:
+            if (name := summary["experiment"]).startswith(prefix):
+                kept.append({**summary, "experiment": name.replace(prefix, of, 1)})
+            elif summary["control"] != control:
+                kept.append(summary)
         return Measured(kept, self._beside)
 
     @property
@@ -236,21 +236,21 @@ class Measured:
 
     def runs(self, experiment: str, control: str) -> list[dict[str, Any]]:
         """Return the figures of all runs."""
-        return [one["figures"] for one in self._runs_of(experiment, control)]
+        return [run["figures"] for run in self._runs_of(experiment, control)]
 
     def by_seed(self, experiment: str, control: str) -> dict[int, dict[str, Any]]:
         """Return the figures of all runs by seed, also those with an unknown measure."""
-        return {one["seed"]: one["figures"] for one in self._runs_of(experiment, control)}
+        return {run["seed"]: run["figures"] for run in self._runs_of(experiment, control)}
 
     def noted(self, experiment: str, control: str, name: str) -> list[Any]:
         """Return what the runs recorded under a name, of those that did."""
-        notes = [one["notes"] for one in self._runs_of(experiment, control)]
-        return [one[name] for one in notes if name in one]
+        notes = [run["notes"] for run in self._runs_of(experiment, control)]
+        return [note[name] for note in notes if name in note]
 
     def phases(self, experiment: str, control: str, phase: str) -> list[dict[str, Any]]:
         """Return the figures of a phase of all runs."""
-        found = [one["phases"] for one in self._runs_of(experiment, control)]
-        return [one[phase] for one in found if phase in one]
+        found = [run["phases"] for run in self._runs_of(experiment, control)]
+        return [by_phase[phase] for by_phase in found if phase in by_phase]
 
     def mean(self, experiment: str, control: str, name: str, phase: str | None = None) -> float | None:
         """Return the mean over seeds; None without any."""
@@ -292,7 +292,7 @@ def within(values: Sequence[float], low: float = -math.inf, high: float = math.i
     if len(values) < MIN_SEEDS:
         return UNDECIDED
     if not all(map(math.isfinite, values)):
-        inside = {low <= one <= high for one in values}
+        inside = {low <= value <= high for value in values}
         return inside.pop() if len(inside) == 1 else UNDECIDED
     mean, half = confidence(list(values))
     if low <= mean - half and mean + half <= high:
@@ -308,4 +308,4 @@ def above(values: Sequence[float], threshold: float = 0.0) -> Outcome:
 def all_of(*outcomes: Outcome) -> Outcome:
     """Return whether all hold: False if one fails; otherwise None or undecided if one is."""
     found = set(outcomes)
-    return next((one for one in (False, None, UNDECIDED) if one in found), True)
+    return next((outcome for outcome in (False, None, UNDECIDED) if outcome in found), True)

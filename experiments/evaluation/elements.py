@@ -30,7 +30,7 @@ class Element:
 
 def read_elements(path: Path) -> list[Element]:
     """Return the elements of a file; InvalidValueError for one with other keys, or not with exactly one judge."""
-    return [_element(f"{path.name} elements[{n}]", one) for n, one in enumerate(_rows(path))]
+    return [_element(f"{path.name} elements[{n}]", row) for n, row in enumerate(_rows(path))]
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

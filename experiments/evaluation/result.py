@@ -51,14 +51,14 @@ class Result:
 
     def measures(self) -> DataFrame:
         """Return a row for each run, by control and seed, with the measures listed in docs/experiments.md."""
-        return _table(((one["control"], one["seed"]), one["figures"]) for one in self.summaries)
+        return _table(((summary["control"], summary["seed"]), summary["figures"]) for summary in self.summaries)
 
     def phases(self) -> DataFrame:
         """Return a row for each run and phase, by control, seed and phase."""
         rows = [
-            ((one["control"], one["seed"], phase), measured)
-            for one in self.summaries
-            for phase, measured in one["phases"].items()
+            ((summary["control"], summary["seed"], phase), measured)
+            for summary in self.summaries
+            for phase, measured in summary["phases"].items()
         ]
         return _table(rows, "phase")
 

@@ -123,8 +123,8 @@ def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, 
             if (summary := cell.summary(results)) is not None:
                 found.append((cell, summary))
 
-    def place(one: tuple[RunSpec, dict[str, Any]]) -> tuple[str, int, str, int, int]:
-        cell, _ = one
+    def place(run: tuple[RunSpec, dict[str, Any]]) -> tuple[str, int, str, int, int]:
+        cell, _ = run
         named = known[cell.experiment].controls_on(fabric)
         conditions = list(CONDITIONS).index(cell.conditions)
         return cell.experiment, (*named, cell.control).index(cell.control), cell.control, conditions, cell.seed
@@ -147,14 +147,14 @@ def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None 
             scenario.with_conditions(other),
             fabric,
             seeds,
-            [one for one in scenario.paper_controls if one in scenario.controls_on(fabric)],
+            [control for control in scenario.paper_controls if control in scenario.controls_on(fabric)],
         )
     ]
 
 
 def conditions_on(fabric: str) -> tuple[str, ...]:
     """Return the conditions that a fabric offers: only the model delays grants."""
-    of_model = tuple(name for name, one in CONDITIONS.items() if not one.packets)
+    of_model = tuple(name for name, condition in CONDITIONS.items() if not condition.packets)
     return of_model if fabric == "model" else ("product", "unshaped")
 
 

@@ -60,10 +60,10 @@ def summary(tables: Tables) -> list[list[str]]:
     for system in _systems(tables):
         cells = {title: row[system] for title, table in tables.items() if system in (row := _by_system(table))}
         met = [
-            _met(one[MET] for title, one in cells.items() if title.startswith(f"{block}: "))
+            _met(cell[MET] for title, cell in cells.items() if title.startswith(f"{block}: "))
             for block in BLOCKS.values()
         ]
-        rows.append([system, *met, *(_range(one.get(head, "-") for one in cells.values()) for head in measures)])
+        rows.append([system, *met, *(_range(cell.get(head, "-") for cell in cells.values()) for head in measures)])
     return [["system", *(f"criteria met, {block.lower()}" for block in BLOCKS.values()), *measures], *rows]
 
 
@@ -78,14 +78,14 @@ def _by_system(table: Sequence[Sequence[str]]) -> dict[str, dict[str, str]]:
 
 def _met(verdicts: Iterable[str]) -> str:
     """Return the number of verdicts that are yes, of those not "-"; "-" without any verdict."""
-    known = [one for one in verdicts if one != "-"]
+    known = [verdict for verdict in verdicts if verdict != "-"]
     undecided = f", {known.count('undecided')} undecided" if "undecided" in known else ""
     return f"{known.count('yes')} of {len(known)}{undecided}" if known else "-"
 
 
 def _range(cells: Iterable[str]) -> str:
     """Return the least and the largest mean of cells such as "99.5 +- 0.1 %"; cells without a number are ignored."""
-    known = [one.split() for one in cells if one[0].isdigit()]
+    known = [cell.split() for cell in cells if cell[0].isdigit()]
     means = sorted((float(words[0]), words[0]) for words in known)
     unit = " %" if known and known[0][-1] == "%" else ""
     return "-" if not means else " to ".join(dict.fromkeys((means[0][1], means[-1][1]))) + unit

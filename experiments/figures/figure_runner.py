@@ -84,7 +84,7 @@ class FigureOptions:
         return list({cell.folder: cell for cell in found}.values())
 
     def _wanted(self, names: Sequence[str], new: Sequence[str]) -> list[str]:
-        return [*(one for one in names if not self.controls or one in self.controls), *new]
+        return [*(name for name in names if not self.controls or name in self.controls), *new]
 
     @property
     def follows(self) -> bool:
@@ -94,7 +94,7 @@ class FigureOptions:
     def following(self) -> list[RunSpec]:
         """Return the next seeds of the complete runs that leave a claim undecided; none: all claims are decided."""
         known = self.known
-        done = [one for one in completed_runs(self.fabric, self.cell_folder) if one[0].experiment in known]
+        done = [run for run in completed_runs(self.fabric, self.cell_folder) if run[0].experiment in known]
         have: dict[tuple[str, str, str], int] = {}
         for cell, _ in done:
             what = (cell.experiment, cell.control, cell.conditions)
@@ -156,7 +156,7 @@ def keep_digest(options: FigureOptions) -> dict[str, Any]:
     from experiments.figures.result_digests import conditions_digest, digest_of, write_digest
 
     known, paper, folder = options.known, paper_named(options.paper), options.docs / "results"
-    done = [one for one in completed_runs(options.fabric, options.cell_folder) if one[0].experiment in known]
+    done = [run for run in completed_runs(options.fabric, options.cell_folder) if run[0].experiment in known]
     compared = [summary for cell, summary in done if cell.control in known[cell.experiment].paper_controls]
     product = [(cell, summary) for cell, summary in done if cell.conditions == "product"]
     any_conditions = [summary for _, summary in done]
@@ -194,11 +194,11 @@ def repeat_runs(options: FigureOptions) -> list[str]:
         _run([cell for cell, _ in was], again)
         gave = [cell.summary(again.cell_folder) for cell, _ in was]
     other = [name for name, *_ in digest["outcomes"] if name not in known]
-    for (cell, outcome), one in zip(was, gave, strict=True):
-        if one is None or outcome_digest(one) != outcome:
+    for (cell, outcome), summary in zip(was, gave, strict=True):
+        if summary is None or outcome_digest(summary) != outcome:
             other.append(_name(cell))
     if not other:
-        parts = {part: one for cell, _ in was for part, one in cell.depends.items()}
+        parts = {part: part_digest for cell, _ in was for part, part_digest in cell.depends.items()}
         repeated = {"runs": len(was), "depends": dict(sorted(parts.items()))}
         write_digest(folder, f"{options.paper}-model", {**digest, "repeated": repeated})
         write_pages(options)
@@ -219,9 +219,9 @@ def stale_pages(docs: Path) -> list[str]:
 
     results = read_results(docs / "results")
     lines = [
-        f"{docs / page_of(one.paper)}, {fabric}{kind}: {why}"
-        for one in results
-        for kind, digests in (("", one.digests), (", conditions", one.conditions))
+        f"{docs / page_of(result.paper)}, {fabric}{kind}: {why}"
+        for result in results
+        for kind, digests in (("", result.digests), (", conditions", result.conditions))
         for fabric, digest in digests.items()
         if (why := stale_because(digest))
     ]

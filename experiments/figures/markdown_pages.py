@@ -37,7 +37,7 @@ class PaperResults:
 
     def published(self, key: str, fabric: str) -> ClaimVerdict:
         """Return a fabric's verdict on a claim as published; ``ours`` if no law takes part."""
-        claim = next(one for one in self.paper.claims if one.key == key)
+        claim = next(candidate for candidate in self.paper.claims if candidate.key == key)
         if claim.published is None:
             return self.ours(key, fabric)
         found = self.digests.get(fabric, {}).get("published", {}).get(key)
@@ -46,9 +46,9 @@ class PaperResults:
 
 def read_results(folder: Path) -> list[PaperResults]:
     """Return the results of the papers that have any, from the folder of the digests."""
-    read = [PaperResults(one, read_digests(folder, name), read_digests(folder, name, "-conditions"))
-            for name, one in papers().items()]  # fmt: skip
-    return [one for one in read if one.digests or one.conditions]
+    read = [PaperResults(paper, read_digests(folder, name), read_digests(folder, name, "-conditions"))
+            for name, paper in papers().items()]  # fmt: skip
+    return [result for result in read if result.digests or result.conditions]
 
 
 def write_docs(docs: Path) -> list[Path]:
@@ -61,7 +61,7 @@ def write_docs(docs: Path) -> list[Path]:
 
 def pages_of(docs: Path, results: Sequence[PaperResults]) -> dict[Path, str]:
     """Return the text of each page by its path."""
-    pages = {docs / page_of(one.paper): paper_page(one) for one in results}
+    pages = {docs / page_of(result.paper): paper_page(result) for result in results}
     return {docs / "results.md": overview_page(results)} | pages | _pictures(docs, results)
 
 
@@ -75,18 +75,18 @@ COUNTED = "holds / fails / undecided / not run"
 
 def overview_page(results: Sequence[PaperResults]) -> str:
     """Return ``docs/results.md``: how many of each paper's claims hold, as published and ours, by fabric."""
-    fabrics = [fabric for fabric in SHORT if any(fabric in one.digests for one in results)]
+    fabrics = [fabric for fabric in SHORT if any(fabric in paper_result.digests for paper_result in results)]
     heads = ["paper", "claims", *(f"{kind}, {SHORT[f]}" for kind in ("as published", "ours") for f in fabrics)]
     lines = ["# Results", "", f"Claims by verdict: {COUNTED}.", "", _row(heads), _row(["---"] * len(heads))]
-    for one in results:
-        if one.paper.claims:
+    for result in results:
+        if result.paper.claims:
             counts = [
-                _counted([verdicts(claim.key, fabric).holds for claim in one.paper.claims])
-                for verdicts in (one.published, one.ours)
+                _counted([verdicts(claim.key, fabric).holds for claim in result.paper.claims])
+                for verdicts in (result.published, result.ours)
                 for fabric in fabrics
             ]
-            name = f"[{one.paper.title}]({page_of(one.paper)})"
-            lines.append(_row([name, str(len(one.paper.claims)), *counts]))
+            name = f"[{result.paper.title}]({page_of(result.paper)})"
+            lines.append(_row([name, str(len(result.paper.claims)), *counts]))
     lines += [
         "",
         "Written by `dets figures`; do not edit. *As published*: the paper's law, constants and conditions; each page "
@@ -109,7 +109,7 @@ def overview_page(results: Sequence[PaperResults]) -> str:
 
 
 def _counted(outcomes: Sequence[Outcome]) -> str:
-    return " / ".join(str(outcomes.count(one)) for one in (True, False, UNDECIDED, None))
+    return " / ".join(str(outcomes.count(outcome)) for outcome in (True, False, UNDECIDED, None))
 
 
 def paper_page(results: PaperResults) -> str:
@@ -154,10 +154,10 @@ def _claims(results: PaperResults) -> list[str]:
     for claim in results.paper.claims:
         published = {fabric: results.published(claim.key, fabric) for fabric in fabrics}
         ours = {fabric: results.ours(claim.key, fabric) for fabric in fabrics}
-        verdicts = [HOLDS[one.holds] for one in (*published.values(), *ours.values())]
+        verdicts = [HOLDS[verdict.holds] for verdict in (*published.values(), *ours.values())]
         found = [] if claim.published is None else _found(published, ", as published")
         decides = {fabric: results.digests[fabric].get("decides", {}).get(claim.key) for fabric in fabrics}
-        known = "; ".join(f"{SHORT[fabric]}: {one}" for fabric, one in decides.items() if one)
+        known = "; ".join(f"{SHORT[fabric]}: {text}" for fabric, text in decides.items() if text)
         cells = [claim.section, claim.title, f"`{claim.key}`", *map(bold, verdicts)]
         lines.append(_row([*cells, "; ".join(found + _found(ours)), known]))
     if results.paper.aims:
@@ -165,15 +165,15 @@ def _claims(results: PaperResults) -> list[str]:
         lines += ["", "Aims of this project, no claims of the paper:", "", _row(heads), _row(["---"] * len(heads))]
     for aim in results.paper.aims:
         ours = {fabric: results.ours(aim.key, fabric) for fabric in fabrics}
-        cells = [aim.title, f"`{aim.key}`", *(bold(HOLDS[one.holds]) for one in ours.values()), "; ".join(_found(ours))]
+        cells = [aim.title, f"`{aim.key}`", *(bold(HOLDS[our.holds]) for our in ours.values()), "; ".join(_found(ours))]
         lines.append(_row(cells))
     return [*lines, "", *_forms(results.paper)]
 
 
 def _found(verdicts: Mapping[str, ClaimVerdict], more: str = "") -> list[str]:
     """Return the results on the fabrics on which a statement does not hold."""
-    failed = {fabric: one for fabric, one in verdicts.items() if one.holds in (False, UNDECIDED)}
-    return [f"{SHORT[fabric]}{more}: {one.result}" for fabric, one in failed.items()]
+    failed = {fabric: verdict for fabric, verdict in verdicts.items() if verdict.holds in (False, UNDECIDED)}
+    return [f"{SHORT[fabric]}{more}: {found.result}" for fabric, found in failed.items()]
 
 
 def _forms(paper: Paper) -> list[str]:
@@ -190,10 +190,10 @@ def _forms(paper: Paper) -> list[str]:
 def _elements(elements: Sequence[Element]) -> list[str]:
     """Return a row for each element of a paper: the keys of its judges, or a test, or why it is not judged."""
     lines = [_row(["where", "what", "judged by"]), _row(["---"] * 3)]
-    for one in elements:
-        keys = ", ".join(f"`{key}`" for key in one.judged)
-        judge = keys or (f"a test: `{one.tested}`" if one.tested else f"not testable here: {one.not_testable}")
-        lines.append(_row([one.where, one.says, judge]))
+    for part in elements:
+        keys = ", ".join(f"`{key}`" for key in part.judged)
+        judge = keys or (f"a test: `{part.tested}`" if part.tested else f"not testable here: {part.not_testable}")
+        lines.append(_row([part.where, part.says, judge]))
     return lines
 
 
@@ -214,11 +214,11 @@ def _picture_of(paper: Paper) -> str:
 def _pictures(docs: Path, results: Sequence[PaperResults]) -> dict[Path, str]:
     """Return the picture of each page that has tables and no claims, of the first fabric."""
     return {
-        (docs / page_of(one.paper)).with_name(_picture_of(one.paper)): comparison.picture(
-            next(iter(one.digests.values())).get("paper_tables", {})
+        (docs / page_of(result.paper)).with_name(_picture_of(result.paper)): comparison.picture(
+            next(iter(result.digests.values())).get("paper_tables", {})
         )
-        for one in results
-        if not one.paper.claims and one.digests
+        for result in results
+        if not result.paper.claims and result.digests
     }
 
 

@@ -28,7 +28,7 @@ def trees_of(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for summary in summaries:
         parts = summary["manifest"].get("depends", {})
         agreeing = (tree for tree in found if all(tree.get(part, digest) == digest for part, digest in parts.items()))
-        tree = next((one for one in agreeing if bool(one) == bool(parts)), None)
+        tree = next((candidate for candidate in agreeing if bool(candidate) == bool(parts)), None)
         if tree is None:
             found.append(dict(parts))
         else:
@@ -39,7 +39,7 @@ def trees_of(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def outcomes_of(done: Sequence[tuple[RunSpec, Mapping[str, Any]]]) -> list[tuple[str, str, int, str]]:
     """Return experiment, control, seed and the digest of the outcome, for the first seed of each control."""
     found: dict[tuple[str, str], tuple[str, str, int, str]] = {}
-    for cell, summary in sorted(done, key=lambda one: one[0].seed):
+    for cell, summary in sorted(done, key=lambda run: run[0].seed):
         what = (cell.experiment, cell.control, cell.seed, outcome_digest(summary))
         found.setdefault((cell.experiment, cell.control), what)
     return list(found.values())

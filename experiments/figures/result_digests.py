@@ -69,16 +69,16 @@ def digest_of(
     """Return the results of a fabric's runs, as JSON can hold them; ``published`` are runs under any conditions."""
     measured = Measured(summaries)
     tables = {
-        name: table_of(measured, name, list(dict.fromkeys(one["control"] for one in rows)))
+        name: table_of(measured, name, list(dict.fromkeys(row["control"] for row in rows)))
         for name, rows in by_experiment(summaries).items()
     }
-    manifests = [one["manifest"] for one in summaries]
+    manifests = [summary["manifest"] for summary in summaries]
     verdicts = paper.judge(summaries)
     return {
         "fabric": fabric,
         "command": command,
         "runs": len(summaries),
-        "cpu_s": [round(one["cpu_s"], 1) for one in (published or summaries) if "cpu_s" in one],
+        "cpu_s": [round(summary["cpu_s"], 1) for summary in (published or summaries) if "cpu_s" in summary],
         **warnings_of(summaries),
         "trees": trees_of((*summaries, *published)),
         "judged": judges_of(paper.name),
@@ -88,7 +88,7 @@ def digest_of(
         "published": _as_json(paper.judge_published(published or summaries)),
         "decides": paper.deciding(published or summaries),
         "tables": tables,
-        "paper_tables": {one.title: rows for one in paper.tables if (rows := one.rows(measured))},
+        "paper_tables": {table.title: rows for table in paper.tables if (rows := table.rows(measured))},
     }
 
 
@@ -98,7 +98,7 @@ def _as_json(verdicts: Mapping[str, ClaimVerdict]) -> dict[str, dict[str, Any]]:
 
 def warnings_of(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return how many runs have warnings, and how many have each kind; kinds have N for the numbers."""
-    kinds_by_run = [{re.sub("[0-9]+", "N", one) for one in run["notes"].get("warnings", [])} for run in summaries]
+    kinds_by_run = [{re.sub("[0-9]+", "N", text) for text in run["notes"].get("warnings", [])} for run in summaries]
     kinds = Counter(kind for kinds in kinds_by_run for kind in kinds)
     return {"runs_with_warnings": sum(map(bool, kinds_by_run)), "warnings": dict(kinds.most_common())}
 
@@ -108,10 +108,10 @@ def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: M
 
     ``made`` is the value of digest_of for all runs of the fabric.
     """
-    rows = [one for one in summaries if "conditions" in one]
-    names = [name for name in CONDITIONS if any(one["conditions"] == name for one in rows)]
+    rows = [summary for summary in summaries if "conditions" in summary]
+    names = [name for name in CONDITIONS if any(row["conditions"] == name for row in rows)]
     rows = _paired(rows, names)
-    under = {name: [one for one in rows if one["conditions"] == name] for name in names}
+    under = {name: [row for row in rows if row["conditions"] == name] for name in names}
     measured = {name: Measured(runs) for name, runs in under.items()}
     claims = []
     for claim in paper.compared:
@@ -135,9 +135,9 @@ def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: M
 
 def _paired(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the runs whose experiment, control and seed were run under all conditions: only those are comparable."""
-    runs = [[(one["experiment"], one["control"], one["seed"]) for one in rows if one["conditions"] == n] for n in names]
+    runs = [[(row["experiment"], row["control"], row["seed"]) for row in rows if row["conditions"] == n] for n in names]
     common = set(runs[0]).intersection(*runs) if runs else set()
-    return [one for one in rows if (one["experiment"], one["control"], one["seed"]) in common]
+    return [row for row in rows if (row["experiment"], row["control"], row["seed"]) in common]
 
 
 def deciding_condition(holds: Mapping[str, Outcome]) -> str:
@@ -162,7 +162,7 @@ def _conditions_table(
 ) -> list[list[str]]:
     """Return a heading, and a row for each control under each of the conditions."""
     table = [["control", "conditions", "seeds", *(label for _, label, _ in CONDITION_COLUMNS)]]
-    for control, conditions in dict.fromkeys((one["control"], one["conditions"]) for one in rows):
+    for control, conditions in dict.fromkeys((row["control"], row["conditions"]) for row in rows):
         runs = measured[conditions].runs(experiment, control)
         values = [[run[key] for run in runs if run.get(key) is not None] for key, _, _ in CONDITION_COLUMNS]
         cells = [show(known, form) for known, (_, _, form) in zip(values, CONDITION_COLUMNS, strict=True)]

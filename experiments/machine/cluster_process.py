@@ -214,7 +214,7 @@ class ShardedNodes(Cluster):
     def owners(self) -> dict[str, str | None]:
         """Return the node of each switch, as reported by the first node that answers."""
         healths = (self.nodes[number].health().get("cluster", {}) for number in self.deciding)
-        return next((dict(one["owners"]) for one in healths if "owners" in one), {})
+        return next((dict(health["owners"]) for health in healths if "owners" in health), {})
 
     def kill_owner(self, switch: str) -> str:
         """Kill the node that owns a switch; return its name."""
@@ -251,7 +251,7 @@ def _is_shared_by(healths: Mapping[int, Mapping[str, Any]]) -> bool:
     """Whether all of these nodes, by number, report that every switch is under the control of one of them."""
     owners = [health.get("cluster", {}).get("owners") or {"": None} for health in healths.values()]
     names = set(map(name_of, healths))
-    if not owners or any(one != owners[0] or not names >= set(one.values()) for one in owners):
+    if not owners or any(owner_of != owners[0] or not names >= set(owner_of.values()) for owner_of in owners):
         return False
     return all(
         health["switches"][name] == "ready"

@@ -80,5 +80,5 @@ def _run(*command: str) -> str | None:
 def _plain(value: Any) -> Any:
     """Return a value for JSON: paths as text, and tables whose keys are tuples, as ``vn_limits``, with keys as text."""
     if isinstance(value, dict):
-        return {key if isinstance(key, str | int) else str(key): _plain(one) for key, one in value.items()}
+        return {key if isinstance(key, str | int) else str(key): _plain(inner) for key, inner in value.items()}
     return str(value) if isinstance(value, Path) else value

@@ -49,8 +49,8 @@ def depends_on(fabric: str, control: str, shaping: str = "meter", root: Path = R
         if name not in needed
         for package in room.packages
     }
-    folders = sorted(f"controller/{one.name}" for one in (root / "controller").iterdir() if one.is_dir())
-    parts = ("controller/*", *(one for one in folders if one not in absent), *COMMON, *FABRIC_CODE[fabric])
+    folders = sorted(f"controller/{folder.name}" for folder in (root / "controller").iterdir() if folder.is_dir())
+    parts = ("controller/*", *(folder for folder in folders if folder not in absent), *COMMON, *FABRIC_CODE[fabric])
     found = {part: part_digest(part, root) for part in parts}
     return {part: digest for part, digest in found.items() if digest}
 
@@ -66,12 +66,14 @@ def scenario_digest(scenario: object, *more: object) -> str:
 def _given(value: Any) -> Any:
     """Return a value, each dataclass in it as the numbers and values of the fields that are not at their default."""
     if dataclasses.is_dataclass(value):
-        fields = [(number, one, getattr(value, one.name)) for number, one in enumerate(dataclasses.fields(value))]
-        set_there = [(number, _given(its)) for number, one, its in fields if one.repr and its != _default(one)]
+        fields = [(number, field, getattr(value, field.name)) for number, field in enumerate(dataclasses.fields(value))]
+        set_there = [
+            (number, _given(content)) for number, field, content in fields if field.repr and content != _default(field)
+        ]
         return [type(value).__name__, *set_there]
     if isinstance(value, Mapping):
-        return [(key, _given(one)) for key, one in value.items()]
-    return [_given(one) for one in value] if isinstance(value, tuple) else value
+        return [(key, _given(inner)) for key, inner in value.items()]
+    return [_given(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -90,8 +92,8 @@ def part_digest(part: str, root: Path = ROOT) -> str:
     if path.is_file():
         return _shortened(_content(path))
     found = path.iterdir() if part.endswith("/*") else path.rglob("*")
-    files = sorted(one for one in found if one.suffix in SUFFIXES and one.is_file())
-    named = ((one.relative_to(path).as_posix(), _content(one)) for one in files)
+    files = sorted(file for file in found if file.suffix in SUFFIXES and file.is_file())
+    named = ((file.relative_to(path).as_posix(), _content(file)) for file in files)
     return _shortened("\0".join(f"{name}\n{content}" for name, content in named)) if files else ""
 
 

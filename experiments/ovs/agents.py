@@ -75,10 +75,10 @@ def main(text: str) -> int:
         signal.signal(number, lambda _number, _frame: stopped.set())
     with contextlib.ExitStack() as stack:
         agents: dict[FrameSocket, Agent] = {}
-        for one in json.loads(text):
-            sock = stack.enter_context(FrameSocket(one["interface"], DIRECT_PRIORITY))
-            options = AgentOptions(tuple(one["vlans"]), one["link_rate_bps"])
-            shaper = HtbShaper(one["interface"], options.vlans, options.link_rate_bps, replace=True)
+        for load in json.loads(text):
+            sock = stack.enter_context(FrameSocket(load["interface"], DIRECT_PRIORITY))
+            options = AgentOptions(tuple(load["vlans"]), load["link_rate_bps"])
+            shaper = HtbShaper(load["interface"], options.vlans, options.link_rate_bps, replace=True)
             stack.callback(shaper.close, keep=True)
             agents[sock] = Agent(options, shaper, sock)
         print(READY, end="", flush=True)

@@ -115,19 +115,19 @@ class Traffic:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        end_groups([one.process for one in (*self._senders.values(), *self._receivers)])
+        end_groups([sender.process for sender in (*self._senders.values(), *self._receivers)])
 
     def serve(self, flows: Iterable[Flow]) -> None:
         """Start the receivers of these flows and wait until each listens; RuntimeError if one does not."""
         started = []
         for flow in flows:
             path = self._folder / f"receive-{flow.name}.json"
-            one = EndProcess(self._fabric, flow.receiver, "receive", flow.job(self._max_duration_s), path)
-            self._receivers.append(one)
-            started.append(one)
-        for one in started:
-            one.wait_ready()
-            one.begin(time.monotonic_ns())
+            process = EndProcess(self._fabric, flow.receiver, "receive", flow.job(self._max_duration_s), path)
+            self._receivers.append(process)
+            started.append(process)
+        for process in started:
+            process.wait_ready()
+            process.begin(time.monotonic_ns())
 
     def start(self, flows: Iterable[Flow], duration_s: float) -> None:
         """Start these flows' senders; they begin together, in half a second; those not ready then begin later."""
@@ -135,9 +135,9 @@ class Traffic:
         for flow in flows:
             path = self._folder / f"send-{flow.name}.json"
             path.with_suffix(".report.json").unlink(missing_ok=True)
-            one = EndProcess(self._fabric, flow.sender, "send", flow.job(duration_s), path)
-            one.begin(begin_ns)
-            self._senders[flow.name] = one
+            process = EndProcess(self._fabric, flow.sender, "send", flow.job(duration_s), path)
+            process.begin(begin_ns)
+            self._senders[flow.name] = process
 
     def check_running(self, flows: Iterable[Flow]) -> None:
         """Raise RuntimeError naming the flows that have stopped already, and why."""

@@ -183,8 +183,8 @@ def send(job: dict[str, Any]) -> dict[str, Any]:
 
 def summed(reports: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the reports of a source's flows as one."""
-    sums: dict[str, Any] = {key: sum(one[key] for one in reports) for key in ("sent", "lost") if key in reports[0]}
-    return {**sums, "transfers": [row for one in reports for row in one.get("transfers", [])]}
+    sums: dict[str, Any] = {key: sum(host[key] for host in reports) for key in ("sent", "lost") if key in reports[0]}
+    return {**sums, "transfers": [row for report in reports for row in report.get("transfers", [])]}
 
 
 def open_socket(job: dict[str, Any], source: dict[str, Any]) -> socket.socket:

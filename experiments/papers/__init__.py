@@ -27,7 +27,7 @@ def papers() -> dict[str, Paper]:
         if paper.name != module.name:
             raise InvalidValueError("name", paper.name, f"must be {module.name}, as its file {module.name}.py says")
         found[paper.name] = paper
-    return dict(sorted(found.items(), key=lambda one: (one[0] != DEFAULT, one[0])))
+    return dict(sorted(found.items(), key=lambda item: (item[0] != DEFAULT, item[0])))
 
 
 def paper_named(name: str) -> Paper:

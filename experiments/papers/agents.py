@@ -54,12 +54,12 @@ def _prompt(measured: Measured) -> ClaimVerdict:
         return ClaimVerdict("-", None)
     took = [run["victim_recovery_intervals"] for run in runs]
     worst = "no recovery in at least one seed" if None in took else f"worst {max(took)} intervals"
-    known = [math.inf if one is None else one for one in took]
+    known = [math.inf if intervals is None else intervals for intervals in took]
     return ClaimVerdict(worst, within(known, high=PROMPT_INTERVALS))
 
 
 def _retransmitted(measured: Measured) -> ClaimVerdict:
-    means = {one: measured.mean(f"{FIG5}-{one}", CONTROL, "tcp_retransmitted_share") for one in ("meter", "agent")}
+    means = {by: measured.mean(f"{FIG5}-{by}", CONTROL, "tcp_retransmitted_share") for by in ("meter", "agent")}
     meter, agent = means["meter"], means["agent"]
     if meter is None or agent is None:
         return ClaimVerdict("-", None)
@@ -67,7 +67,7 @@ def _retransmitted(measured: Measured) -> ClaimVerdict:
 
 
 def _uplink(measured: Measured) -> ClaimVerdict:
-    kept = {one: [_tcp(run) for run in measured.runs(f"{UPLINK}-{one}", CONTROL)] for one in ("meter", "agent")}
+    kept = {by: [_tcp(run) for run in measured.runs(f"{UPLINK}-{by}", CONTROL)] for by in ("meter", "agent")}
     if not all(kept.values()):
         return ClaimVerdict("-", None)
     found = f"TCP keeps {show(kept['agent'])} of its limit, with meters {show(kept['meter'])}"

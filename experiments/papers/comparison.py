@@ -17,7 +17,7 @@ from experiments.scenarios.scenario import INTERVAL_S, Scenario
 from experiments.scenarios.seawall import LINK_BPS
 
 SCENARIOS: dict[str, Scenario] = {
-    one.name: one for module in (dets, gatekeeper, seawall_traffic, hygenicc) for one in module.scenarios
+    compared.name: compared for module in (dets, gatekeeper, seawall_traffic, hygenicc) for compared in module.scenarios
 }
 KEPT = 0.95
 NEAR = 0.10  # of a half; Seawall's claims have 0.05 of the link
@@ -47,24 +47,24 @@ def _bursts(measured: Measured, name: str, control: str) -> Row:
 
 def _half(measured: Measured, name: str, control: str) -> Row:
     rates = measured.values(name, control, "delivered_bps_by_sender", SETTLED).values()
-    first = [one[0] / measured.scale / HALF_BPS for one in rates]
+    first = [rate[0] / measured.scale / HALF_BPS for rate in rates]
     return first, show(first), within(first, 1 - NEAR, 1 + NEAR), _longest(measured, name, control)
 
 
 def _eighth(measured: Measured, name: str, control: str) -> Row:
     rates = measured.values(name, control, "delivered_bps_by_sender", BOTH).values()
-    last = [EIGHT * one[-1] / measured.scale / LINK_BPS for one in rates]
+    last = [EIGHT * rate[-1] / measured.scale / LINK_BPS for rate in rates]
     return last, show(last), within(last, 0.85, 1.15), _longest(measured, name, control)
 
 
 def _web(measured: Measured, name: str, control: str) -> Row:
     answers = measured.values(name, control, "answers_per_s", SETTLED)
-    parts = [one / _asked_per_s(SCENARIOS[name], seed) for seed, one in answers.items()]
+    parts = [answer / _asked_per_s(SCENARIOS[name], seed) for seed, answer in answers.items()]
     mean, tail = (
-        show([1e3 * one for one in measured.values(name, control, key, SETTLED).values()], "count")
+        show([1e3 * seconds for seconds in measured.values(name, control, key, SETTLED).values()], "count")
         for key in ("latency_mean_s", "latency_p99_s")
     )
-    late = [one <= LATE_S for one in measured.values(name, control, "latency_p99_s", SETTLED).values()]
+    late = [latency_s <= LATE_S for latency_s in measured.values(name, control, "latency_p99_s", SETTLED).values()]
     in_time = True if late and all(late) else UNDECIDED if any(late) else False
     kept = all_of(within(parts, KEPT), in_time) if parts else None
     return parts, show(parts), kept, f"{mean}, {tail}"
@@ -89,7 +89,7 @@ def _cells(chosen: Sequence[tuple[str, str]]) -> Judge:
         for cell in chosen:
             found = measured.values(name, control, "received_bps_by_receiver", cell_name(*cell))
             for seed, rates in found.items():
-                shares = [one / bps / measured.scale for one, bps in zip(rates, (A_BPS, B_BPS), strict=True)]
+                shares = [rate / bps / measured.scale for rate, bps in zip(rates, (A_BPS, B_BPS), strict=True)]
                 least = min(shares) if "none" not in cell else sum(rates) / SCHEDULED_BPS / measured.scale
                 parts[seed] = min(parts.get(seed, least), least)
         worst = list(parts.values())
@@ -165,7 +165,7 @@ def _rows(name: str, found: str, judge: Judge, systems: Iterable[str]) -> Callab
         controls = {system: control_of(system, SCENARIOS[name]) for system in systems}
         run = {system: control for system, control in controls.items() if measured.runs(name, control)}
         heads = ["system", found, MET, SPEEDS.get(judge, LONGEST), USE, MODS, "meters", CPU]
-        return [heads, *(_row(measured, name, *one, judge) for one in run.items())] if run else []
+        return [heads, *(_row(measured, name, *item, judge) for item in run.items())] if run else []
 
     return rows
 
@@ -179,9 +179,9 @@ def _row(measured: Measured, name: str, system: str, control: str, judge: Judge)
     if name.startswith(INSIDE) and system in INSIDE_A_TENANT:
         kept = None
     duration_s = SCENARIOS[name].duration_s
-    mods = [one * INTERVAL_S / duration_s for one in measured.noted(name, control, "meter_mods")]
+    mods = [count * INTERVAL_S / duration_s for count in measured.noted(name, control, "meter_mods")]
     meters = ", ".join(map(str, sorted(set(measured.noted(name, control, "meters"))))) or "-"
-    cpu = show([1e3 * one / duration_s for one in measured.noted(name, control, "controller_cpu_s")], "count")
+    cpu = show([1e3 * cpu_s / duration_s for cpu_s in measured.noted(name, control, "controller_cpu_s")], "count")
     said = {True: "yes", False: "**no**", UNDECIDED: "undecided", None: "-"}[kept if values else None]
     use = measured.shown(name, control, "use_of_oracle")
     return [system, found, said, fast, use, show(mods, "count"), meters, cpu]

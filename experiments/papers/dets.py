@@ -71,7 +71,7 @@ def _took(measured: Measured, control: str) -> list[float]:
 def _recovery(control: str) -> Judge:
     def text(took: list[float]) -> str:
         worst = "no recovery in at least one seed" if math.inf in took else f"worst {max(took, default=0):g} intervals"
-        return f"{sum(one <= PROMPT_INTERVALS for one in took)} of {len(took)} seeds, {worst}" if took else "-"
+        return f"{sum(delay <= PROMPT_INTERVALS for delay in took)} of {len(took)} seeds, {worst}" if took else "-"
 
     def judge(measured: Measured) -> ClaimVerdict:
         took = _took(measured, control)
@@ -82,13 +82,13 @@ def _recovery(control: str) -> Judge:
 
 def _prompt(measured: Measured) -> ClaimVerdict:
     took = _took(measured, "fp")
-    good = sum(one <= 1 for one in took)
+    good = sum(intervals <= 1 for intervals in took)
     return ClaimVerdict(f"{good} of {len(took)} seeds", good >= SEEDS_OF_TEN * len(took) if took else None)
 
 
 def _use_against_fair_share(measured: Measured) -> ClaimVerdict:
     uses = {control: measured.shown("dets-fig6", control, "use_of_oracle") for control in ("sp", "fp", "fs", BEST)}
-    holds = all_of(*(measured.more("dets-fig6", one, "fs", "use_of_oracle") for one in ("sp", "fp")))
+    holds = all_of(*(measured.more("dets-fig6", algorithm, "fs", "use_of_oracle") for algorithm in ("sp", "fp")))
     return ClaimVerdict(f"SP {uses['sp']}, FP {uses['fp']}, FS {uses['fs']} of the oracle's", holds, uses[BEST])
 
 
@@ -167,7 +167,7 @@ def _independent(measured: Measured) -> ClaimVerdict:
             during = measured.values("dets-fig1", control, "received_bps_by_receiver", phase)
             worst.append([min(during[s][n] / alone[s][n] for n in range(5)) for s in alone if s in during])
         found = f"least of five TCP VNs keeps {show(worst[0])}, then {show(worst[1])} of its rate"
-        return found, all_of(*(within(one, UNDISTURBED) for one in worst))
+        return found, all_of(*(within(ratios, UNDISTURBED) for ratios in worst))
 
     found, holds = judged("fp")
     return ClaimVerdict(found, holds, judged(BEST)[0])
@@ -187,7 +187,7 @@ def _behind_edges(measured: Measured) -> ClaimVerdict:
 def _wasted(measured: Measured) -> ClaimVerdict:
     phase, controls = "first stopped", ("static", "fs", "sp", "fp", BEST)
     uses = {c: measured.shown("dets-example", c, "use_of_oracle", phase) for c in controls}
-    holds = all_of(*(measured.more("dets-example", one, "fs", "use_of_oracle", phase) for one in ("sp", "fp")))
+    holds = all_of(*(measured.more("dets-example", raa, "fs", "use_of_oracle", phase) for raa in ("sp", "fp")))
     found = f"FS {uses['fs']}, SP {uses['sp']}, FP {uses['fp']} of the oracle's (static limits {uses['static']})"
     return ClaimVerdict(found, holds, uses[BEST])
 

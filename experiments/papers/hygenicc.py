@@ -37,8 +37,8 @@ FIG2 = ("hygenicc-fig2-tcp", "hygenicc-fig2-udp")
 FIG3 = {4: ("hygenicc-fig3-4-tcp", "hygenicc-fig3-4-udp"), 8: ("hygenicc-fig3-8-tcp", "hygenicc-fig3-8-udp")}
 SENDERS = dict.fromkeys(FIG2, 2) | {name: count for count, names in FIG3.items() for name in names}
 FIGURES = tuple(SENDERS)
-TWO = {ecn: tuple(packets_name(2, one, ecn) for one in COMPETITORS) for ecn in (False, True)}
-MORE = {count: tuple(packets_name(count, one, False) for one in COMPETITORS) for count in (4, 8)}
+TWO = {ecn: tuple(packets_name(2, competitor, ecn) for competitor in COMPETITORS) for ecn in (False, True)}
+MORE = {count: tuple(packets_name(count, competitor, False) for competitor in COMPETITORS) for count in (4, 8)}
 PACKETS = (*TWO[False], *MORE[4], *MORE[8])
 """The experiments of figures 2 and 3 packet by packet; those with ECN, 2(b), (d) and (f), are TWO[True]."""
 PRINTED = "hygenicc"
@@ -77,7 +77,7 @@ def _jain(measured: Measured, experiments: Iterable[str], control: str) -> list[
     found = (
         measured.values(name, _as_run(name, control), "delivered_bps_by_sender", BOTH).values() for name in experiments
     )
-    return [sum(r) ** 2 / (len(r) * sum(one * one for one in r)) for rates in found for r in rates]
+    return [sum(r) ** 2 / (len(r) * sum(rate_bps * rate_bps for rate_bps in r)) for rates in found for r in rates]
 
 
 def _each_within(
@@ -92,7 +92,7 @@ def _each_within(
 
 def _range(values: Sequence[float], form: str = "percent") -> str:
     """Return the range of a measure over experiments and seeds: a mean would hide the lowest."""
-    least, most = (show([one], form) for one in (min(values), max(values))) if values else ("-", "-")
+    least, most = (show([bound], form) for bound in (min(values), max(values))) if values else ("-", "-")
     return least if least == most else f"{least.removesuffix(' %')} to {most}"
 
 
@@ -123,6 +123,7 @@ def _ecn(measured: Measured) -> ClaimVerdict:
 
 
 def _static(experiments: Sequence[str]) -> Judge:
+
     def judge(measured: Measured) -> ClaimVerdict:
         shares = _shares(measured, experiments, "static")
         idle = [use for phase in (ALONE, AFTER) for use in _uses(measured, experiments, "static", phase)]
@@ -200,7 +201,7 @@ def _within(experiments: Sequence[str], phase: str, control: str) -> Judge:
 
 def _ratios(measured: Measured, experiment: str, control: str) -> list[float]:
     found = measured.values(experiment, _as_run(experiment, control), "delivered_bps_by_sender", STEADY).values()
-    return [one / other for one, other in found]
+    return [rate / other for rate, other in found]
 
 
 def _parallel(control: str) -> Judge:
@@ -242,9 +243,9 @@ def _swings(measured: Measured, experiments: Iterable[str], control: str) -> lis
 
 def _unstable(experiment: str, control: str) -> Judge:
     def judge(measured: Measured) -> ClaimVerdict:
-        none, best = (_swings(measured, [experiment], one) for one in ("none", control))
+        none, best = (_swings(measured, [experiment], system) for system in ("none", control))
         times = 2.0 if measured.real_time else 3.0
-        holds = above([one - times * max(best) for one in none]) if best else None
+        holds = above([swing - times * max(best) for swing in none]) if best else None
         return ClaimVerdict(f"{_range(none)} of its share, {_range(best)} under HyGenICC", holds, _range(best))
 
     return judge
@@ -264,7 +265,7 @@ def _smooth(control: str, figures: Sequence[str] = FIGURES) -> Judge:
 def _utilised(control: str, figures: Sequence[str] = FIGURES) -> Judge:
     def judge(measured: Measured) -> ClaimVerdict:
         def longest(names: Iterable[str], cut: str) -> list[int]:
-            return [one for n in names for one in measured.values(n, _as_run(n, cut), "idle_longest").values()]
+            return [longest for n in names for longest in measured.values(n, _as_run(n, cut), "idle_longest").values()]
 
         most = 8 if measured.real_time else 5
         holds = _each_within(lambda name: longest([name], control), figures, high=most)

@@ -36,14 +36,14 @@ UNKNOWN = ClaimVerdict("-", None)
 def _parts(measured: Measured, experiment: str, control: str, sender: int, phase: str = PHASE) -> list[float]:
     """Return a sender's part of the rates of all senders, by seed."""
     rates = measured.values(experiment, control, "delivered_bps_by_sender", phase).values()
-    return [one[sender] / sum(one) for one in rates]
+    return [rate[sender] / sum(rate) for rate in rates]
 
 
 def _sums(measured: Measured, experiment: str, control: str, phase: str = PHASE) -> list[float]:
     """Return the sum of all rates, relative to that without control, by seed."""
     of_none = measured.values(experiment, "none", "delivered_bps_by_sender", phase)
     rates = measured.values(experiment, control, "delivered_bps_by_sender", phase)
-    return [sum(one) / sum(of_none[seed]) for seed, one in rates.items() if seed in of_none]
+    return [sum(rate) / sum(of_none[seed]) for seed, rate in rates.items() if seed in of_none]
 
 
 def _share(experiment: str, sender: int, low: float, high: float, control: str = "seawall") -> Judge:
@@ -93,7 +93,7 @@ def _receivers(control: str) -> Judge:
     """Judge figure 10: the well-behaved sender's part does not depend on the number of the other's receivers."""
 
     def judge(measured: Measured) -> ClaimVerdict:
-        holds = all_of(*(within(one, *_about_half(measured)) for one in _next_to(measured, control)))
+        holds = all_of(*(within(ratios, *_about_half(measured)) for ratios in _next_to(measured, control)))
         found = f"{_words(measured, control)} (without control: {_words(measured, 'none')})"
         return ClaimVerdict(found, holds, _words(measured, EXACT))
 
@@ -106,7 +106,7 @@ def _falls(measured: Measured) -> ClaimVerdict:
     if not all(parts):
         return UNKNOWN
     equal = [1 / (count + 1) for count in RECEIVERS]
-    holds = all_of(*(within(one, part - 0.10, part + 0.10) for one, part in zip(parts, equal, strict=True)))
+    holds = all_of(*(within(share, part - 0.10, part + 0.10) for share, part in zip(parts, equal, strict=True)))
     return ClaimVerdict(_words(measured, "none"), holds, _words(measured, EXACT))
 
 
@@ -120,7 +120,7 @@ def _tasks(experiment: str, control: str, low: float, high: float, of: Callable[
 
     def units(measured: Measured, control: str) -> list[float]:
         found = measured.values(experiment, control, "completions_s").values()
-        return [of([math.inf if end_s is None else end_s for end_s in one]) / UNIT_S for one in found]
+        return [of([math.inf if end_s is None else end_s for end_s in ends_s]) / UNIT_S for ends_s in found]
 
     def judge(measured: Measured) -> ClaimVerdict:
         ours, best = units(measured, control), units(measured, EXACT)
@@ -137,7 +137,7 @@ def _web(
     def ratios(measured: Measured, control: str) -> list[float]:
         of_base = measured.values(*base, name, PHASE)
         found = measured.values(experiment, control, name, PHASE)
-        return [one / of_base[seed] for seed, one in found.items() if of_base.get(seed)]
+        return [value / of_base[seed] for seed, value in found.items() if of_base.get(seed)]
 
     def judge(measured: Measured) -> ClaimVerdict:
         ours = ratios(measured, control)
@@ -156,7 +156,7 @@ def _by_weight(kind: str, maximum: float, control: str = "seawall") -> Judge:
         for rates in measured.values(f"seawall-weights-{kind}", control, "delivered_bps_by_sender", PHASE).values():
             per_weight = [rate / weight for rate, weight in zip(rates, (1.0, 2.0, 4.0), strict=True)]
             mean = sum(per_weight) / len(per_weight)
-            found.append(max(abs(one / mean - 1.0) for one in per_weight))
+            found.append(max(abs(rate_bps / mean - 1.0) for rate_bps in per_weight))
         return found
 
     def judge(measured: Measured) -> ClaimVerdict:
@@ -172,12 +172,12 @@ def _settled(phase: str, max_intervals: int, control: str = "seawall") -> Judge:
     def judge(measured: Measured) -> ClaimVerdict:
         def took(control: str) -> list[float]:
             runs = measured.phases("seawall-weights-change", control, phase)
-            known = [one.get("settled_after") for one in runs]
-            return [math.inf if one is None else one for one in known]
+            known = [run.get("settled_after") for run in runs]
+            return [math.inf if intervals is None else intervals for intervals in known]
 
         def words(control: str) -> str:
             found = sorted(took(control))
-            ends = ["never" if one == math.inf else f"{one:g}" for one in dict.fromkeys((*found[:1], *found[-1:]))]
+            ends = ["never" if end == math.inf else f"{end:g}" for end in dict.fromkeys((*found[:1], *found[-1:]))]
             return " to ".join(ends) or "-"
 
         return ClaimVerdict(f"{words(control)} intervals", within(took(control), high=max_intervals), words(EXACT))

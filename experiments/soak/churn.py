@@ -62,14 +62,14 @@ class Churn:
         now_s = time.monotonic()
         if self._link is not None and now_s >= self._link[2]:
             self._raise_link()
-        for one in [one for one in self._flows if now_s >= one.until_s]:
-            self._flows.remove(one)
-            one.traffic.__exit__()
+        for ended in [flow for flow in self._flows if now_s >= flow.until_s]:
+            self._flows.remove(ended)
+            ended.traffic.__exit__()
 
     def close(self) -> None:
         """End all flows and bring the link up."""
-        for one in self._flows:
-            one.traffic.__exit__()
+        for flow in self._flows:
+            flow.traffic.__exit__()
         self._flows.clear()
         self._raise_link()
 
@@ -95,7 +95,7 @@ class Churn:
         self._number += 1
         tcp = CONGESTION_CONTROL if action.rate_bps is None else None
         flow = Flow(sender, receiver, CHURN_PORT + self._number % 1000, tcp, action.rate_bps)
-        if len(self._flows) >= MAX_FLOWS or any(one.flow.name == flow.name for one in self._flows):
+        if len(self._flows) >= MAX_FLOWS or any(running.flow.name == flow.name for running in self._flows):
             return False
         traffic = Traffic(self._ovs, self._folder, action.lasts_s + 3 * FLOW_GRACE_S)
         self._flows.append(Passing(flow, traffic, time.monotonic() + action.lasts_s + FLOW_GRACE_S))

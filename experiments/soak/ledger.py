@@ -124,7 +124,7 @@ class Ledger:
 
     def in_transient(self, at_s: float) -> bool:
         """Whether a time lies in a transient."""
-        return any(one.start_s <= at_s <= one.end_s for one in self.transients)
+        return any(transient.start_s <= at_s <= transient.end_s for transient in self.transients)
 
     def note_events(self, events: Iterable[dict[str, Any]]) -> None:
         """Record the controller's events since its last start, and those that need an explanation and have none."""

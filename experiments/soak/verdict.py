@@ -97,8 +97,8 @@ def limits_by_window(changes: Sequence[tuple[float, float]], starts: FloatArray)
 def touched(transients: Sequence[Transient], starts: FloatArray) -> BoolArray:
     """Return which windows a transient touches."""
     found = np.zeros(len(starts), dtype=bool)
-    for one in transients:
-        found |= (starts < one.end_s) & (starts + WINDOW_S > one.start_s)
+    for transient in transients:
+        found |= (starts < transient.end_s) & (starts + WINDOW_S > transient.start_s)
     return found
 
 
@@ -166,12 +166,14 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
         judge_ceiling(vn, rates, ledger.limits[vn], starts, _concerning(ledger, vn))
         for vn, rates in ledger.rates.items()
     ]
-    misses = [_miss(ledger, one, row) for one in (floor, *ceilings) for row in np.flatnonzero(one.missed).tolist()]
+    misses = [
+        _miss(ledger, bound, row) for bound in (floor, *ceilings) for row in np.flatnonzero(bound.missed).tolist()
+    ]
     figures = {
         "actions": dict(Counter(str(action.kind) for _, action in ledger.done)),
         "events": dict(sorted(ledger.events.items())),
         "windows judged (floor)": floor.judged,
-        "windows judged (ceilings)": sum(one.judged for one in ceilings),
+        "windows judged (ceilings)": sum(ceiling.judged for ceiling in ceilings),
         "share of windows in which the machine was busy": round(float(busy.mean()), 3),
         "idle share, mean": round(float(np.mean([sample.idle_share for sample in ledger.samples])), 3),
         **{f"{shown}, MiB": _mib(ledger.samples, process) for process, shown in PROCESSES.items()},
@@ -183,7 +185,7 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
         ),
         *([Target(FLOOR_SHARE, round(floor_share(floor), 4), "share", FLOOR, least=True)] if floor.judged else []),
         Target("floor violated", int(floor.missed.sum()), "windows of 2 s", 0),
-        Target("ceilings violated", int(sum(one.missed.sum() for one in ceilings)), "windows of 2 s", 0),
+        Target("ceilings violated", int(sum(ceiling.missed.sum() for ceiling in ceilings)), "windows of 2 s", 0),
         Target("judged flows broken off", ledger.broken_flows, "", 0),
         Target("faults in the health outside transients", len(ledger.health_faults), "samples", 0),
         Target("fault events without explanation", len(ledger.faults), "events", 0),
@@ -193,7 +195,7 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
     ]
     return {
         "figures": figures,
-        "targets": [one.row() for one in targets],
+        "targets": [target.row() for target in targets],
         "misses": misses,
         "health_faults": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.health_faults[:LINES_SHOWN]],
         "faults": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.faults[:LINES_SHOWN]],
@@ -202,7 +204,7 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
 
 
 def _concerning(ledger: Ledger, vn: str) -> list[Transient]:
-    return [one for one in ledger.transients if one.vn in (None, vn)]
+    return [transient for transient in ledger.transients if transient.vn in (None, vn)]
 
 
 def _left_over(ledger: Ledger) -> list[Target]:

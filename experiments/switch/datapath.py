@@ -198,15 +198,16 @@ class Datapath:
         """Let time pass: flow entries expire, late replies become due, and so do lagging messages."""
         while self.faults.rename_ports:
             self.rename_port(*self.faults.rename_ports.popitem())
-        for one in self.conversations:
-            while one.lagging and one.lagging[0][0] <= now_s:
-                self._do(one, one.lagging.popleft()[1], now_s)
+        for conversation in self.conversations:
+            while conversation.lagging and conversation.lagging[0][0] <= now_s:
+                self._do(conversation, conversation.lagging.popleft()[1], now_s)
         for entry, reason in self.tables.expired(now_s):
             self._flow_removed(entry, reason, now_s)
         self.multipart.revalidate(now_s)
-        for one in self.conversations:
-            one.messages += [buf for due_s, buf in one.late if due_s <= now_s]
-            one.late = [(due_s, buf) for due_s, buf in one.late if due_s > now_s]
+        for conversation in self.conversations:
+            late = conversation.late
+            conversation.messages += [buf for due_s, buf in late if due_s <= now_s]
+            conversation.late = [(due_s, buf) for due_s, buf in late if due_s > now_s]
 
     def packet_in(
         self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int = 0
@@ -339,9 +340,9 @@ class Datapath:
                 raise OpenFlowReplyError(ErrorType.ROLE_REQUEST_FAILED, "STALE")
             self._generation = generation
         if role == ControllerRole.MASTER:
-            for one in self.conversations:
-                if one.role == ControllerRole.MASTER:
-                    one.role = ControllerRole.SLAVE
+            for conversation in self.conversations:
+                if conversation.role == ControllerRole.MASTER:
+                    conversation.role = ControllerRole.SLAVE
         if role != ControllerRole.NOCHANGE:
             self.current.role = ControllerRole(role)
         shown = 2**64 - 1 if self._generation is None else self._generation
@@ -360,9 +361,9 @@ class Datapath:
 
     def _send_async(self, message: bytes) -> None:
         """Send a packet-in or flow-removed to all controllers except slaves."""
-        for one in self.conversations:
-            if one.role != ControllerRole.SLAVE:
-                one.messages.append(message)
+        for conversation in self.conversations:
+            if conversation.role != ControllerRole.SLAVE:
+                conversation.messages.append(message)
 
     def _refuse(self, refusal: OpenFlowReplyError, raw: bytes, now_s: float) -> None:
         self.refused.append((raw[1], refusal))
@@ -390,8 +391,8 @@ class Datapath:
 
     def _port_status(self, port: SwitchPort, reason: ofp.PortReason) -> None:
         body = bytes([reason]) + bytes(7) + port.description()
-        for one in self.conversations:
-            one.messages.append(replies.message(MessageType.PORT_STATUS, 0, body))
+        for conversation in self.conversations:
+            conversation.messages.append(replies.message(MessageType.PORT_STATUS, 0, body))
 
     _HANDLERS: ClassVar[dict[int, Callable[[Datapath, int, memoryview, float], None]]] = {
         MessageType.ERROR: _ignore,

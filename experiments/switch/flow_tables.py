@@ -333,13 +333,13 @@ def _is_within(match: Match, wider: Match) -> bool:
     )
 
 
-def _can_meet(one: Match, other: Match) -> bool:
+def _can_meet(match: Match, other: Match) -> bool:
     """Whether some packet matches both."""
     for name in ("in_port", "vlan_vid", "eth_type", "ip_ecn"):
-        a, b = getattr(one, name), getattr(other, name)
+        a, b = getattr(match, name), getattr(other, name)
         if a is not None and b is not None and a != b:
             return False
-    return all((a ^ b) & mask & of == 0 for (a, mask), (b, of) in zip(_masked(one), _masked(other), strict=True))
+    return all((a ^ b) & mask & of == 0 for (a, mask), (b, of) in zip(_masked(match), _masked(other), strict=True))
 
 
 def _masked(match: Match) -> Iterator[tuple[int, int]]:

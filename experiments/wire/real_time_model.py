@@ -51,8 +51,8 @@ class WireModel(WireFabric):
         for datapath in model.switches.values():
             for _ in standbys:
                 datapath.add_controller()
-        for one, other in model.links.items():
-            self.link((one.dpid, one.port_no), (other.dpid, other.port_no))
+        for end, other in model.links.items():
+            self.link((end.dpid, end.port_no), (other.dpid, other.port_no))
 
     @property
     def now_s(self) -> float:

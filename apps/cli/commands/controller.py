@@ -36,11 +36,11 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
     Overrides in its store take precedence over it. The command shows how many there are and which do not fit; those are
     no errors.
     """
-    from apps.runtime.memory_tuning import keep_made, making_much
+    from apps.runtime.memory_tuning import gc_paused, keep_made
     from apps.settings.override_report import override_counts
     from controller.config.loader import load_config, read_config
 
-    with refusing_bad_files(), making_much():
+    with refusing_bad_files(), gc_paused():
         loaded = read_config(sys.stdin.buffer, "<stdin>") if config == "-" else load_config(config)
         ports, vns = sum(1 for _ in loaded.ports()), sum(1 for _ in loaded.vns())
         keep_made(vns)

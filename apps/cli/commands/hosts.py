@@ -16,8 +16,8 @@ from controller.errors import InvalidValueError
 hosts = typer.Typer(no_args_is_help=True, help="Hosts: where each address is, since when, and where it was before.")
 
 
-def _place(one: Row | None) -> str | None:
-    return None if one is None else location(one)
+def _place(end: Row | None) -> str | None:
+    return None if end is None else location(end)
 
 
 COLUMNS = (

@@ -217,7 +217,7 @@ def set_limits(
         answer = change.make("PATCH", names.vn_path(vlan, port[0]), body)
         _print_one(change, answer, output, f"VLAN {vlan}, {port[0]}: {_shown(body)}", VN_DETAILS)
         return 0
-    rows = [names.vn(vlan, one) | body for one in port]
+    rows = [names.vn(vlan, location) | body for location in port]
     _print_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
     return 0
 
@@ -334,7 +334,7 @@ def _shown(body: dict[str, Any]) -> str:
 def _shown_value(key: str, value: Any) -> str:
     name, value = key.removesuffix("_bps").removesuffix("_limit").replace("_", " "), with_whole_numbers(value)
     if isinstance(value, dict):
-        value = " ".join(f"{one}={number}" for one, number in value.items())
+        value = " ".join(f"{parameter}={number}" for parameter, number in value.items())
     return f"{name} {'none' if value is None else format_rate(value) if key.endswith('_bps') else value}"
 
 

@@ -113,8 +113,8 @@ def explain(
     """Show what binds the limit of a pair of VNs in a running controller, and what would bind it next."""
     found = explanations(client, vlan, sender, receiver)
     if output is OutputFormat.table:
-        for one in found:
-            echo(one["sentence"])
+        for explained in found:
+            echo(explained["sentence"])
     else:
         show(found if receiver is None else found[0], output, ())
     return 0
@@ -228,18 +228,18 @@ def _states(
     query = {**picked, "interval_ms": round(interval_s * 1000), "count": count}
     revision, set_of = None, {}
     keys: dict[str, Any] = {"columns": [], name: []}
-    for one in client.stream("/v1/stream", query, timeout_s=interval_s + 30.0):
-        if one.name == "keys":
-            check(one.data, {"columns": [str], name: [[(int, str)]]}, "the stream")
-            keys = one.data
-        if one.name != "state":
+    for event in client.stream("/v1/stream", query, timeout_s=interval_s + 30.0):
+        if event.name == "keys":
+            check(event.data, {"columns": [str], name: [[(int, str)]]}, "the stream")
+            keys = event.data
+        if event.name != "state":
             continue
-        check(one.data, _STATE, "the stream")
-        if one.data["revision"] != revision:
-            revision = one.data["revision"]
+        check(event.data, _STATE, "the stream")
+        if event.data["revision"] != revision:
+            revision = event.data["revision"]
             set_of = {_key(row): row for row in client.pages(f"/v1/{name}", name, picked)}
         try:
-            live = list(_live_rows(keys["columns"], keys[name], one.data, of_vns=name == "vns"))
+            live = list(_live_rows(keys["columns"], keys[name], event.data, of_vns=name == "vns"))
         except ValueError:
             continue  # its configuration differs from the keys', and new keys follow
         rows = [{**set_of.get(_key(row), {}), **row} for row in live]

@@ -183,7 +183,7 @@ def create_token(
 def list_tokens(config: OfConfig = CONFIG, store: OfStore = None, output: AnyForm = OutputFormat.table) -> int:
     """List the tokens: their names and scopes."""
     with _tokens(config, store) as all_tokens:
-        rows = [{"name": one.name, "scope": one.scope, "created_at": one.created_at} for one in all_tokens.all()]
+        rows = [{"name": row.name, "scope": row.scope, "created_at": row.created_at} for row in all_tokens.all()]
     show(rows, output, TOKEN_COLUMNS)
     return 0
 

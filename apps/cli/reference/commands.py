@@ -18,22 +18,22 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     children = command.list_commands(None) if hasattr(command, "list_commands") else []
     if not children:
         yield name, command
-    for child in (command.get_command(None, one) for one in children):
+    for child in (command.get_command(None, child_name) for child_name in children):
         if not child.hidden:
             yield from _commands(f"{name} {child.name}", child)
 
 
 def _usage(name: str, command: Any) -> str:
     """Return the command with its arguments and its mandatory options."""
-    words = [_word(one) for one in command.params if one.required or one.param_type_name == "argument"]
+    words = [_word(param) for param in command.params if param.required or param.param_type_name == "argument"]
     return " ".join([name, *words])
 
 
-def _word(one: Any) -> str:
-    value = str(one.metavar or one.name.upper()).strip("[]")
-    if one.param_type_name == "option":
-        return f"{one.opts[0]} {value}"
-    return value if one.required else f"[{value}]"
+def _word(param: Any) -> str:
+    value = str(param.metavar or param.name.upper()).strip("[]")
+    if param.param_type_name == "option":
+        return f"{param.opts[0]} {value}"
+    return value if param.required else f"[{value}]"
 
 
 def _first_sentence(text: str) -> str:

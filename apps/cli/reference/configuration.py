@@ -25,11 +25,11 @@ def reference() -> str:
 def sections() -> list[type[Section]]:
     """Return the sections of a file, except the file as a whole, outer sections before inner ones."""
     written = {**vars(config_sections), **vars(config_cluster)}
-    found = [one for one in written.values() if inspect.isclass(one) and issubclass(one, Section)]
+    found = [value for value in written.values() if inspect.isclass(value) and issubclass(value, Section)]
     order = list(RootSection.model_fields)
     return sorted(
-        (one for one in found if one.path and one is not RootSection),
-        key=lambda one: (order.index(re.split(r"[.\[]", one.path)[0]), one.path),
+        (section for section in found if section.path and section is not RootSection),
+        key=lambda section: (order.index(re.split(r"[.\[]", section.path)[0]), section.path),
     )
 
 
@@ -52,8 +52,8 @@ def _section(section: type[Section]) -> str:
 def _meanings(section: type[Section]) -> dict[str, str]:
     """Return the texts below the fields of a section, inherited ones included, by field."""
     found: dict[str, str] = {}
-    for one in reversed(section.__mro__[: section.__mro__.index(Section)]):
-        (definition,) = ast.parse(inspect.getsource(one)).body
+    for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
+        (definition,) = ast.parse(inspect.getsource(base)).body
         assert isinstance(definition, ast.ClassDef)
         for field, text in pairwise(definition.body):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
@@ -84,8 +84,8 @@ def _default(section: type[Section], name: str, field: FieldInfo) -> str:
 def _bounds(section: type[Section], name: str, field: FieldInfo) -> str:
     if any(other.path.startswith(f"{section.path}.{name}") for other in sections()):
         return "a section"
-    kinds = [kind for one in (field.annotation, *field.metadata) for kind in _kinds(one)]
-    words = [one.text for one in kinds if isinstance(one, SyntaxHint)]
+    kinds = [kind for annotation in (field.annotation, *field.metadata) for kind in _kinds(annotation)]
+    words = [kind.text for kind in kinds if isinstance(kind, SyntaxHint)]
     if words:
         return f"a list, each {words[0]}" if any(get_origin(kind) is list for kind in kinds) else words[0]
     choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
@@ -99,9 +99,9 @@ def _bounds(section: type[Section], name: str, field: FieldInfo) -> str:
     return "true or false" if bool in kinds else "text" if str in kinds else ""
 
 
-def _kinds(one: Any) -> Iterator[Any]:
+def _kinds(annotation: Any) -> Iterator[Any]:
     """Yield a type, its components and its annotations, recursively."""
-    yield one
-    yield from getattr(one, "metadata", ())
-    for part in get_args(one):
+    yield annotation
+    yield from getattr(annotation, "metadata", ())
+    for part in get_args(annotation):
         yield from _kinds(part)

@@ -25,7 +25,7 @@ def reference() -> str:
     ]
     rows = [
         f"| `{method.upper()} {path}` | {_one_line(document['paths'][path][method].get('summary', ''))} |"
-        for path, method in sorted(requests, key=lambda one: (one[0], _METHODS.index(one[1])))
+        for path, method in sorted(requests, key=lambda request: (request[0], _METHODS.index(request[1])))
     ]
     return "\n".join(["| request | what it does |", "|---|---|", *rows])
 

@@ -83,14 +83,14 @@ def check(value: Any, shape: Shape, what: str = "the answer") -> None:
     """Raise AnswerError, naming ``what``, unless a value has the given shape."""
     if isinstance(shape, list):
         _check_is(value, list, what)
-        for number, one in enumerate(value):
-            check(one, shape[0], f"{what}[{number}]")
+        for number, item in enumerate(value):
+            check(item, shape[0], f"{what}[{number}]")
     elif isinstance(shape, dict):
         _check_is(value, dict, what)
         for name, of_member in shape.items():
             if name is ...:
-                for key, one in value.items():
-                    check(one, of_member, f"{what}.{key[:_SHOWN]}")
+                for key, item in value.items():
+                    check(item, of_member, f"{what}.{key[:_SHOWN]}")
             elif name.endswith("?"):
                 if value.get(name[:-1]) is not None:
                     check(value[name[:-1]], of_member, name[:-1])
@@ -107,7 +107,7 @@ def refusal_of(error: urllib.error.HTTPError) -> RequestError:
     try:
         found = decoded(error.read(_MAX_PROBLEM_BYTES))
         check(found, {"detail": str})
-        errors = [one for one in found.get("errors") or () if _is_error(one)]
+        errors = [item for item in found.get("errors") or () if _is_error(item)]
         problem, text = {**found, "errors": errors}, found["detail"]
     except Exception as other:  # any error: the status shows a rejection
         if isinstance(other, MemoryError):
@@ -118,12 +118,12 @@ def refusal_of(error: urllib.error.HTTPError) -> RequestError:
     )
 
 
-def _is_error(one: Any) -> bool:
+def _is_error(item: Any) -> bool:
     return (
-        isinstance(one, dict)
-        and isinstance(one.get("field"), str)
-        and isinstance(one.get("reason"), str)
-        and isinstance(one.get("value"), str | int | float | None)
+        isinstance(item, dict)
+        and isinstance(item.get("field"), str)
+        and isinstance(item.get("reason"), str)
+        and isinstance(item.get("value"), str | int | float | None)
     )
 
 

@@ -108,13 +108,13 @@ def _in_options(error: RequestError) -> RequestError:
     if error.status == PRECONDITION_REQUIRED:
         return RequestError(f"{error} (here: --if-revision N)", error.status, error.problem)
     problems = error.problem.get("errors") or []
-    if not problems or any(one["field"] not in _OPTION_OF for one in problems):
+    if not problems or any(each["field"] not in _OPTION_OF for each in problems):
         return error
     shown = []
-    for one in problems:
-        whole = isinstance(one["value"], int) and one["field"].endswith("_bps")
+    for each in problems:
+        whole = isinstance(each["value"], int) and each["field"].endswith("_bps")
         shown.append(
-            f"{_OPTION_OF[one['field']]}: {format_rate(one['value']) if whole else one['value']} {one['reason']}"
+            f"{_OPTION_OF[each['field']]}: {format_rate(each['value']) if whole else each['value']} {each['reason']}"
         )
     return RequestError("; ".join(shown), error.status, error.problem)
 
@@ -180,8 +180,8 @@ def with_options(
 ) -> Callable[..., int]:
     """Return a command with ``options`` instead of its first argument, which ``make`` builds from them."""
     signature = inspect.signature(command, eval_str=True)
-    own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in list(signature.parameters.values())[1:]]
-    names = [one.name for one in options]
+    own = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in list(signature.parameters.values())[1:]]
+    names = [option.name for option in options]
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> int:
@@ -189,7 +189,7 @@ def with_options(
 
     parameters = [*own, *options]
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": int}
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
     return wrapped
 
 

@@ -32,7 +32,7 @@ class Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the visible commands as a list of definitions."""
         commands: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        shown = [(name, one.get_short_help_str(sys.maxsize)) for name, one in commands.items() if not one.hidden]
+        shown = [(name, entry.get_short_help_str(sys.maxsize)) for name, entry in commands.items() if not entry.hidden]
         with formatter.section("Commands"):
             formatter.write_dl(shown)
 

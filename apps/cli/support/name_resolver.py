@@ -118,4 +118,4 @@ def explanations(client: Client, vlan: str, sender: str, receiver: str | None) -
     here = names.port("from", sender)
     shape = {"explanations": [{"sentence": str, "sender": _PLACE}]}
     all_of_it = client.call(f"{names.vn_path(vlan, sender, 'from')}/explanations", shape=shape)["explanations"]
-    return [one for one in all_of_it if (one["sender"]["switch"], one["sender"]["port_no"]) == here]
+    return [pair for pair in all_of_it if (pair["sender"]["switch"], pair["sender"]["port_no"]) == here]

@@ -68,7 +68,7 @@ class Column:
         if isinstance(value, bool):
             return "yes" if value else "no"
         values = value if isinstance(value, list) else [value]
-        if not all(isinstance(one, str | int | float | None) for one in values):
+        if not all(isinstance(item, str | int | float | None) for item in values):
             raise AnswerError(f"there is no telling {self.title!r}: it is neither text nor a number")
         if isinstance(value, list):
             return ", ".join(map(_cell_text, value)) or UNKNOWN
@@ -175,12 +175,12 @@ def narrowed(
     for title in least_first:
         if where.measure(table(rows, kept), options=wide).maximum <= where.width:
             break
-        kept = [one for one in kept if one.title != title]
+        kept = [column for column in kept if column.title != title]
     return kept
 
 
 def _needed(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
-    return [one for one in columns if not one.optional or any(one.text(row) != UNKNOWN for row in rows)]
+    return [column for column in columns if not column.optional or any(column.text(row) != UNKNOWN for row in rows)]
 
 
 def console() -> Console:

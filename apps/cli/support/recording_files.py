@@ -46,7 +46,7 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
         nonlocal intervals
         with contextlib.closing(_recorded_chunks(client, output, duration_s)) as pieces:
             for chunks in pieces:
-                intervals += sum(isinstance(one, Interval) for one in decode(chunks))
+                intervals += sum(isinstance(decoded, Interval) for decoded in decode(chunks))
                 yield chunks
 
     to_stdout = str(output) == "-"
@@ -123,8 +123,8 @@ def read(path: Path) -> Iterator[Start | Interval]:
                 found = json.loads(about.read(_MAX_FORMAT_BYTES))
             if found != FORMAT:
                 raise InvalidValueError("FILE", str(path), f"is of format {found}, not {FORMAT}")
-            members = [one for one in archive.infolist() if one.filename.startswith("records/")]
-            for member in sorted(members, key=lambda one: one.filename):
+            members = [file for file in archive.infolist() if file.filename.startswith("records/")]
+            for member in sorted(members, key=lambda file: file.filename):
                 if member.file_size > _MAX_RECORDS_BYTES:
                     reason = (
                         f"is not a recording: {member.filename} has {member.file_size} bytes of {_MAX_RECORDS_BYTES}"
@@ -153,14 +153,14 @@ def write_decisions(path: Path, algorithm: str | None, parameters: Mapping[str, 
     rows = csv.writer(output, lineterminator="\n")
     rows.writerow(CSV_COLUMNS)
     as_recorded = True
-    for number, one in enumerate(_replayed_rows(path, algorithm, parameters)):
-        as_recorded &= one.same
-        vid = one.start.vns.vlan_vid
-        columns = (one.sender.tolist(), one.receiver.tolist(), one.limit_bps.tolist(), one.alternative_bps.tolist())
+    for number, row in enumerate(_replayed_rows(path, algorithm, parameters)):
+        as_recorded &= row.same
+        vid = row.start.vns.vlan_vid
+        columns = (row.sender.tolist(), row.receiver.tolist(), row.limit_bps.tolist(), row.alternative_bps.tolist())
         for sender, receiver, limit_bps, other_bps in zip(*columns, strict=True):
-            ends = (printable(vn_location(one.start, vn)) for vn in (sender, receiver))
+            ends = (printable(vn_location(row.start, vn)) for vn in (sender, receiver))
             other = "" if other_bps != other_bps else f"{other_bps:.0f}"  # NaN
-            rows.writerow([number, f"{one.now_s:.3f}", int(one.same), vid[sender], *ends, f"{limit_bps:.0f}", other])
+            rows.writerow([number, f"{row.now_s:.3f}", int(row.same), vid[sender], *ends, f"{limit_bps:.0f}", other])
     return as_recorded
 
 
@@ -176,7 +176,7 @@ def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object]
     Raises InvalidValueError for an unknown algorithm, bad parameters and parameters without an algorithm.
     """
     again = list(_replayed_rows(path, algorithm, parameters or {}))
-    other = [n for n, one in enumerate(again) if not one.same]
+    other = [n for n, row in enumerate(again) if not row.same]
     rows = [
         {
             "vlan": row.vlan_vid,

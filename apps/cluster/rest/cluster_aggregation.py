@@ -67,7 +67,7 @@ def _read(body: bytes) -> Json | None:
 
 def missing_on_all_nodes(nodes: Nodes, answers: Mapping[str, Json]) -> list[str]:
     """Return the switches that all nodes report as disconnected; an unreachable node may have them."""
-    nowhere = set.intersection(*(set(one["disconnected_switches"]) for one in answers.values()))
+    nowhere = set.intersection(*(set(answer["disconnected_switches"]) for answer in answers.values()))
     silent = nodes.urls.keys() - answers.keys()
     return sorted(name for name in nowhere if nodes.owners.get(name) not in silent)
 
@@ -88,7 +88,7 @@ def _vn(nodes: Nodes, found: Mapping[str, Json]) -> Json:
     own = next(iter(found.values()))
     whole = dict(_of_owner(nodes, own["switch"], found, own))
     for name in (*_RECEIVED, _NOTIFICATIONS):
-        whole[name] = sum_known(one[name] for one in found.values())
+        whole[name] = sum_known(body[name] for body in found.values())
     return whole
 
 
@@ -96,8 +96,8 @@ def _get_revision(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json
     """Return the progress of a change at all switches: it is confirmed once it is on each node's."""
     bodies = {part.node: part.body for part in parts}
     return parts[0].body | {
-        "installed_revision": min(one["installed_revision"] for one in bodies.values()),
-        "unconfirmed_switches": sorted({name for one in bodies.values() for name in one["unconfirmed_switches"]}),
+        "installed_revision": min(body["installed_revision"] for body in bodies.values()),
+        "unconfirmed_switches": sorted({name for body in bodies.values() for name in body["unconfirmed_switches"]}),
         "disconnected_switches": missing_on_all_nodes(nodes, bodies),
     }
 
@@ -121,10 +121,10 @@ def _by_key(parts: list[NodeResult], name: str, key: Callable[[Json], Any]) -> d
 
 
 def _list_vns(service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
-    found = _by_key(parts, "vns", lambda one: VnName(one["vlan_vid"], one["switch"], one["port_no"]))
+    found = _by_key(parts, "vns", lambda row: VnName(row["vlan_vid"], row["switch"], row["port_no"]))
     vns = {name: _vn(nodes, views) for name, views in found.items()}
     if "violated" in request.args:  # each node lists its own VNs: the others' values stay open
-        vns = {name: one | dict.fromkeys(_RECEIVED) for name, one in vns.items()}
+        vns = {name: vn | dict.fromkeys(_RECEIVED) for name, vn in vns.items()}
     rows = service.settings.file.row_of
     names = sorted(vns, key=rows.__getitem__)
     shown, cursor = _page(parts, names, lambda name: name)
@@ -134,20 +134,20 @@ def _list_vns(service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
 def _list_entries(service: Service, _nodes: Nodes, parts: list[NodeResult]) -> Json:
     rows = service.settings.file.row_of
 
-    def key(one: Json) -> tuple[int, ...]:
-        ends = (VnName(one["vlan_vid"], one[end]["switch"], one[end]["port_no"]) for end in ("receiver", "sender"))
+    def key(pair: Json) -> tuple[int, ...]:
+        ends = (VnName(pair["vlan_vid"], pair[end]["switch"], pair[end]["port_no"]) for end in ("receiver", "sender"))
         return tuple(rows[end] for end in ends)
 
-    entries = sorted((one for part in parts for one in part.body["pairs"]), key=key)
+    entries = sorted((pair for part in parts for pair in part.body["pairs"]), key=key)
     shown, cursor = _page(
         parts,
         entries,
-        lambda one: (
-            one["vlan_vid"],
-            *(one[end][name] for end in ("sender", "receiver") for name in ("switch", "port_no")),
+        lambda pair: (
+            pair["vlan_vid"],
+            *(pair[end][name] for end in ("sender", "receiver") for name in ("switch", "port_no")),
         ),
     )
-    unmetered = [one for part in parts for one in part.body["unmetered_pairs"]]
+    unmetered = [unmetered_pair for part in parts for unmetered_pair in part.body["unmetered_pairs"]]
     return parts[0].body | {"pairs": shown, "unmetered_pairs": unmetered, "next": cursor}
 
 
@@ -161,12 +161,12 @@ def _host(nodes: Nodes, views: Mapping[str, Json]) -> Json:
 
 
 def _hosts(nodes: Nodes, parts: list[NodeResult]) -> list[Json]:
-    found = _by_key(parts, "hosts", lambda one: (one["vlan_vid"], one["mac"]))
+    found = _by_key(parts, "hosts", lambda host: (host["vlan_vid"], host["mac"]))
     return [_host(nodes, found[key]) for key in sorted(found)]
 
 
 def _list_hosts(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
-    shown, cursor = _page(parts, _hosts(nodes, parts), lambda one: (one["vlan_vid"], one["mac"]))
+    shown, cursor = _page(parts, _hosts(nodes, parts), lambda host: (host["vlan_vid"], host["mac"]))
     return parts[0].body | {"hosts": shown, "next": cursor}
 
 
@@ -189,24 +189,24 @@ def _owned(name: str) -> Callable[[Service, Nodes, list[NodeResult]], Json]:
 
     def complete(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
         keys = ("switch", "port_no")
-        found = _by_key(parts, name, lambda one: tuple(one.get(key) for key in keys))
-        own = [found[tuple(one.get(key) for key in keys)] for one in parts[0].body[name]]
-        views = [_of_owner(nodes, one[nodes.me]["switch"], one, one[nodes.me]) for one in own]
+        found = _by_key(parts, name, lambda row: tuple(row.get(key) for key in keys))
+        own = [found[tuple(row.get(key) for key in keys)] for row in parts[0].body[name]]
+        views = [_of_owner(nodes, rows[nodes.me]["switch"], rows, rows[nodes.me]) for rows in own]
         return parts[0].body | {name: views}
 
     return complete
 
 
 def _list_links(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
-    found = _by_key(parts, "links", lambda one: tuple((one[end]["dpid"], one[end]["port_no"]) for end in "ab"))
+    found = _by_key(parts, "links", lambda row: tuple((row[end]["dpid"], row[end]["port_no"]) for end in "ab"))
     views = []
-    for one in found.values():
-        if nodes.me not in one:
+    for link in found.values():
+        if nodes.me not in link:
             continue
-        own = one[nodes.me]
+        own = link[nodes.me]
         whole = dict(own)
         for way, start in (("a_to_b", "a"), ("b_to_a", "b")):
-            reported = [_of_owner(nodes, own[start]["switch"], one, own), *one.values()]
+            reported = [_of_owner(nodes, own[start]["switch"], link, own), *link.values()]
             loads = [view[way]["load_bps"] for view in reported if view[way]["load_bps"] is not None]
             whole[way] = own[way] | {"load_bps": loads[0] if loads else None}
         views.append(whole)
@@ -214,7 +214,7 @@ def _list_links(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
 
 
 def _explanations(_here: Service, _nodes: Nodes, parts: list[NodeResult]) -> Json:
-    explained = [one for part in parts for one in part.body["explanations"]]
+    explained = [explanation for part in parts for explanation in part.body["explanations"]]
     return {"explanations": explained[:100], "pair_count": sum(part.body["pair_count"] for part in parts)}
 
 

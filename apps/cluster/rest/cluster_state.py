@@ -36,22 +36,22 @@ def cluster_state(
 def merge_states(states: list[Json]) -> Json:
     """Return the merged state; the first state is this node's."""
     own = dict(states[0])
-    own["rows"], own["violated_vns"] = (_added([one[name] for one in states]) for name in ("rows", "violated_vns"))
-    own["status"] = "ready" if all(one["status"] == "ready" for one in states) else "degraded"
-    own["unconfirmed_switches"] = sorted({switch for one in states for switch in one["unconfirmed_switches"]})
+    own["rows"], own["violated_vns"] = (_added([state[name] for state in states]) for name in ("rows", "violated_vns"))
+    own["status"] = "ready" if all(state["status"] == "ready" for state in states) else "degraded"
+    own["unconfirmed_switches"] = sorted({switch for state in states for switch in state["unconfirmed_switches"]})
     if "links" in own:
         own["congested"], own["violated"] = (
-            _added([one[name] for one in states]) for name in ("congested", "violated")
+            _added([state[name] for state in states]) for name in ("congested", "violated")
         )
-        own["ports"] = [_first(column) for column in zip(*(one["ports"] for one in states), strict=True)]
-        links = zip(*(one["links"] for one in states), strict=True)
-        own["links"] = [[link[0][0], *_first([one[1:] for one in link])] for link in links]
+        own["ports"] = [_first(column) for column in zip(*(state["ports"] for state in states), strict=True)]
+        links = zip(*(state["links"] for state in states), strict=True)
+        own["links"] = [[link[0][0], *_first([state[1:] for state in link])] for link in links]
         return own
     for name in ("congested", "violated"):
-        own[name] = sorted({row for one in states for row in one[name]})
-    own["bottlenecks"] = _first([one["bottlenecks"] for one in states])
+        own[name] = sorted({row for state in states for row in state[name]})
+    own["bottlenecks"] = _first([state["bottlenecks"] for state in states])
     if "pairs" in own:
-        own["pairs"] = [pair for one in states for pair in one["pairs"]][:_PAIRS]
+        own["pairs"] = [pair for state in states for pair in state["pairs"]][:_PAIRS]
     return own
 
 

@@ -87,7 +87,7 @@ class NodeClient:
         now_s = self._clock()
         tried = {name: url for name, url in urls.items() if now_s - self._failed_s.get(name, -RETRY_S) >= RETRY_S}
         waiting = {name: eventlet.spawn(self._get, name, url, target, headers) for name, url in tried.items()}
-        found = {name: one.wait() for name, one in waiting.items()}
+        found = {name: greenlet.wait() for name, greenlet in waiting.items()}
         return {name: found.get(name) for name in urls}
 
     def _get(self, name: str, url: str, target: str, headers: AskedHeaders) -> NodeResponse | None:

@@ -140,7 +140,7 @@ def refusing_bad_values() -> Iterator[None]:
 
 def problem_from_validation(error: ValidationError, fields: Mapping[str, Iterable[str]]) -> HttpRefusedError:
     """Return the rejection for pydantic's errors; ``fields`` has the field names of each model by its title."""
-    return invalid(*(_of_pydantic(one, fields.get(error.title, ())) for one in error.errors(include_url=False)))
+    return invalid(*(_of_pydantic(detail, fields.get(error.title, ())) for detail in error.errors(include_url=False)))
 
 
 def install(app: Flask) -> None:
@@ -151,17 +151,17 @@ def install(app: Flask) -> None:
     app.register_error_handler(Exception, _of_anything)
 
 
-def _of_pydantic(one: Mapping[str, object], fields: Iterable[str]) -> InvalidValueError:
-    context, location = one.get("ctx"), one.get("loc")
+def _of_pydantic(error: Mapping[str, object], fields: Iterable[str]) -> InvalidValueError:
+    context, location = error.get("ctx"), error.get("loc")
     cause = context.get("error") if isinstance(context, dict) else None
     if isinstance(cause, InvalidValueError):
         return cause
     key = ".".join(map(str, location)) if isinstance(location, tuple) and location else "body"
-    if one.get("type") == "extra_forbidden":
-        return unknown_key(key, one.get("input"), fields)
-    if one.get("type") == "missing":
+    if error.get("type") == "extra_forbidden":
+        return unknown_key(key, error.get("input"), fields)
+    if error.get("type") == "missing":
         return InvalidValueError(key, None, "is missing")
-    return InvalidValueError(key, one.get("input"), f"is not acceptable: {one.get('msg')}")
+    return InvalidValueError(key, error.get("input"), f"is not acceptable: {error.get('msg')}")
 
 
 def _summaries(errors: Iterable[InvalidValueError]) -> Iterator[str]:

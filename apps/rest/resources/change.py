@@ -205,7 +205,7 @@ def reload_configuration(query: request_parameters.ChangeQuery, header: request_
     if diff is None:
         detail = "this controller was not started from a file"
         raise HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "no-file", detail)
-    listed = [{"path": one.path, "before": _plain(one.before), "after": _plain(one.after)} for one in diff.changes]
+    listed = [{"path": item.path, "before": _plain(item.before), "after": _plain(item.after)} for item in diff.changes]
     result = {"revision": here.settings.revision, "summary": diff.summary, "changes": listed}
     return with_etag(result, here.settings.revision)
 

@@ -24,19 +24,19 @@ def list_switches(query: request_parameters.PageQuery) -> Json:
     switches = list(here.central.config.switches.values())
     first = (read_cursor(query.cursor, int) or (0,))[0]
     shown, more = switches[first : first + query.limit], len(switches) > first + query.limit
-    vns = dict(zip(*(one.tolist() for one in np.unique(here.central.vns.dpid, return_counts=True)), strict=True))
+    vns = dict(zip(*(column.tolist() for column in np.unique(here.central.vns.dpid, return_counts=True)), strict=True))
     views = [
         {
-            "switch": one.name,
-            "dpid": f"{one.dpid:016x}",
-            "role": "edge" if one.ports else "core",
-            "state": str(states.get(one.name, "disconnected")),
-            "faults": faults.get(one.name, []),
-            "edge_ports": len(one.ports),
-            "vns": vns.get(one.dpid, 0),
-            "capacity_bps": sum(port.capacity_bps for port in one.ports.values()),
+            "switch": switch.name,
+            "dpid": f"{switch.dpid:016x}",
+            "role": "edge" if switch.ports else "core",
+            "state": str(states.get(switch.name, "disconnected")),
+            "faults": faults.get(switch.name, []),
+            "edge_ports": len(switch.ports),
+            "vns": vns.get(switch.dpid, 0),
+            "capacity_bps": sum(port.capacity_bps for port in switch.ports.values()),
         }
-        for one in shown
+        for switch in shown
     ]
     return {"next": make_cursor(first + query.limit) if more else None, "switches": views}
 
@@ -56,27 +56,27 @@ def list_links(query: request_parameters.PageQuery) -> Json:
     return {"next": make_cursor(first + query.limit) if more else None, "links": views}
 
 
-def _link_view(service: Service, one: FabricLink) -> Json:
-    a, b = one.link
+def _link_view(service: Service, link: FabricLink) -> Json:
+    a, b = link.link
     ends = [
         {"switch": service.central.fabric.switch_name(end.dpid), "dpid": f"{end.dpid:016x}", "port_no": end.port_no}
-        for end in one.link
+        for end in link.link
     ]
     return {
         "a": ends[0],
         "b": ends[1],
-        "capacity_bps": one.capacity_bps,
-        "admissible_bps": one.admissible_bps,
-        "up": one.up,
-        "up_since": views.utc(service, one.up_since_s),
-        "a_to_b": _direction(service, one, a, b),
-        "b_to_a": _direction(service, one, b, a),
+        "capacity_bps": link.capacity_bps,
+        "admissible_bps": link.admissible_bps,
+        "up": link.up,
+        "up_since": views.utc(service, link.up_since_s),
+        "a_to_b": _direction(service, link, a, b),
+        "b_to_a": _direction(service, link, b, a),
     }
 
 
-def _direction(service: Service, one: FabricLink, start: PortId, end: PortId) -> Json:
+def _direction(service: Service, link: FabricLink, start: PortId, end: PortId) -> Json:
     committed_bps = None
-    if one.capacity_bps is not None:
+    if link.capacity_bps is not None:
         committed_bps = round(service.observer.promises.committed_bps(start, service.central.vns))
     return {"committed_bps": committed_bps, "load_bps": link_load(service, start, end)}
 

@@ -74,11 +74,11 @@ def export_overrides(query: request_parameters.NoQuery) -> Any:
     here = service()
     overrides, revision = here.settings.overrides, here.settings.revision
     vns = []
-    for count, (name, one) in enumerate(overrides.vn_overrides(), 1):
-        vns.append({**name._asdict(), **with_whole_numbers(one.values)})
+    for count, (name, override) in enumerate(overrides.vn_overrides(), 1):
+        vns.append({**name._asdict(), **with_whole_numbers(override.values)})
         if count % _BATCH_SIZE == 0:
             here.sleep(0.0)  # all values were read before: a change now cannot mix two revisions
-    vlans = [{"vlan_vid": vid, "values": with_whole_numbers(one.values)} for vid, one in overrides.vlan_overrides()]
+    vlans = [{"vlan_vid": vid, "values": with_whole_numbers(vlan.values)} for vid, vlan in overrides.vlan_overrides()]
     return with_etag({"format": _FORMAT, "vlans": vlans, "vns": vns}, revision)
 
 

@@ -40,9 +40,9 @@ def vlan_vid(central: CentralController, text: str, field: str = "vlan_vid") -> 
 
 def _no_vlan(vlans: Mapping[int, Vlan], text: str) -> str:
     """Return the problem of an unknown VLAN id or name."""
-    for one in service().settings.file.config.vlans.values():
-        if one.name == text:
-            return f"is not a VLAN here any more: VLAN {one.vlan_vid} was renamed {vlans[one.vlan_vid].name}"
+    for filed in service().settings.file.config.vlans.values():
+        if filed.name == text:
+            return f"is not a VLAN here any more: VLAN {filed.vlan_vid} was renamed {vlans[filed.vlan_vid].name}"
     near = "" if _number(text) else near_name(text, [vlan.name for vlan in vlans.values()])
     return f"is not a VLAN here{near}; the VLANs are {listed(vlans)}"
 

@@ -119,7 +119,7 @@ def _guarantees(service: Service, rows: IntArray) -> list[Json]:
     service.observer.sync_vns()
     found, traffic = service.central.fabric.guarantees, service.observer.traffic
     seconds = traffic.seconds[:, rows].round(3)
-    by = [dict(zip(ViolatedBy.model_fields, one, strict=True)) for one in seconds[VIOLATED[0] :].T.tolist()]
+    by = [dict(zip(ViolatedBy.model_fields, row, strict=True)) for row in seconds[VIOLATED[0] :].T.tolist()]
     columns = (
         json_rates(found.entitled_bps[rows]),
         json_rates(found.received_bps[rows]),
@@ -195,11 +195,11 @@ def pair_views(central: CentralController, rows: IntArray) -> list[Json]:
         json_rates(control_step.effective_limits_bps(state, central.fabric.shared_vns)[rows]),
         json_rates(state.enforcement.rate_bps[rows]),
         [meter_id or None for meter_id in state.entries.meter_id[rows].tolist()],
-        [str(one) for one in shaping],
+        [str(shaper) for shaper in shaping],
         control,
         [
-            one is not Shaping.METER or central.fabric.record_of_sender(row).capabilities.limits.works
-            for row, one in zip(sender.tolist(), shaping, strict=True)
+            shaper is not Shaping.METER or central.fabric.record_of_sender(row).capabilities.limits.works
+            for row, shaper in zip(sender.tolist(), shaping, strict=True)
         ],
         state.enforcement.unresponsive[rows].tolist(),
         json_rates(central.fabric.control.shadow.rates_of(state.entries)[rows]),
@@ -222,7 +222,7 @@ def host_views(service: Service, hosts: HostColumns) -> list[Json]:
         hosts.vlan_vid.tolist(),
         *_places(central, hosts.vn),
         [utc(service, since_s) for since_s in hosts.since_s.tolist()],
-        [next(before) if one else None for one in moved.tolist()],
+        [next(before) if has_moved else None for has_moved in moved.tolist()],
     )
     return _objects(HostView, columns)
 
@@ -244,18 +244,18 @@ def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
     shaping = central.agents.shaping()
     found = [replace(explain_pair(central.fabric, row), shaping=shaping[row]) for row in rows.tolist()]
     columns = (
-        [one.vlan_vid for one in found],
+        [explanation.vlan_vid for explanation in found],
         senders,
         receivers,
-        [round(one.limit_bps) for one in found],
-        [one.constraint for one in found],
-        [one.rank for one in found],
-        [one.sharers for one in found],
-        [one.next_constraint for one in found],
-        [round(one.next_limit_bps) for one in found],
-        json_rates(np.array([one.sent_bps for one in found])),
-        json_rates(np.array([one.send_limit_dropped_bps for one in found])),
-        [str(one) for one in found],
+        [round(explanation.limit_bps) for explanation in found],
+        [explanation.constraint for explanation in found],
+        [explanation.rank for explanation in found],
+        [explanation.sharers for explanation in found],
+        [explanation.next_constraint for explanation in found],
+        [round(explanation.next_limit_bps) for explanation in found],
+        json_rates(np.array([explanation.sent_bps for explanation in found])),
+        json_rates(np.array([explanation.send_limit_dropped_bps for explanation in found])),
+        [str(explanation) for explanation in found],
     )
     return _objects(ExplanationView, columns)
 
@@ -290,13 +290,13 @@ def override_views(
         if isinstance(name, VnName):
             row = file.row_of.get(name)
             override = overrides.orphaned[name] if row is None else overrides.vn_override(row)
-            columns = {} if row is None else {one: getattr(file.vns, one)[row] for one in override.values}
-            from_file = {one: vn_value(one, float(value)) for one, value in columns.items()}
+            columns = {} if row is None else {field: getattr(file.vns, field)[row] for field in override.values}
+            from_file = {field: vn_value(field, float(value)) for field, value in columns.items()}
             place: tuple[int, str | None, int | None, str | None] = (*name, port_label(settings, *name[1:]))
             active, reason = values.override_status(name)
         else:
             override, vlan = overrides.vlans[name], file.config.vlans.get(name)
-            from_file = {one: getattr(vlan, one) for one in override.values} if vlan else {}
+            from_file = {field: getattr(vlan, field) for field in override.values} if vlan else {}
             place, reason = (name, None, None, None), values.inactive_vlans.get(name)
             active = reason is None
         shown = with_whole_numbers(override.values), with_whole_numbers(from_file)
@@ -379,7 +379,7 @@ def _enforceable(central: CentralController, rows: IntArray) -> tuple[list[str],
     ends = list(zip(central.vns.dpid[rows].tolist(), central.vns.port_no[rows].tolist(), strict=True))
     verdicts = {dpid: switch_verdicts(central.fabric, dpid) for dpid in {dpid for dpid, _ in ends}}
     found = [verdicts[dpid][port_no] for dpid, port_no in ends]
-    return [str(one.verdict) for one in found], [list(one.why) for one in found]
+    return [str(found_verdict.verdict) for found_verdict in found], [list(found_verdict.why) for found_verdict in found]
 
 
 def _places(central: CentralController, rows: IntArray) -> tuple[list[str], list[str], list[int], list[str]]:

@@ -105,7 +105,7 @@ def _vn(key: str, item: object, ids: IdLookup) -> tuple[VnName, Values]:
         raise InvalidValueError(f"{key}.switch", switch, "must be the name of a switch")
     at = f"{key}.port_no"
     port_no = ids.port_no(at, switch, port) if _is_name(port) else _whole(at, port, 1, MAX_PORT_NO)
-    given = {one: check_vn_value(one, item[one], key=f"{key}.{one}") for one in VN_FIELDS if one in item}
+    given = {field: check_vn_value(field, item[field], key=f"{key}.{field}") for field in VN_FIELDS if field in item}
     return VnName(vid, switch, port_no), given
 
 

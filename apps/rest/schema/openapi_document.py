@@ -15,8 +15,8 @@ _MAX_INT32 = 2**31 - 1
 
 def mark_wide_integers(value: Any) -> None:
     """Add a format to integers that may exceed 2**31 - 1: many tools read an integer without one as int32."""
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        mark_wide_integers(one)
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        mark_wide_integers(inner)
     if isinstance(value, dict) and value.get("type") == "integer" and value.get("maximum", 2**63) > _MAX_INT32:
         value["format"] = "int64"
 
@@ -28,10 +28,10 @@ def in_openapi_3_0(document: dict[str, Any]) -> dict[str, Any]:
 
 def _converted(value: Any) -> Any:
     if isinstance(value, list):
-        return [_converted(one) for one in value]
+        return [_converted(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made = {key: one if key == "example" else _converted(one) for key, one in value.items()}
+    made = {key: inner if key == "example" else _converted(inner) for key, inner in value.items()}
     if "const" in made:
         made["enum"] = [made.pop("const")]
     if isinstance(made.get("exclusiveMinimum"), int | float):
@@ -39,7 +39,7 @@ def _converted(value: Any) -> Any:
     if isinstance(made.get("enum"), list) and None in made["enum"]:
         made |= {"type": "string", "nullable": True}
     if _NULL in value.get("anyOf", ()):
-        others = [one for one in made.pop("anyOf") if one != _NULL]
+        others = [choice for choice in made.pop("anyOf") if choice != _NULL]
         if len(others) > 1:
             return {**made, "nullable": True, "anyOf": others}
         # OpenAPI 3.0 ignores keys beside $ref.

@@ -79,8 +79,8 @@ def _mac(value: object, info: ValidationInfo) -> str:
 def _parameters_schema() -> dict[str, Any]:
     of_name: dict[str, list[Parameter]] = {}
     for policy in policies.values():
-        for name, one in parameters_of(policy).items():
-            of_name.setdefault(name, []).append(one)
+        for name, parameter in parameters_of(policy).items():
+            of_name.setdefault(name, []).append(parameter)
     known = {name: _number_schema(found) for name, found in of_name.items()}
     return {
         "type": "object",
@@ -92,12 +92,12 @@ def _parameters_schema() -> dict[str, Any]:
 
 def _number_schema(found: Sequence[Parameter]) -> dict[str, Any]:
     """Return the schema of a parameter's values; if several policies have one of that name, of any of them."""
-    low, exclusive = min((one.least, False) if one.above is None else (one.above, True) for one in found)
-    meanings = dict.fromkeys(f"{one.about}; {one.bounds}, default {one.default:g}" for one in found)
+    low, exclusive = min((form.least, False) if form.above is None else (form.above, True) for form in found)
+    meanings = dict.fromkeys(f"{form.about}; {form.bounds}, default {form.default:g}" for form in found)
     return {
-        "type": "integer" if all(one.whole for one in found) else "number",
+        "type": "integer" if all(form.whole for form in found) else "number",
         "exclusiveMinimum" if exclusive else "minimum": low,
-        "maximum": max(one.most for one in found),
+        "maximum": max(form.most for form in found),
         "description": ". Or: ".join(meanings),
     }
 

@@ -55,8 +55,8 @@ def keys_of(service: Service, picked: Columns) -> Json:
     keys["vlans"] = [[vid, config.vlans[vid].name] for vid in np.unique(central.vns.vlan_vid).tolist()]
     keys["ports"] = [[switch.name, port.port_no] for switch, port in _ports(service)]
     keys["links"] = [
-        [f"{central.fabric.switch_name(end.dpid)}:{end.port_no}" for end in one.link]
-        for one in service.observer.links.list_links(config)[:MAX_LINKS]
+        [f"{central.fabric.switch_name(end.dpid)}:{end.port_no}" for end in link.link]
+        for link in service.observer.links.list_links(config)[:MAX_LINKS]
     ]
     return keys
 
@@ -126,12 +126,12 @@ def _loads(service: Service) -> Json:
             traffic.sent_bps(dpid, port_no[mine]),
         )
     links = service.observer.links.list_links(service.central.config)[:MAX_LINKS]
-    loads = [[link_load(service, one.link.a, one.link.b), link_load(service, one.link.b, one.link.a)] for one in links]
+    loads = [[link_load(service, a, b), link_load(service, b, a)] for a, b in (link.link for link in links)]
     return {
         "ports": [_kilo(received), _kilo(sent)],
         "links": [
-            [one.up, *(None if bps is None else round(bps / 1e3) for bps in load)]
-            for one, load in zip(links, loads, strict=True)
+            [link.up, *(None if bps is None else round(bps / 1e3) for bps in load)]
+            for link, load in zip(links, loads, strict=True)
         ],
     }
 

@@ -117,7 +117,7 @@ class Streams:
                 self._being_made.discard(key)
         frame = b"event: state\ndata: " + _compact(state) + b"\n\n"
         made = self._states.items()
-        self._states = {one: kept for one, kept in made if now_s - kept[0] < _FRESH_S or one in self._being_made}
+        self._states = {key: kept for key, kept in made if now_s - kept[0] < _FRESH_S or key in self._being_made}
         self._states[key] = here.clock(), frame
         return frame
 
@@ -136,7 +136,7 @@ def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
 
 def _target(picked: Columns) -> str:
     """Return the target of requests to other nodes for one state."""
-    query = {key: one for key, one in picked._asdict().items() if one is not None}
+    query = {key: part for key, part in picked._asdict().items() if part is not None}
     return "/v1/stream?" + urlencode({"count": 1, **query})
 
 

@@ -126,7 +126,7 @@ class ConnectionLimits(Generic[Visitor]):
         Each has already been removed.
         """
         self._waiting[visitor] = host
-        of_host = [one for one, its_host in self._waiting.items() if its_host == host]
+        of_host = [other for other, other_host in self._waiting.items() if other_host == host]
         if len(of_host) > self._most_of_host:
             yield self._removed(of_host[0])
         while len(self._waiting) > self._most_waiting:

@@ -80,7 +80,7 @@ def call_us(budget_s: float) -> dict[str, float]:
         call = allocation_call(algorithm, table)
         return lambda: [call() for _ in range(many)]
 
-    return {name: timed(calls(one), budget_s)[0] / many * 1e6 for name, one in algorithms.items()}
+    return {name: timed(calls(function), budget_s)[0] / many * 1e6 for name, function in algorithms.items()}
 
 
 def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: float) -> list[dict[str, Any]]:

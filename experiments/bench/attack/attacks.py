@@ -190,14 +190,14 @@ def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float]
         def work(peer: HostilePeer) -> None:
             switch = peer.become_ready(HOSTILE_DPID)
             while switch is not None and not peer.closed and time.monotonic() < until_s:
-                for one in peer.read(0.01):
-                    if one[1] == MessageType.MULTIPART_REQUEST and int.from_bytes(one[8:10]) == part_type:
-                        xid = HEADER.unpack_from(one)[3]
+                for received in peer.read(0.01):
+                    if received[1] == MessageType.MULTIPART_REQUEST and int.from_bytes(received[8:10]) == part_type:
+                        xid = HEADER.unpack_from(received)[3]
                         for body in bodies:
                             peer.send(multipart_reply(part_type, body, xid, more=True))
                         peer.send(multipart_reply(part_type, b"", xid))
                     else:
-                        switch.receive(one, time.monotonic())
+                        switch.receive(received, time.monotonic())
                 peer.send(switch.drain_messages())
 
         reconnect_loop(address, until_s, work)
@@ -225,12 +225,12 @@ def relay_hellos(address: Address, until_s: float) -> None:
             relayed = draw.choices(list(probes.values()), k=_PART_BATCH)
             ports = draw.choices(range(3, _MANY_PORTS), k=_PART_BATCH)
             hellos = (
-                replies.packet_in(1, Table.CLASSIFY, 0, one, frame, 0xFFFF)
-                for one, frame in zip(ports, relayed, strict=True)
+                replies.packet_in(1, Table.CLASSIFY, 0, in_port, frame, 0xFFFF)
+                for in_port, frame in zip(ports, relayed, strict=True)
             )
             flaps = (
-                message(MessageType.PORT_STATUS, bytes([PortReason.MODIFY]) + bytes(7) + port(one, up=False))
-                for one in ports[:20]
+                message(MessageType.PORT_STATUS, bytes([PortReason.MODIFY]) + bytes(7) + port(flapping, up=False))
+                for flapping in ports[:20]
             )
             peer.send(b"".join([*hellos, *flaps]))
             peer.behave(switch, lambda: True)

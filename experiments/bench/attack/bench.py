@@ -83,7 +83,7 @@ def run(
             outcomes[name] = fabric.attacked(name, seconds)
             print(f"{name:20} {outcomes[name]}", flush=True)
     figures = {name: asdict(outcome) for name, outcome in outcomes.items()}
-    targets = [one for name, outcome in outcomes.items() for one in outcome.targets(name)]
+    targets = [target for name, outcome in outcomes.items() for target in outcome.targets(name)]
     return finished(
         "attack", figures, targets, {"seconds": seconds, "interval_ms": INTERVAL_MS, "switches": len(GOOD_DPIDS)}
     )
@@ -181,7 +181,7 @@ class AttackedFabric:
         while attacker.poll() is None and (now_s := time.monotonic()) - began_s < seconds + _END_TIMEOUT_S:
             most_mb = max(most_mb, self._memory_mb())
             if now_s - changed_s >= _PERIOD_S:
-                missed += sum(sum(one) < GUARANTEED * len(one) for one in zip(*kept, strict=True))
+                missed += sum(sum(rates_bps) < GUARANTEED * len(rates_bps) for rates_bps in zip(*kept, strict=True))
                 kept.clear()
                 on, changed_s = not on, now_s
                 self._sender_is_on(on)

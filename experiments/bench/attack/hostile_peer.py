@@ -136,10 +136,10 @@ class HostilePeer:
         deadline_s = time.monotonic() + timeout_s
         while not self.closed and time.monotonic() < deadline_s:
             found = self.read(0.1)
-            for number, one in enumerate(found, 1):
-                if one[1] == message_type:
+            for number, found_message in enumerate(found, 1):
+                if found_message[1] == message_type:
                     self._unread.extend(found[number:])
-                    return one
+                    return found_message
         return None
 
     def shake_hands(self, dpid: int, auxiliary_id: int = 0) -> bool:
@@ -161,8 +161,8 @@ class HostilePeer:
             self.send(switch.drain_messages())
             if until():
                 return True
-            for one in self.read(0.01):
-                switch.receive(one, time.monotonic())
+            for message in self.read(0.01):
+                switch.receive(message, time.monotonic())
             switch.advance(time.monotonic())
         return False
 

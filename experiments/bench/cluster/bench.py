@@ -66,7 +66,8 @@ def run(
         if repeats and not sharded:
             figures |= measure(switches, pairs, repeats, seconds, Path(name), _report_progress)
             figures["takeover_intervals"] = {
-                what: _intervals([one["last_s"] for one in made]) for what, made in figures["takeovers"].items()
+                what: _intervals([takeover["last_s"] for takeover in made])
+                for what, made in figures["takeovers"].items()
             }
             targets += takeover_targets(figures)
         if cross_shard_pairs:
@@ -112,7 +113,7 @@ def _sharded(
 
 
 def _intervals(seconds: list[float]) -> dict[str, float]:
-    intervals = [one * 1e3 / INTERVAL_MS for one in seconds]
+    intervals = [second * 1e3 / INTERVAL_MS for second in seconds]
     return {"median": statistics.median(intervals), "max": max(intervals)}
 
 
@@ -123,10 +124,12 @@ def takeover_targets(figures: dict[str, Any]) -> list[Target]:
         for what, took in figures["takeover_intervals"].items()
         if what in TARGET_INTERVALS
     ]
-    made = [one for takeovers in figures["takeovers"].values() for one in takeovers]
-    missed = max(max(0, one["missed"] - one["missed_before"]) for one in made)
+    made = [takeover for takeovers in figures["takeovers"].values() for takeover in takeovers]
+    missed = max(max(0, takeover["missed"] - takeover["missed_before"]) for takeover in made)
     targets.append(Target("senders below their guarantee in a takeover, above those before", missed, "", 0))
-    targets.append(Target("meters that a takeover fills again", max(one["filled_again"] for one in made), "", 0))
+    targets.append(
+        Target("meters that a takeover fills again", max(takeover["filled_again"] for takeover in made), "", 0)
+    )
     return targets
 
 

@@ -125,7 +125,7 @@ class ShardedFaults(FaultScenarios):
     def _agree_on_owners(self, allowed: list[dict[str, str | None]]) -> bool:
         """Whether all nodes name the same owners, and these are among the ``allowed``."""
         owners = [node.health().get("cluster", {}).get("owners") for node in self.nodes.nodes]
-        return all(one == owners[0] for one in owners) and owners[0] in allowed
+        return all(owner == owners[0] for owner in owners) and owners[0] in allowed
 
     def _writers(self) -> list[int]:
         """Return how many successive writers each switch has had."""

@@ -106,9 +106,9 @@ def packed(cases: Iterable[Case], most_pps: float) -> list[list[Case]]:
     The heaviest come first. A case that is too heavy to run next to others, or for the machine, has its own batch.
     """
     batches: list[list[Case]] = []
-    for case in sorted(cases, key=lambda one: (one.grant_bps, -one.most_pps)):
+    for case in sorted(cases, key=lambda candidate: (candidate.grant_bps, -candidate.most_pps)):
         for batch in batches:
-            load_pps = sum(one.most_pps for one in batch) + case.most_pps
+            load_pps = sum(chosen.most_pps for chosen in batch) + case.most_pps
             if batch[0].grant_bps == case.grant_bps and len(batch) < MAX_SLOTS and load_pps <= most_pps:
                 batch.append(case)
                 break

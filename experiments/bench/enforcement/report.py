@@ -43,7 +43,7 @@ def table(rows: Sequence[Row]) -> str:
         "case": lambda ways: first(ways)["case"],
         "granted, Mb/s": lambda ways: f"{first(ways)['granted_bps'] / 1e6:.2f}",
         **{f"{way}: delivered / granted": ratio_of(way) for way in ENFORCEMENT_MODES},
-        **{title: together(*one) for title, one in SIDE_BY_SIDE.items()},
+        **{title: together(*titles) for title, titles in SIDE_BY_SIDE.items()},
     }
     return markdown(list(by_case.values()), columns)
 

@@ -183,9 +183,9 @@ def pair_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
     entries = central.state.entries
     dpid = central.vns.dpid[entries.sender]
     by_dpid = {}
-    for one in np.unique(dpid).tolist():
-        mine = dpid == one
-        by_dpid[one] = {"meter_id": entries.meter_id[mine].tolist(), "receiver": entries.receiver[mine].tolist()}
+    for switch in np.unique(dpid).tolist():
+        mine = dpid == switch
+        by_dpid[switch] = {"meter_id": entries.meter_id[mine].tolist(), "receiver": entries.receiver[mine].tolist()}
     return {"limit_bps": plan.receive_limit_bps, "pairs": by_dpid}
 
 
@@ -206,7 +206,7 @@ def serve(plan: LoopPlan, folder: Path) -> None:
     if plan.switches < SPLIT_SWITCHES or plan.pods < 2:
         _serve(plan, central, datapaths, sys.stdin, sys.stdout)
         return
-    halves = [{dpid: one for dpid, one in datapaths.items() if plan.pod(dpid) % 2 == half} for half in range(2)]
+    halves = [{dpid: switch for dpid, switch in datapaths.items() if plan.pod(dpid) % 2 == half} for half in range(2)]
     mine, its = socket.socketpair()
     if os.fork() == 0:  # before any thread starts
         mine.close()

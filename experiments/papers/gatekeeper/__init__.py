@@ -54,7 +54,7 @@ DEEP = "queues of 30 ms"
 def _job(title: str, key: str, kind: str, shares: tuple[int, ...], maximum: float) -> Claim:
     """Return a claim on the job's time over that under static limits, as ours and under the paper's parameters."""
     said = "job time relative to static limits"
-    ours, paper_s = (job_takes(said, (0.0, maximum), kind, shares, (one, "static")) for one in (NAME, PUBLISHED))
+    ours, paper_s = (job_takes(said, (0.0, maximum), kind, shares, (system, "static")) for system in (NAME, PUBLISHED))
     figure = "6" if kind == "tcp" else "7"
     return Claim(key, f"3.3, fig. {figure}", title, ours, Published(FORM, paper_s))
 

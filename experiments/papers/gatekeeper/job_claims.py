@@ -16,24 +16,24 @@ def job_times_s(measured: Measured, experiment: str, control: str) -> dict[int, 
     """Return when the job was done, by seed; infinite: not by the end of the run."""
     runs = measured.by_seed(experiment, control)
     times = {seed: figures.get("transferred_after_s") for seed, figures in runs.items()}
-    return {seed: math.inf if one is None else one for seed, one in times.items()}
+    return {seed: math.inf if seconds is None else seconds for seed, seconds in times.items()}
 
 
 def background_bps(measured: Measured, kind: str, share: int, control: str) -> dict[int, float]:
     """Return a pair's mean rate until the job was done, by seed."""
     name = name_of(kind, share, control)
     rates = measured.values(name, control, "received_bps_by_receiver_until_transferred")
-    return {seed: sum(one[-PAIRS:]) / PAIRS / measured.scale for seed, one in rates.items()}
+    return {seed: sum(rate[-PAIRS:]) / PAIRS / measured.scale for seed, rate in rates.items()}
 
 
 def _ratios(times: dict[int, float], of: dict[int, float]) -> list[float]:
     """Return times over others, seed by seed, without seeds whose other time is infinite."""
-    return [one / of[seed] for seed, one in times.items() if math.isfinite(of.get(seed, math.inf))]
+    return [seconds / of[seed] for seed, seconds in times.items() if math.isfinite(of.get(seed, math.inf))]
 
 
 def _slower(measured: Measured, kind: str, share: int, control: str, other: str) -> list[float]:
     """Return the job's time under a control over that under another, seed by seed."""
-    times = [job_times_s(measured, name_of(kind, share, one), one) for one in (control, other)]
+    times = [job_times_s(measured, name_of(kind, share, system), system) for system in (control, other)]
     return _ratios(*times)
 
 
@@ -44,8 +44,8 @@ def job_takes(
 
     def verdict(measured: Measured) -> ClaimVerdict:
         ratios = [_slower(measured, kind, share, *pair) for share in shares]
-        holds = all_of(*(within(one, *bounds) for one in ratios))
-        times = ", ".join(f"{show(one, 'plain')} at {share} %" for share, one in zip(shares, ratios, strict=True))
+        holds = all_of(*(within(ratio, *bounds) for ratio in ratios))
+        times = ", ".join(f"{show(ratio, 'plain')} at {share} %" for share, ratio in zip(shares, ratios, strict=True))
         central = _slower(measured, kind, 50, "max-min", pair[1])
         return ClaimVerdict(f"{say}: {times}" if all(ratios) else "-", holds, show(central, "plain"))
 
@@ -58,7 +58,7 @@ def best_effort(measured: Measured) -> ClaimVerdict:
     ratios = _ratios(took_s, alone_s)
     if not ratios:
         return UNKNOWN
-    took, alone = (show(list(one.values()), "count") for one in (took_s, alone_s))
+    took, alone = (show(list(seconds.values()), "count") for seconds in (took_s, alone_s))
     return ClaimVerdict(f"{took} s, alone {alone}: {show(ratios, 'plain')} times", within(ratios, 1.5))
 
 
@@ -67,8 +67,8 @@ def time_falls(measured: Measured, control: str = NAME) -> ClaimVerdict:
     times = [job_times_s(measured, name_of("tcp", share, control), control) for share in SHARES]
     if not all(times):
         return UNKNOWN
-    falls = [[one[seed] - other[seed] for seed in one if seed in other] for one, other in pairwise(times)]
-    shown = ", ".join(f"{show(list(one.values()), 'count')} s" for one in times)
+    falls = [[before[seed] - other[seed] for seed in before if seed in other] for before, other in pairwise(times)]
+    shown = ", ".join(f"{show(list(seconds.values()), 'count')} s" for seconds in times)
     return ClaimVerdict(f"{shown} at 25, 50, 75 %", all_of(*map(above, falls)))
 
 
@@ -80,14 +80,14 @@ def background(kind: str, minimum: float, own: str = NAME, shares: tuple[int, ..
             control: [background_bps(measured, kind, share, control) for share in shares] for control in (own, "static")
         }
         sums = {
-            control: {seed: sum(one[seed] for one in of) for seed in set.intersection(*map(set, of))}
+            control: {seed: sum(rate_of[seed] for rate_of in of) for seed in set.intersection(*map(set, of))}
             for control, of in rates.items()
         }
         times = _ratios(sums[own], sums["static"])
         if not times:
             return UNKNOWN
-        means = {control: [sum(one.values()) / len(one) / 1e6 for one in of] for control, of in rates.items()}
-        each = ", ".join(f"{one:.0f} for {static:.0f}" for one, static in zip(*means.values(), strict=True))
+        means = {control: [sum(job.values()) / len(job) / 1e6 for job in of] for control, of in rates.items()}
+        each = ", ".join(f"{mean:.0f} for {static:.0f}" for mean, static in zip(*means.values(), strict=True))
         at = ", ".join(map(str, shares))
         return ClaimVerdict(f"{show(times, 'plain')} times ({each} Mb/s at {at} %)", above(times, minimum))
 
@@ -102,11 +102,11 @@ def messages_not_needed(silent: str, control: str, shares: tuple[int, ...] = SHA
         counts = [
             measured.values(name_of("tcp", share, control), control, "notified_receivers").values() for share in shares
         ]
-        notified = [[one / (PNS + PAIRS) for one in of] for of in counts]
+        notified = [[count / (PNS + PAIRS) for count in of] for of in counts]
         if not (all(ratios) and all(notified)):
             return UNKNOWN
-        holds = all_of(*(within(one, 0.97, 1.03) for one in ratios), *(within(one, high=0.01) for one in notified))
-        found = ", ".join(show(one, "plain") for one in ratios)
+        holds = all_of(*(within(part, 0.97, 1.03) for part in ratios), *(within(part, high=0.01) for part in notified))
+        found = ", ".join(show(ratio, "plain") for ratio in ratios)
         return ClaimVerdict(
             f"job time without notifications / with them: {found}; {max(map(max, notified)):.1%} of receivers notify",
             holds,

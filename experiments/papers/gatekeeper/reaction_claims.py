@@ -27,7 +27,7 @@ def quiet(control: str) -> Judge:
         if not all(counts):
             return UNKNOWN
         found = f"{sum(map(sum, counts))} notifications in {len(TCP_CELLS)} cells, {len(counts[0])} seeds"
-        return ClaimVerdict(found, all_of(*(within(one, high=0.0) for one in counts)))
+        return ClaimVerdict(found, all_of(*(within(count, high=0.0) for count in counts)))
 
     return judge
 
@@ -62,8 +62,8 @@ def queue(control: str, span: str = "worst") -> Judge:
             f"{senders} PNs {show(of_mean, 'count')}, {show(of_worst, 'count')} Mb/s"
             for senders, of_mean, of_worst in zip(SENDERS, mean, worst, strict=True)
         )
-        fewer = within([one - last for one, last in zip(mean[0], mean[-1], strict=False)], 0.0)
-        holds = all_of(fewer, *(within(one, high=THRESHOLD_BPS / 1e6) for one in worst))
+        fewer = within([first - last for first, last in zip(mean[0], mean[-1], strict=False)], 0.0)
+        holds = all_of(fewer, *(within(rates, high=THRESHOLD_BPS / 1e6) for rates in worst))
         return ClaimVerdict(f"mean, and worst 110 ms: {found}", holds)
 
     return judge
@@ -73,17 +73,17 @@ def recovers_within(experiment: str, max_intervals: int) -> Judge:
     """Judge after how many intervals the victim of a blast has regained its guarantee, in the worst seed."""
 
     def judge(measured: Measured) -> ClaimVerdict:
-        def told(control: str) -> tuple[str, Outcome]:
+        def describe(control: str) -> tuple[str, Outcome]:
             runs = measured.runs(experiment, control)
             if not runs:
                 return "-", None
             took = [run["victim_recovery_intervals"] for run in runs]
             worst = "no recovery in at least one seed" if None in took else f"worst {max(took)} intervals"
-            return worst, within([math.inf if one is None else one for one in took], high=max_intervals)
+            return worst, within([math.inf if count is None else count for count in took], high=max_intervals)
 
-        found, holds = told(NAME)
-        literal, _ = told(LITERAL)
-        return ClaimVerdict(f"{found} (paper's parameters: {literal})", holds, told("max-min")[0])
+        found, holds = describe(NAME)
+        literal, _ = describe(LITERAL)
+        return ClaimVerdict(f"{found} (paper's parameters: {literal})", holds, describe("max-min")[0])
 
     return judge
 
@@ -106,9 +106,9 @@ def meter_mods(measured: Measured) -> ClaimVerdict:
     """Judge how often meters change."""
     rates = {
         control: [
-            one
+            rate
             for name in (RX, "gatekeeper-blast-host", "gatekeeper-blast-host-ten")
-            for one in measured.values(name, control, "meter_mods_per_s_and_pair").values()
+            for rate in measured.values(name, control, "meter_mods_per_s_and_pair").values()
         ]
         for control in (NAME, "max-min")
     }

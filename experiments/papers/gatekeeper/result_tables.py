@@ -11,12 +11,13 @@ from experiments.scenarios.gatekeeper.hadoop import KINDS, SHARES, name_of
 
 
 def _cells_of(experiment: str, controls: tuple[str, ...]) -> ResultTable:
+
     def rows(measured: Measured) -> list[list[str]]:
         found = {control: [rates_in(measured, experiment, control, cell) for cell in CELLS] for control in controls}
         there = [control for control in controls if all(found[control])]
         table = [["A", "B", *(f"`{control}`" for control in there)]]
         for number, cell in enumerate(CELLS):
-            means = [[sum(one) / len(one) / 1e6 for one in zip(*found[c][number], strict=True)] for c in there]
+            means = [[sum(bps) / len(bps) / 1e6 for bps in zip(*found[c][number], strict=True)] for c in there]
             table.append([*cell, *(f"{a:.0f} + {b:.0f}" for a, b in means)])
         return table if there else []
 
@@ -35,7 +36,7 @@ def _jobs(measured: Measured) -> list[list[str]]:
             cells = []
             for control in controls:
                 times_s = list(job_times_s(measured, name_of(kind, share, control), control).values())
-                rates = [one / 1e6 for one in background_bps(measured, kind, share, control).values()]
+                rates = [rate_bps / 1e6 for rate_bps in background_bps(measured, kind, share, control).values()]
                 shown = f"{show(times_s, 'count')} s, {sum(rates) / len(rates):.0f} Mb/s" if rates else "not done"
                 cells.append(shown if times_s else "-")
             table.append([kind.upper(), f"{share} %", *cells])

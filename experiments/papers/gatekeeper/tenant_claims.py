@@ -34,7 +34,7 @@ def _kept(cell: Cell, got: tuple[float, float], near: float = NEAR) -> bool:
     if not all(sending):
         return sum(got) >= USED * SCHEDULED_BPS
     promised = (A_BPS, B_BPS)
-    good = all(abs(one - bps) <= near * bps for one, bps in zip(got, promised, strict=True))
+    good = all(abs(got_bps - bps) <= near * bps for got_bps, bps in zip(got, promised, strict=True))
     return good and sum(got) >= USED * SCHEDULED_BPS
 
 
@@ -49,14 +49,14 @@ def cells_kept(
     text = f"{len(good)} of {len(cells)} cells"
     bad = [(cell, got) for cell, runs in seen.items() for got in runs if not _kept(cell, got, near)]
     if bad:
-        cell, (a_bps, b_bps) = min(bad, key=lambda one: _least(*one))
+        cell, (a_bps, b_bps) = min(bad, key=lambda case: _least(*case))
         text += f"; worst {cell_name(*cell)}: {a_bps / 1e6:.0f} and {b_bps / 1e6:.0f} Mb/s"
     return text, len(good) == len(cells)
 
 
 def _least(cell: Cell, got: tuple[float, float]) -> float:
     promised = (A_BPS, B_BPS) if "none" not in cell else (SCHEDULED_BPS, SCHEDULED_BPS)
-    return min(one / bps for kind, one, bps in zip(cell, got, promised, strict=True) if kind != "none")
+    return min(got_bps / bps for kind, got_bps, bps in zip(cell, got, promised, strict=True) if kind != "none")
 
 
 def as_promised(experiment: str, control: str = NAME, cells: tuple[Cell, ...] = CELLS, near: float = NEAR) -> Judge:
@@ -65,7 +65,7 @@ def as_promised(experiment: str, control: str = NAME, cells: tuple[Cell, ...] = 
     def judge(measured: Measured) -> ClaimVerdict:
         found, holds = cells_kept(measured, experiment, control, cells, near)
         seen = [rates_in(measured, experiment, control, cell) for cell in cells]
-        seeds = {all(_kept(*one, near) for one in zip(cells, got, strict=True)) for got in zip(*seen, strict=False)}
+        seeds = {all(_kept(*pair, near) for pair in zip(cells, got, strict=True)) for got in zip(*seen, strict=False)}
         return ClaimVerdict(
             found,
             UNDECIDED if holds is not None and len(seeds) > 1 else holds,
@@ -98,7 +98,7 @@ def starved_sending(measured: Measured) -> ClaimVerdict:
     if not all(parts.values()):
         return UNKNOWN
     found = ", ".join(f"{show(part)} next to {kind}" for kind, part in parts.items())
-    most = [max(abs(one - 1) for one in both) for both in zip(*parts.values(), strict=False)]
+    most = [max(abs(ratio - 1) for ratio in both) for both in zip(*parts.values(), strict=False)]
     holds = above(most, 0.2)
     return ClaimVerdict(f"A's TCP has {found}, of 645 Mb/s", holds)
 
@@ -108,7 +108,7 @@ def needs_messages(experiment: str, silent: str, control: str) -> Judge:
 
     def judge(measured: Measured) -> ClaimVerdict:
         cell = ("1 TCP", "UDP")
-        without, with_them = (_of_a(measured, experiment, one, cell) for one in (silent, control))
+        without, with_them = (_of_a(measured, experiment, system, cell) for system in (silent, control))
         if not (without and with_them):
             return UNKNOWN
         found = f"A's TCP has {show(without)} without notifications, {show(with_them)} with, of 645 Mb/s"

@@ -56,7 +56,7 @@ def control_of(system: str, scenario: Scenario) -> str:
 
 def alone(scenario: Scenario) -> Scenario:
     """Return the scenario without borrowing, under all systems."""
-    return _compared(scenario, ALONE, tuple(SYSTEMS), lambda one: (one.send_bps, one.receive_bps))
+    return _compared(scenario, ALONE, tuple(SYSTEMS), lambda limit: (limit.send_bps, limit.receive_bps))
 
 
 def lending(scenario: Scenario, link_bps: int) -> Scenario:
@@ -68,15 +68,15 @@ def _compared(
     scenario: Scenario, block: str, systems: tuple[str, ...], ceilings: Callable[[Limits], tuple[int, int]]
 ) -> Scenario:
     limits = {
-        vid: dataclasses.replace(one, send_ceiling_bps=ceilings(one)[0], receive_ceiling_bps=ceilings(one)[1])
-        for vid, one in scenario.limits.items()
+        vid: dataclasses.replace(limit, send_ceiling_bps=ceilings(limit)[0], receive_ceiling_bps=ceilings(limit)[1])
+        for vid, limit in scenario.limits.items()
     }
-    weighted = any(one.weight is not None for one in limits.values())
+    weighted = any(limit.weight is not None for limit in limits.values())
     return dataclasses.replace(
         scenario,
         name=f"comparison-{scenario.name}-{block}",
         limits=limits,
-        controls=tuple(control_of(one, scenario) for one in systems if not (weighted and one in WITHOUT_WEIGHTS)),
+        controls=tuple(control_of(name, scenario) for name in systems if not (weighted and name in WITHOUT_WEIGHTS)),
         emulated_controls=(),
         paper_controls=(),
         promise="limits" if block == ALONE else "ceilings",

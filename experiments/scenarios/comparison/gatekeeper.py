@@ -14,7 +14,7 @@ def _cells(chosen: tuple[tuple[str, str], ...]) -> Scenario:
     made = cells("gatekeeper-fig5", "two tenants send to one PN", TO_ONE, 3, chosen)
     weights = {1: 3.0, 2: 1.0}
     return dataclasses.replace(
-        made, limits={vid: dataclasses.replace(one, weight=weights[vid]) for vid, one in made.limits.items()}
+        made, limits={vid: dataclasses.replace(limit, weight=weights[vid]) for vid, limit in made.limits.items()}
     )
 
 

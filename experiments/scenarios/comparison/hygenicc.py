@@ -5,6 +5,6 @@ import dataclasses
 from experiments.scenarios.comparison import alone
 from experiments.scenarios.hygenicc import fig3
 
-_EIGHT = next(one for one in fig3.scenarios if one.name == "hygenicc-fig3-8-udp").lasting(10.0)
+_EIGHT = next(scenario for scenario in fig3.scenarios if scenario.name == "hygenicc-fig3-8-udp").lasting(10.0)
 
 scenarios = (alone(dataclasses.replace(_EIGHT, name="hygenicc-fig3")),)

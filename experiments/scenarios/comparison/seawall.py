@@ -23,7 +23,7 @@ def _halves(name: str, title: str, pns: int, sources: tuple[Source, ...]) -> Sce
     )
 
 
-_WEB = next(one for one in fig11.scenarios if one.name == "seawall-fig11-flood")
+_WEB = next(scenario for scenario in fig11.scenarios if scenario.name == "seawall-fig11-flood")
 TRAFFIC = (
     _halves(
         "seawall-fig9",
@@ -35,11 +35,11 @@ TRAFFIC = (
         "seawall-fig10",
         "two tenants of one PN, TCP to one receiver and to eight",
         10,
-        (Source(1, 1, 2, "tcp"), *(Source(2, 1, 3 + one, "tcp") for one in range(8))),
+        (Source(1, 1, 2, "tcp"), *(Source(2, 1, 3 + number, "tcp") for number in range(8))),
     ),
     dataclasses.replace(
         _WEB.lasting(10.0), name="seawall-fig11", limits={1: HALF, 2: HALF}, phases={SETTLED: (3.0, 10.0)}, queues=True
     ),
 )
 
-scenarios = tuple(block for one in TRAFFIC for block in (alone(one), lending(one, LINK_BPS)))
+scenarios = tuple(block for traffic in TRAFFIC for block in (alone(traffic), lending(traffic, LINK_BPS)))

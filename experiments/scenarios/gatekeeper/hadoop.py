@@ -54,7 +54,7 @@ def _pairs(kind: str) -> tuple[Source, ...]:
 def _beside(name: str, title: str, share: int, background: tuple[Source, ...], **more: Any) -> Scenario:
     parts_bps = {1: SCHEDULED_BPS * share // 100, 2: SCHEDULED_BPS * (100 - share) // 100}
     numbers = range(1, PNS + 1)
-    pns = max([PNS, *(one.sender for one in background)])
+    pns = max([PNS, *(source.sender for source in background)])
     return Scenario(
         name,
         title,
@@ -63,7 +63,7 @@ def _beside(name: str, title: str, share: int, background: tuple[Source, ...], *
         link_rate_bps=LINK_BPS,
         topology_options={"access_rates_bps": dict.fromkeys(range(1, pns + 1), SCHEDULED_BPS)},
         limits={vid: Limits(bps, bps, SCHEDULED_BPS, SCHEDULED_BPS) for vid, bps in parts_bps.items()},
-        sources=(*(Source(1, one, other, "tcp") for one in numbers for other in numbers if one != other), *background),
+        sources=(*(Source(1, pn, other, "tcp") for pn in numbers for other in numbers if pn != other), *background),
         job=JOB,
         duration_s=END_S[share],
         promise="ceilings",
@@ -91,6 +91,6 @@ def _shared(kind: str, share: int) -> tuple[Scenario, Scenario]:
 
 scenarios = (
     _beside(ALONE, "a job alone", 50, (), controls=("none", "gatekeeper")),
-    *(one for kind in KINDS for share in SHARES for one in _shared(kind, share)),
+    *(scenario for kind in KINDS for share in SHARES for scenario in _shared(kind, share)),
     *_shared(APART, 50),
 )

@@ -63,4 +63,4 @@ def _many(more: str) -> Scenario:
     )
 
 
-scenarios = tuple(one for more in INTERVALS for one in (*(_dealt(senders, more) for senders in SENDERS), _many(more)))
+scenarios = tuple(case for more in INTERVALS for case in (*(_dealt(senders, more) for senders in SENDERS), _many(more)))

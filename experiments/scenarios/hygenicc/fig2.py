@@ -32,7 +32,7 @@ def published(senders: int) -> str:
 
 def in_real_time(controls: tuple[str, ...]) -> tuple[str, ...]:
     """Return the controls of a fabric in real time: cuts 0 and 2, without printed constants."""
-    return tuple(one for one in controls if one != CUTS[1] and "start=0" not in one)
+    return tuple(control for control in controls if control != CUTS[1] and "start=0" not in control)
 
 
 def competition(name: str, title: str, senders: int, competitor: str, controls: tuple[str, ...]) -> Scenario:

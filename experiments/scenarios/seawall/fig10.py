@@ -14,7 +14,7 @@ def _one_pn(receivers: int) -> Scenario:
         f"two senders of one PN, TCP to one receiver and to {receivers}",
         {1: None, 2: None},
         pns=2 + receivers,
-        sources=(Source(1, 1, 2, "tcp"), *(Source(2, 1, 3 + one, "tcp") for one in range(receivers))),
+        sources=(Source(1, 1, 2, "tcp"), *(Source(2, 1, 3 + number, "tcp") for number in range(receivers))),
     )
 
 
@@ -27,6 +27,6 @@ scenarios = (
         topology="dumbbell",
         topology_options={"core_rate_bps": LINK_BPS, "receivers": 9},
         pns=11,
-        sources=(Source(1, 1, 3, "tcp"), *(Source(2, 2, 4 + one, "udp", LINK_BPS // 8) for one in range(8))),
+        sources=(Source(1, 1, 3, "tcp"), *(Source(2, 2, 4 + number, "udp", LINK_BPS // 8) for number in range(8))),
     ),
 )

@@ -22,6 +22,6 @@ def _at_hosts(scenario: Scenario) -> Scenario:
 
 
 _MODULES = (fig3, fig9, fig10, fig11, weights, work)
-_ALL = (fig7.scenario, *(one for module in _MODULES for one in module.scenarios))
+_ALL = (fig7.scenario, *(base for module in _MODULES for base in module.scenarios))
 
-scenarios = tuple(_at_hosts(one) for one in _ALL if PUBLISHED in one.controls)
+scenarios = tuple(_at_hosts(base) for base in _ALL if PUBLISHED in base.controls)

@@ -17,8 +17,8 @@ scenarios = (
         {1: None, 2: None},
         pns=11,
         sources=tuple(
-            Source(1 + one % 2, one, 11, "udp" if one % 2 else "tcp", LINK_BPS // 4, max_burst_s=2.0)
-            for one in range(1, 11)
+            Source(1 + sender % 2, sender, 11, "udp" if sender % 2 else "tcp", LINK_BPS // 4, max_burst_s=2.0)
+            for sender in range(1, 11)
         ),
         duration_s=60.0,
         phases={},

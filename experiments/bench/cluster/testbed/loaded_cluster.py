@@ -86,8 +86,8 @@ def row_of_switches(cluster: Cluster, sources: Mapping[int, str] | None = None) 
     fabric = WireFabric(cluster.openflow[0], standbys=cluster.openflow[1:], retry_s=0.1, sources=sources)
     for dpid in SWITCHES:
         fabric.add_switch(dpid, dict.fromkeys((*PORTS, *UPLINKS), float(LINK_BPS)))
-    for one, other in pairwise(SWITCHES):
-        fabric.link((one, UPLINKS[0]), (other, UPLINKS[1]))
+    for switch, other in pairwise(SWITCHES):
+        fabric.link((switch, UPLINKS[0]), (other, UPLINKS[1]))
     return fabric
 
 
@@ -116,7 +116,9 @@ class LoadedCluster:
                     {flow.match for flow in switch.tables.flows() if flow.table_id == Table.FORWARD}
                     for switch in self.fabric.switches.values()
                 ]
-            return all({Match(vlan_vid=TALKING, eth_dst=mac) for mac in macs.values()} <= one for one in matches)
+            return all(
+                {Match(vlan_vid=TALKING, eth_dst=mac) for mac in macs.values()} <= matches_at for matches_at in matches
+            )
 
         self.cluster.wait(known, "the hosts are learned")
         with self.fabric.locked():
@@ -191,7 +193,7 @@ class LoadedCluster:
         node, problems = self.cluster.nodes[number], self.judgement.problems
         newest = int(node.get("/v1/revision")["revision"])
         last_bps = LIMIT_BPS
-        listed = [one["revision"] for one in node.get(f"/v1/history?limit={LISTED}")["changes"]]
+        listed = [change["revision"] for change in node.get(f"/v1/history?limit={LISTED}")["changes"]]
         if listed != list(range(newest, newest - len(listed), -1)):
             problems.append(f"the history lists revisions out of order: {listed}")
         for revision in range(1, newest + 1):
@@ -200,10 +202,12 @@ class LoadedCluster:
             except RequestError:
                 problems.append(f"the history has no revision {revision} of {newest}")
                 continue
-            values = [one["after"] for one in items if (one["vlan_vid"], one["field"]) == (CHANGED, "send_limit_bps")]
+            values = [
+                item["after"] for item in items if (item["vlan_vid"], item["field"]) == (CHANGED, "send_limit_bps")
+            ]
             last_bps = values[-1] if values else last_bps
             if revision in self._kept and values != [self._kept[revision]]:
                 problems.append(f"revision {revision} is {values}, acknowledged was {self._kept[revision]}")
-        problems += [f"revision {one} was acknowledged and is lost" for one in self._kept if one > newest]
+        problems += [f"revision {kept} was acknowledged and is lost" for kept in self._kept if kept > newest]
         if (in_force := node.get(CHANGED_VN)["send_limit_bps"]) != last_bps:
             problems.append(f"{in_force} is effective, the history's last is {last_bps}")

@@ -4,7 +4,7 @@ import gc
 import subprocess
 import sys
 
-from apps.runtime.memory_tuning import making_much
+from apps.runtime.memory_tuning import gc_paused
 
 ROUNDS = """
 import resource, sys
@@ -65,7 +65,7 @@ def test_a_collector_that_rests_goes_on_resting() -> None:
     try:
         for before in (gc.enable, gc.disable):
             before()
-            with making_much():
+            with gc_paused():
                 states.append(gc.isenabled())
             states.append(gc.isenabled())
     finally:
