@@ -74,6 +74,7 @@ class Dets(AppBase):
             keep_made(len(self.shell.central.vns))
 
     def _make(self) -> None:
+        """Create the parts of the application in order; SystemExit for an error that the user can fix."""
         try:
             self.config = first_config.pop(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
             set_log(self.config.log_format, self.config.log_level)
@@ -196,6 +197,7 @@ class Dets(AppBase):
         )
 
     def _settings(self, store: SettingsStore) -> Settings:
+        """Return the settings in a store; SystemExit if the store cannot be read."""
         run, yield_control, compute = self.membership.run, self.spare.yield_control, run_in_thread
         try:
             return Settings(

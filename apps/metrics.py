@@ -116,6 +116,7 @@ class _Controller(Collector):
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of the controller."""
         yield InfoMetricFamily(
             "dets_build", "The running version.", value={"version": __version__, "python": platform.python_version()}
         )
@@ -134,6 +135,7 @@ class _Controller(Collector):
         yield failures
 
     def _loop(self) -> Iterator[Metric]:
+        """Yield the metrics of the control loop, of pairs and of OVSDB."""
         times = self._metrics.shell.times
         for name, about, value in (
             (
@@ -162,6 +164,7 @@ class _Controller(Collector):
         yield CounterMetricFamily("dets_ovsdb_failures", "Of these, those that failed.", value=queues.failed)
 
     def _switches(self) -> Iterator[Metric]:
+        """Yield the metrics of switches and of their connections."""
         about = "1 while the switch is under control; none where another node has it under control."
         ready = GaugeMetricFamily("dets_switch_ready", about, labels=["switch"])
         elsewhere = self._metrics.central.fabric.share.remote_switches
@@ -193,6 +196,7 @@ class _Controller(Collector):
         yield from (ready, messages, errors, cut_off, dropped, strangers)
 
     def _service(self) -> Iterator[Metric]:
+        """Yield the metrics of REST and of the configuration."""
         requests = CounterMetricFamily("dets_rest_requests", "Answers of the REST interface.", labels=["code"])
         for code, count in sorted(self._metrics.requests.items()):
             requests.add_metric([code], count)
@@ -229,6 +233,7 @@ class _Controller(Collector):
         yield from (up, capacity, moved)
 
     def _ports(self) -> Iterator[Metric]:
+        """Yield the metrics of edge ports and of agents."""
         about = "Whether limits can be enforced at an edge port: 1 yes, 0.5 partly, 0 no."
         metric = GaugeMetricFamily("dets_port_enforceable", about, labels=["switch", "port"])
         central, vns = self._metrics.central, self._metrics.central.vns

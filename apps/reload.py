@@ -158,6 +158,7 @@ class Reloader:
         return diff
 
     def _change(self, config: Config, made: PreparedReconfiguration) -> None:
+        """Apply a prepared configuration; note and raise an error, with all as before."""
         application = self._application
         application.manager.reloading()
         try:

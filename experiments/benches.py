@@ -119,6 +119,7 @@ def print_result(result: Mapping[str, Any]) -> None:
 
 
 def _flat(figures: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Return the (path, value) of each figure in nested figures."""
     pairs = figures.items() if isinstance(figures, Mapping) else enumerate(figures)
     rows: list[tuple[str, Any]] = []
     for key, value in pairs:

@@ -87,6 +87,7 @@ class ExperimentOptions:
         return self
 
     def _check_rates(self) -> None:
+        """Raise InvalidValueError for rates that the fabric cannot have, or that do not fit the link."""
         # Imported here, so that the command line starts faster.
         from topologies.fabric import MAX_MININET_RATE_BPS
 
@@ -109,6 +110,7 @@ class ExperimentOptions:
             raise InvalidValueError("aggressor_limit", format_rate(self.aggressor_limit_bps), reason)
 
     def _check_numbers(self) -> None:
+        """Raise InvalidValueError for numbers and durations out of bounds."""
         if not 1 <= self.senders <= MAX_SENDERS:
             raise InvalidValueError("senders", self.senders, f"is outside 1 to {MAX_SENDERS}")
         for name, duration_s in (
@@ -126,6 +128,7 @@ class ExperimentOptions:
             raise InvalidValueError("seed", self.seed, "is outside 0 to 2^32 - 1")
 
     def _check_words(self) -> None:
+        """Raise InvalidValueError for an unknown fabric, algorithm or congestion control."""
         from controller.policy.registry import make_policy
 
         choices = {

@@ -122,6 +122,7 @@ class Agent:
         self._apply()
 
     def _apply_frame(self, frame: ControlFrame) -> None:
+        """Apply a new control frame of the controller to its pairs; a new epoch is answered with Hello."""
         vid = frame.speaker.vlan_vid or 0
         order = self._order.get(vid)
         if order is None or frame.speaker.source != CONTROLLER_MAC or not order.accept(frame):

@@ -79,6 +79,7 @@ class HtbShaper:
             raise
 
     def _build(self, vlans: Sequence[int]) -> None:
+        """Create the qdisc, the classes of the link and of each VLAN, and the classifier."""
         glob = attribute(_TCA_HTB_INIT, _GLOBAL.pack(3, 10, OTHERS, 0, 0))
         root = tc_message(self._index, MAJOR << 16, TC_H_ROOT)
         requests = [
@@ -169,6 +170,7 @@ class HtbShaper:
         return self._next_minor - 1
 
     def _class(self, minor: int, parent: int, rate_bps: int, ceil_bps: int, overhead: int = 0) -> Request:
+        """Return the request that creates or changes a class; ``overhead`` is bytes added to each packet."""
         rate, ceil = max(rate_bps // 8, 1), max(ceil_bps // 8, 1)
         parts = (
             _ratespec(rate, overhead),

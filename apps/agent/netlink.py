@@ -187,6 +187,7 @@ def _places(message: memoryview) -> tuple[int, int]:
 
 
 def _places_in(message: memoryview, at: int, end: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield (type, (start, end)) of each attribute between two offsets of a message."""
     while at + _ATTRIBUTE.size <= end:
         length, kind = _ATTRIBUTE.unpack_from(message, at)
         if length < _ATTRIBUTE.size:

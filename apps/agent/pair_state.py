@@ -113,6 +113,7 @@ class AgentPairs:
     def _reports(
         self, measured_bps: FloatArray, dropped_bps: FloatArray, waits: NDArray[np.bool_], known: NDArray[np.bool_]
     ) -> NDArray[np.void]:
+        """Return the rows of a Traffic Report, one for each pair."""
         reports = np.zeros(len(self.pairs), dtype=LAYOUTS[Opcode.TRAFFIC_REPORT])
         if not len(reports):
             return reports
@@ -145,6 +146,7 @@ class AgentPairs:
         return available
 
     def _add(self, pairs: list[ShapedPair], ends: list[tuple[bytes, bytes]]) -> None:
+        """Add new pairs with their (sender, receiver) addresses, up to ``most_pairs``; count the rest as refused."""
         new = {pair: end for pair, end in zip(pairs, ends, strict=True) if pair not in self._row_of}
         room = self.most_pairs - len(self.pairs)
         self.refused += max(len(new) - room, 0)
@@ -159,6 +161,7 @@ class AgentPairs:
         self._reindex(np.concatenate([np.arange(count - len(taken)), np.full(len(taken), NEW_ROW)]))
 
     def _set_rates(self, rows: IntArray, rate_kbps: IntArray) -> None:
+        """Set the rates of controlled pairs, and record which classes must be set or removed."""
         mine = self._machines.controlled[rows]  # an idle machine ignores a rate without Initialize
         rows, rate_kbps = rows[mine], rate_kbps[mine]
         limit_bps = np.where(rate_kbps == NO_RATE, np.inf, rate_kbps * float(KBPS))

@@ -73,6 +73,7 @@ def _words_of(error: Exception) -> str:
 
 
 def _run(arguments: list[str]) -> int:
+    """Run a command; return its exit status, with each error of the user on one line of stderr."""
     try:
         status = app(arguments, prog_name="dets", standalone_mode=False)
     except InvalidValueError as error:

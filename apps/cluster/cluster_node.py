@@ -164,6 +164,7 @@ class ClusterNode:
     # -- next to the loop
 
     def _ask(self, began_s: float) -> None:
+        """Exchange state with etcd, and keep the answer or the problem for the main loop."""
         try:
             self._answer = self._requested(began_s)
             if self.problem:
@@ -178,6 +179,7 @@ class ClusterNode:
             self._asking = False
 
     def _requested(self, began_s: float) -> LeaseSnapshot | None:
+        """Do the numbered steps above; None if the lease has expired in etcd."""
         lease_id = self.leadership.lease_id
         if lease_id is None:
             lease_id = self.etcd.grant(self.cluster.lease_ttl_s)  # 1
@@ -232,6 +234,7 @@ class ClusterNode:
         return LeaseSnapshot(began_s, lease_id, str(about["node"]), active.lease_id, generation)
 
     def _changed(self, held: int | None) -> None:
+        """Act on a new generation id; ``held`` is None if this node is no longer active."""
         if held is None:
             what = "changes no switch" if self.shared is None else "accepts no changes of settings"
             LOG.warning("this node is no longer active: it %s", what)

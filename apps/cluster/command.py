@@ -76,6 +76,7 @@ def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> i
 
 
 def _show_shared(row: dict[str, Any], live: set[str]) -> None:
+    """Print two tables of a sharded cluster: its nodes, and the owner of each switch."""
     owners = list(row["owners"].values())
     nodes = [
         {

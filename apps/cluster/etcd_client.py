@@ -109,6 +109,7 @@ class EtcdClient:
         raise EtcdError(f"etcd: {method} failed: {'; '.join(problems)}")
 
     def _post(self, endpoint: str, path: str, body: bytes) -> dict[str, Any]:
+        """Return etcd's answer to one request; EtcdError if it is an error. One idle connection is reused."""
         idle = self._idle[endpoint]
         connection = idle.pop() if idle else self._connection(endpoint)
         try:

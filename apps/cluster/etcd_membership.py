@@ -204,4 +204,5 @@ def _name(key_value: KeyValue) -> str:
 
 
 def _owner(key_value: KeyValue, epoch: int) -> tuple[str, int, int]:
+    """Return (node, lease id, generation id) of a switch's owner key."""
     return key_value.value.decode(), key_value.lease_id, generation_id(epoch, key_value.mod_revision)

@@ -165,6 +165,7 @@ class EtcdStore:
         return token
 
     def _read_head(self) -> tuple[int, dict[str, Any]]:
+        """Return the revision of ``head`` in etcd, and its content."""
         found = self._etcd.read(get(f"{self._prefix}head"))[0]
         return (found[0].mod_revision, json.loads(found[0].value)) if found else (0, _NOTHING)
 
@@ -211,6 +212,7 @@ def _encode_overrides(vlans: Mapping[int, Override], vns: Mapping[VnName, Overri
 
 
 def _decode_overrides(data: bytes) -> tuple[dict[int, Override], dict[VnName, Override]]:
+    """Return the overrides of a chunk, by VLAN id and by VN."""
     if not data:
         return {}, {}
     kept = json.loads(zlib.decompress(data))

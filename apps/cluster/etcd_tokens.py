@@ -64,5 +64,6 @@ class EtcdTokens:
         return self._known.get(digest_of(token).hex())
 
     def _token(self, key_value: KeyValue) -> tuple[str, Token]:
+        """Return the digest of a stored token, and the token."""
         value = json.loads(key_value.value)
         return value["digest"], Token(key_value.key.removeprefix(self.place), value["scope"], value["created_at"])

@@ -188,6 +188,7 @@ class PeerTransport:
             self._listener.close()
 
     def _socket(self, kind: int, ipv6: bool) -> zmq.Socket[bytes]:
+        """Return an encrypted ZeroMQ socket with bounded queues, message sizes and time-outs."""
         made = self._context.socket(kind)
         made.linger = 0
         made.sndhwm = made.rcvhwm = QUEUE_LENGTH

@@ -140,6 +140,7 @@ class RoleManager:
             self._spawn(self._ask, link, desired)
 
     def _ask(self, link: _SwitchRole, desired: Request) -> None:
+        """Request a role from a switch; close the connection of a switch that does not confirm it."""
         role, generation = desired
         connection = link.connection
         try:

@@ -273,6 +273,7 @@ class _JsonMessage:
 
 
 def _connect(address: str, tls: RenewableContext | None, timeout_s: float) -> socket.socket:
+    """Return a connection to a database at ``unix:PATH``, ``tcp:HOST:PORT`` or ``ssl:HOST:PORT``."""
     scheme, _, place = address.partition(":")
     if scheme == "unix":
         unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

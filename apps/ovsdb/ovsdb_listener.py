@@ -109,6 +109,7 @@ class OvsdbListener:
                 time.sleep(1.0 / CONNECTIONS_PER_S)
 
     def _serve(self, connection: _Connection) -> None:
+        """Serve one incoming connection until it ends; it is identified again after each deadline."""
         try:
             connection.begin(self._tls, self._timeout_s)
             while True:

@@ -107,6 +107,7 @@ class QueueReconciler:
                 LOG.warning("queues of switch %s stay: %s", switch.name, error)
 
     def _apply(self, dpid: int) -> None:
+        """Write a switch's desired queues to its database; note repairs and failures, and which ports have queues."""
         record = self._shell.central.switches.get(dpid)
         if record is None:  # a reload has removed it
             return

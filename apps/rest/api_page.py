@@ -28,6 +28,7 @@ def response(document: Json) -> Response:
 
 
 def _page(document: Json) -> str:
+    """Return the HTML page of an OpenAPI document."""
     info = document["info"]
     operations = [
         _operation(path, method, operation)
@@ -48,6 +49,7 @@ def _page(document: Json) -> str:
 
 
 def _operation(path: str, method: str, operation: Json) -> str:
+    """Return the HTML of one operation: parameters, bodies and responses."""
     rows = "".join(
         f"<tr><td><code>{escape(given['name'])}</code><td>{escape(given['in'])}<td>{_type(given.get('schema', {}))}"
         f"<td>{escape(given.get('description') or given.get('schema', {}).get('description', ''))}"
@@ -79,6 +81,7 @@ def _properties(schema: Json) -> str:
 
 
 def _type(schema: Json) -> str:
+    """Return the HTML of a schema's type, with its bounds or a link to it."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'

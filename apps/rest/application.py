@@ -120,6 +120,7 @@ def show_docs(query: request_parameters.NoQuery) -> Response:
 
 
 def _document() -> Json:
+    """Return the OpenAPI document; it is completed at the first call."""
     app = cast(DescribedApi, current_app)
     app.describe_all(api, lambda: service().sleep(0.0))
     document = app.api_doc
@@ -143,6 +144,7 @@ def _refuse(error: ValidationError) -> Response:
 
 
 def _check_request() -> None:
+    """Raise HttpRefusedError for a path with empty parts, a repeated parameter or a bad body."""
     path = str(request.environ["REQUEST_URI"]).partition("?")[0]
     if "//" in path or "%2f" in path.lower():
         what = "the parts of a path are not empty and hold no slash, nor %2F for one"

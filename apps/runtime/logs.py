@@ -38,6 +38,7 @@ def set_level(level: str) -> None:
 
 
 def _formatter(log_format: LogFormat, *, colors: bool) -> logging.Formatter:
+    """Return the formatter of log lines, as JSON or as text."""
     renderers: list[structlog.typing.Processor]
     if log_format == "json":
         renderers = [

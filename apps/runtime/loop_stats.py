@@ -107,6 +107,7 @@ class LoopStats:
 
 
 def _spread(values: Iterable[float]) -> dict[str, float] | None:
+    """Return the median, the 99th percentile and the maximum of values in ms; None without values."""
     column = np.fromiter(values, dtype=np.float64)
     if not len(column):
         return None

@@ -188,6 +188,7 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
             hub.sleep(1.0 / CONNECTIONS_PER_S)
 
     def _serve(self, visit: _IncomingConnection) -> None:
+        """Serve one incoming connection: TLS, handshake within HANDSHAKE_TIMEOUT_S, then messages."""
         lateness = hub.spawn_after(HANDSHAKE_TIMEOUT_S, visit.cut_off, EvictionReason.LATE)
 
         def introduced() -> None:

@@ -247,6 +247,7 @@ def _columns(values: Mapping[str, float | None]) -> list[float | None]:
 
 
 def _vlan_override(row: tuple[Any, ...], path: str) -> tuple[int, Override]:
+    """Return the VLAN id and the override of a row; StoreError if the row is damaged."""
     vlan_vid, text, revision, limits_revision = row
     try:
         values = json.loads(text)
@@ -258,6 +259,7 @@ def _vlan_override(row: tuple[Any, ...], path: str) -> tuple[int, Override]:
 
 
 def _vn_override(row: tuple[Any, ...], path: str) -> tuple[VnName, Override]:
+    """Return the VN and the override of a row; StoreError if the row is damaged."""
     name, given, revision = VnName(*row[:3]), row[3:-1], row[-1]
     values = {field: value for field, value in zip(VN_FIELDS, given, strict=True) if value is not None}
     rates = (value for field, value in values.items() if field in VN_RATES)

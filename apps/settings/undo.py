@@ -75,6 +75,7 @@ def _needs_undo(
 def _vlan_override(
     vid: int, restored: dict[str, Any], overrides: Overrides, values: EffectiveSettings, revision: int
 ) -> Override:
+    """Return a VLAN's override with the restored values; values equal to the file's need none."""
     stored, file = overrides.vlans.get(vid, Override({}, 0)), overrides.file.config.vlans[vid]
     now = values.vlans[vid]
     for pair in _PAIRED:

@@ -108,6 +108,7 @@ class AsyncMessageHandler:
             self._push_soon()
 
     def _port_changed(self, peer: ConnectedSwitch, status: PortStatus) -> None:
+        """Process a port-status: record the port, and take down its link if it was lost."""
         central, dpid, port = self._peers.central, peer.connection.dpid, status.port
         if len(peer.ports) + len(peer.early_port_status) > MAX_PORTS:
             peer.connection.disconnect(EvictionReason.PORTS)
@@ -151,6 +152,7 @@ class AsyncMessageHandler:
         peer.audit_requested = peer.audit_requested or not seen_to
 
     def _complain(self, peer: ConnectedSwitch, kind: int | None, reason: str) -> None:
+        """Report an error reply; the same text at most once in REPEAT_S."""
         refused = MessageType(kind).name if kind in set(MessageType) else "a message"
         text = f"refused {refused}: {reason}"
         now_s = self._peers.clock()

@@ -79,6 +79,7 @@ class Audits:
             peer.in_audit = False
 
     def _compare(self, peer: ConnectedSwitch) -> None:
+        """Compare the installed tables of one switch with the desired ones, and repair the differences."""
         peers, dpid = self._peers, peer.connection.dpid
         self._yield_control()
         if not peers.is_current(peer):

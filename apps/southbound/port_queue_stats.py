@@ -104,6 +104,7 @@ def _decoded(
 def _decoded_one_by_one(
     bodies: Sequence[_Body], decode: _Decode, report_fault: ReportFault
 ) -> tuple[list[tuple[ConnectedSwitch, NDArray[np.void]]], set[int]]:
+    """Return the decoded replies, and the dpids of switches with a malformed reply, which is a fault."""
     found: list[tuple[ConnectedSwitch, NDArray[np.void]]] = []
     unreadable: set[int] = set()
     for peer, body in bodies:

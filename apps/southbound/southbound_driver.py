@@ -249,6 +249,7 @@ class SouthboundDriver:
             self.push_soon()
 
     def _bring_up(self, dpid: int, peer: ConnectedSwitch) -> None:
+        """Read and test a new switch, adopt its tables, and bring it under control."""
         yield_control = with_gc_freezing(self._yield_control)
         holds = read_switch(self.peers, peer, self.edge_ports, yield_control)
         if not self.peers.is_current(peer):
@@ -343,6 +344,7 @@ class SouthboundDriver:
             self._ask_host(question)
 
     def _send(self, updates: Mapping[int, SwitchUpdate]) -> None:
+        """Send each connected switch its update as one batch that ends with a barrier."""
         due = [(self.peers[dpid], update) for dpid, update in updates.items() if dpid in self.peers]
         messages_of = [len(update) for _, update in due]
         xids = [peer.connection.reserve(messages + 1) for (peer, _), messages in zip(due, messages_of, strict=True)]

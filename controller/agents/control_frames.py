@@ -204,6 +204,7 @@ def encode(
 
 
 def _header(speaker: FrameAddress) -> bytes:
+    """Return the bytes before the opcode: addresses, VLAN tag (if any) and EtherType."""
     for key in ("destination", "source"):
         address = getattr(speaker, key)
         if not 0 <= address < 2**48 or address >> 40 & 1:
@@ -245,6 +246,7 @@ def decode(frame: Buffer) -> ControlFrame | FrameRejection:
 
 
 def _read(speaker: FrameAddress, opcode: Opcode, body: memoryview) -> ControlFrame | FrameRejection:
+    """Return the decoded control frame, or the cause of its rejection; ``body`` begins after the opcode."""
     if len(body) > LONG_PARAMETER_BYTES:
         return FrameRejection(
             FrameRejectCause.LONG, f"{len(body)} octets of parameters, expected at most {LONG_PARAMETER_BYTES}"
@@ -308,6 +310,7 @@ def records(opcode: Opcode, **columns: npt.ArrayLike) -> npt.NDArray[np.void]:
 
 
 def _fitting(layout: np.dtype[np.void], columns: dict[str, npt.ArrayLike]) -> Iterator[tuple[str, IntArray]]:
+    """Yield each column as (name, integers); InvalidValueError for a value that its field cannot hold."""
     for name, values in columns.items():
         array = np.asarray(values, dtype=np.int64)
         maximum = 2**48 - 1 if name in ("sender", "receiver") else 2 ** (8 * layout[name].itemsize) - 1

@@ -293,6 +293,7 @@ def _users(paths: FlowPaths, constraint: int) -> IntArray:
 
 
 def _place(grants_bps: FloatArray, rows: IntArray, entry: int) -> tuple[int, int]:
+    """Return a pair's rank by grant among ``rows``, from 1, and the number of pairs that have a grant."""
     granted = rows[grants_bps[rows] > 0]
     higher = grants_bps[granted] > grants_bps[entry] * (1 + _AT)
     return int(higher.sum()) + 1, len(granted)

@@ -78,6 +78,7 @@ _FLAGS = ("drops", "active")
 
 
 def _check_shapes(requests: AllocationInput) -> None:
+    """Raise InvalidValueError for a column of the wrong type or length, ColumnError for bad offsets."""
     offsets = requests.offsets
     if offsets.dtype != np.int64 or offsets.ndim != 1 or len(offsets) == 0:
         raise InvalidValueError("offsets", f"{offsets.dtype}{offsets.shape}", "must be int64 of shape (receivers + 1,)")

@@ -105,6 +105,7 @@ class MeterProbe:
         )
 
     def _flow(self, kind: ProbeKind) -> Flow:
+        """Return the flow entry of one probe: it sends the probe's packet back to the controller."""
         first: dict[ProbeKind, tuple[Action, ...]] = {
             ProbeKind.QUEUED: (SetQueue(self.queue_id),),
             ProbeKind.MARKED: (SetIpEcn(0),),

@@ -144,6 +144,7 @@ class QueueMonitor:
         self._ignored |= silent
 
     def _queue_packets(self, queues: NDArray[np.void]) -> tuple[BoolArray, NDArray[np.float64]]:
+        """Return (ports,) whether a queue of the port was read, and the packets that its queues sent."""
         key = queues["port_no"].astype(np.int64) << 32 | queues["queue_id"].astype(np.int64)
         at = np.minimum(np.searchsorted(self._key, key), len(self._key) - 1)
         mine = np.flatnonzero((self._key[at] == key) & (queues["tx_packets"] != COUNTER_UNAVAILABLE))

@@ -185,6 +185,7 @@ def _watch_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
 
 
 def _watch_send_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
+    """Update the send guarantees of VNs with ceilings; note violations that begin or end."""
     before = fabric.send_guarantees
     entries, measured = fabric.state.entries, fabric.state.measured
     offered_bps = sender_entitlements(
@@ -235,6 +236,7 @@ def _note_notifications(fabric: FabricState, notified: IntArray | None, now_s: f
 def _watch_congestion(
     fabric: FabricState, before: control_step.ControlState, limit_bps: FloatArray, now_s: float
 ) -> None:
+    """Update which VNs are congested, and note those whose congestion begins or ends."""
     control = fabric.control
     declared = declare_congestion(control.groups, len(control.vns))
     fabric.congestion, began, ended = fabric.congestion.updated(
@@ -248,6 +250,7 @@ def _watch_congestion(
 
 
 def _note_implausible(fabric: FabricState, rows: IntArray, now_s: float) -> None:
+    """Note pairs (``rows``) whose meter counters changed by more than their link can carry, or went back."""
     if not len(rows):
         return
     entries = fabric.state.entries

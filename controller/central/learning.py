@@ -181,6 +181,7 @@ class Learning:
             fabric.note(EventKind.HOST_MOVED, text, now_s, vn=named)
 
     def _note_two_places(self, found: TwoLocations | None, now_s: float) -> None:
+        """Note that a host alternates between two VNs: a loop, or two hosts with one address."""
         kind = EventKind.LOOP_SUSPECTED if found is not None and found.is_loop else EventKind.HOST_TWICE
         if found is None or not self._fabric.events.limit_named(kind, np.array(found.rows[:1]), now_s):
             return

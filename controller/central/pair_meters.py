@@ -163,6 +163,7 @@ class PairMeterManager:
         self._marks.flush(self._last_new_s)
 
     def _meter(self, pairs: list[Pair], now_s: float) -> None:
+        """Give new pairs a meter and flow entries; without a free meter, flow entries alone."""
         fabric = self._fabric
         metered: dict[Pair, int] = {}
         bare: dict[Pair, None] = {}
@@ -364,6 +365,7 @@ def beyond_text(most_kbps: Kilos) -> str:
 
 
 def _columns(meter_of: Mapping[Pair, int]) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the pairs as columns (sender, receiver, meter id), each (pairs,)."""
     sender = np.array([pair.sender for pair in meter_of], dtype=np.int64)
     receiver = np.array([pair.receiver for pair in meter_of], dtype=np.int64)
     return sender, receiver, np.array(list(meter_of.values()), dtype=np.int64)

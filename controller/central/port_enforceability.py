@@ -73,6 +73,7 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
 
 
 def _note_headroom(fabric: FabricState, now_s: float) -> None:
+    """Note links that receive limits fill so far that policies would not see drops; once per VN table."""
     control, verdicts = fabric.control, fabric.verdicts
     if verdicts.headroom_vns is control.vns:
         return
@@ -100,6 +101,7 @@ def _note_shaped(fabric: FabricState, dpid: int) -> None:
 
 
 def _switch_verdicts(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:
+    """Return the verdicts on a switch's ports, by port number; computed again only for new evidence."""
     record = fabric.switches[dpid]
     can = record.capabilities
     given = (record.switch, record.connected, *can.evidence, unlimited, fabric.agent_ports)

@@ -50,6 +50,7 @@ def collect_readings(
 
 
 def _queues(fabric: FabricState, received_s: Mapping[int, float]) -> QueueReadings:
+    """Return the (vns,) changes of receiving queues since the last interval; unknown where not read."""
     vns = fabric.vns
     found = QueueChanges.initial(len(vns))
     for dpid, rows in _by_switch(vns.dpid):
@@ -67,6 +68,7 @@ def _queues(fabric: FabricState, received_s: Mapping[int, float]) -> QueueReadin
 
 
 def _ports(fabric: FabricState, received_s: Mapping[int, float]) -> PortReadings:
+    """Return the (ports,) changes of the counters of links' ports since the last interval; unknown where not read."""
     links = fabric.links.link_table(fabric.vns, fabric.network.topology)
     ports = fabric.links.ports(fabric.vns)
     found = PortChanges.initial(len(ports.dpid))

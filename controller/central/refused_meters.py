@@ -317,5 +317,6 @@ class ScarceMeters:
 
 
 def _fitted(bounds: MeterBounds, setting: tuple[int, int]) -> tuple[int, int]:
+    """Return a setting (kb/s, kb) within a switch's bounds, as whole numbers."""
     rate, burst = bounds.fitted(*setting)
     return int(rate), int(burst)

@@ -91,6 +91,7 @@ def _modify_vn_meters(
 
 
 def _note_limits(fabric: FabricState, before: VnTable, now_s: float) -> None:
+    """Note the VNs' new limits and weights; only their number if they are many."""
     rows = _changed_rows(before, fabric.vns)
     if len(rows) > _MAX_NAMED:
         fabric.note(EventKind.LIMIT_CHANGED, f"{len(rows)} VNs have new limits or weights", now_s)
@@ -128,6 +129,7 @@ def _unused_values_text(fabric: FabricState, vid: int) -> str:
 
 
 def _note_vlans(fabric: FabricState, before: ControlContext, now_s: float) -> None:
+    """Note the VLANs that have another algorithm or shadow; only their number if they are many."""
     policies, shadows = fabric.control.policies, fabric.control.shadow.policies
     vids = [
         vid

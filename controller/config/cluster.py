@@ -100,6 +100,7 @@ def read_cluster(
 def _contradictions(
     section: ClusterSection, control: ControlSection, store: StoreSection, rest: Rest
 ) -> Iterator[Problem]:
+    """Yield the problems of cluster keys that exclude or need each other, or need other sections."""
     if (section.certificate is None) != (section.key is None):
         there, missing = ("certificate", "key") if section.key is None else ("key", "certificate")
         yield Problem(("cluster", there), f"is set without cluster.{missing}: TLS needs both", at_key=True)

@@ -111,6 +111,7 @@ class JoinedFiles:
                 return
 
     def _add(self, data: dict[str, object], file: pathlib.Path, path: Path) -> Iterator[Problem]:
+        """Read an included file and join its sections to ``data``; yield its problems."""
         name = str(file)
         try:
             text = read_file(file, name)
@@ -132,6 +133,7 @@ class JoinedFiles:
     def _join(
         self, data: dict[str, object], file: tuple[str, Document], section: str, entries: object
     ) -> Iterator[Problem]:
+        """Join one section of an included file to ``data``; yield a problem for a key that is in two files."""
         here = (file[0], section)  # of this file alone
         if section not in SECTIONS:
             message = f"is not for an included file: these hold {', '.join(SECTIONS)}"

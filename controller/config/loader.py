@@ -85,6 +85,7 @@ def parse_config(text: str, source_name: str = "<text>", folder: pathlib.Path | 
 
 
 def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]:
+    """Return the configuration, and all problems found; with problems it is incomplete."""
     root, problems = read_section(RootSection, (), data)
     control, bad_control = read_section(ControlSection, ("control",), root.control)
     openflow, bad_openflow = read_section(OpenFlowSection, ("openflow",), root.openflow)
@@ -198,6 +199,7 @@ def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSect
 
 
 def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple[dict[str, Switch], list[Problem]]:
+    """Return the switches by name, and all problems found; reading stops above MAX_VNS."""
     switches: dict[str, Switch] = {}
     problems: list[Problem] = []
     name_of: dict[int, str] = {}

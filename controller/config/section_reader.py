@@ -53,6 +53,7 @@ def _good_section(model: type[AnySection], *items: object) -> AnySection:
 
 
 def _read_section(model: type[AnySection], path: Path, data: Mapping[str, Any]) -> tuple[AnySection, list[Problem]]:
+    """Return a section without its bad keys, and one problem for each mistake."""
     empty = {key for key, value in data.items() if value is None} & model.model_fields.keys()
     misspelt = {nearest(key, model.model_fields) for key in data.keys() - model.model_fields.keys()} - data.keys()
     missing = [key for key in model.required if key not in data and key not in misspelt]
@@ -154,6 +155,7 @@ def _not_a_section(model: type[Section], data: object) -> str:
 
 
 def _message(model: type[Section], error: Any) -> str:
+    """Return the problem of one of pydantic's errors, as a predicate of the key."""
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return _unknown_key(str(error["loc"][-1]), model)

@@ -200,6 +200,7 @@ def read_document(text: str, bounds: Bounds = NO_BOUNDS) -> Document:
 
 
 def _read_with_care(text: str, bounds: Bounds) -> Document:
+    """Read a text by the slow reader, which finds the position of every problem."""
     try:
         excess = _excess(text, bounds)
         if excess is not None:
@@ -294,6 +295,7 @@ class _PlainReader:
         return read(self._bounds.max_items(key), depth + 1)
 
     def _section(self, max_items: int, depth: int) -> dict[str, object]:
+        """Return the section of the current event; _NotPlainError for what only the slow reader handles."""
         values: dict[str, object] = {}
         take, scalar = self._next, yaml.ScalarEvent
         while type(event := take()) is scalar:
@@ -353,6 +355,7 @@ class _Reader:
         return Document(data, (*self._bad_keys, *problems), lambda: places)
 
     def _value(self, node: yaml.Node, path: Path) -> object:
+        """Return a node's value and record its position; None for an alias, which is a problem."""
         if id(node) in self._seen:
             # The node's own position is that of the anchor.
             message = "is an alias (*name), which is not supported: write the value out"
@@ -369,6 +372,7 @@ class _Reader:
         return _scalar(node.tag, str(node.value))
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
+        """Return a section; record keys that are no scalar, an alias, or written twice as problems."""
         self._check_tag(node, path, frozenset({f"{_TAG}map"}))
         values: dict[str, object] = {}
         for key_node, value_node in node.value:
@@ -403,6 +407,7 @@ def _position(node: yaml.Node | yaml.Event) -> Position:
 
 
 def _scalar(tag: str, text: str) -> object:
+    """Return the value of a scalar by its tag; the text if it does not fit the tag."""
     kind = tag.removeprefix(_TAG)
     if kind == "null":
         return None

@@ -193,6 +193,7 @@ def answer_reports(
 
 
 def _native_messages(reports: TrafficReport, grants_bps: FloatArray) -> tuple[SetRate, KeepAlive]:
+    """Return the Set Rate and Keep Alive messages for the reports, by the native function."""
     rows, rate_bps, others = messages_native.answers(SAME_RATE, (reports.entry, grants_bps, reports.limit_bps))
     return SetRate(rows, rate_bps), KeepAlive(others)
 
@@ -213,6 +214,7 @@ def _view(
     chosen: BoolArray | slice,
     seen: IntervalContext,
 ) -> PolicyView:
+    """Return what a policy may see of its pairs: ``chosen`` are their rows in the reports."""
     rows = reports.entry[chosen]
     at = slice(None) if len(rows) == len(entries) else rows  # all rows need no selection
     links = cross_traffic_bps = within_bps = None

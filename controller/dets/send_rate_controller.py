@@ -171,6 +171,7 @@ def _plain_count(longest: int, control: ControlArray, unheard: Int16Array) -> tu
 def _native_obey(
     machines: SendRateControllers, set_rate: SetRate, keep_alive: KeepAlive, ceiling_bps: FloatArray
 ) -> tuple[SendRateControllers, FloatArray]:
+    """Return the machines after the messages, and the (pairs,) effective limits, by the native function."""
     before = (machines.control, machines.limit_bps, machines.intervals_since_message)
     control, limit_bps, unheard, effective_bps = messages_native.obey(before, set_rate, keep_alive.entry, ceiling_bps)
     if control is machines.control:

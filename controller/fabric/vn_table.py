@@ -72,6 +72,7 @@ class VnTable:
     _switch: NDArray[np.uint16] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        """Index the rows by VN and by switch; InvalidValueError if two rows name one VN."""
         keys = zip(self.vlan_vid.tolist(), self.dpid.tolist(), self.port_no.tolist(), strict=True)
         object.__setattr__(self, "_keys", [VnKey(*key) for key in keys])
         object.__setattr__(self, "_row", {key: row for row, key in enumerate(self._keys)})

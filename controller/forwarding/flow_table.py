@@ -325,6 +325,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return np.array([self._places.get(effect, -1) for effect in other._effects], dtype=np.int64)
 
     def _entry(self, packed: bytes) -> tuple[int, FlowTemplate] | None:
+        """Return the meter id and the template of a packed key; None without such a flow entry."""
         row = self._row(packed)
         return None if row is None else (row.meter_id, self._effects[row.template_index])
 
@@ -365,6 +366,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._merge(np.array(list(put), KEY), rows[:, 0], rows[:, 1])
 
     def _merge(self, keys: KeyArray, meter_id: NDArray[np.uint32], positions: NDArray[np.uint32]) -> None:
+        """Insert or replace flow entries in the sorted columns; the last entry of a key counts."""
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
         last = np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), dtype=np.bool_))

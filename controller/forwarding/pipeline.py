@@ -363,6 +363,7 @@ def _mark(vlan_vid: int, why: MetadataFlag) -> WriteMetadata:
 
 
 def _to_edge(port: EdgePort, vlan_vid: int, set_queue: bool) -> tuple[Action, ...]:
+    """Return the actions that send a packet to a VN's edge port: queue, tag, output."""
     # The queue of a VLAN has the VLAN's number. Most switches without queues accept set_queue and ignore it.
     queue = (SetQueue(vlan_vid),) if set_queue else ()
     untag = (PopVlan(),) if port.tag_of(vlan_vid) is None else ()

@@ -39,6 +39,7 @@ def _sending_port(decision: GatekeeperDecision, at: int, format_location: Locati
 
 
 def _egress_limit(decision: GatekeeperDecision, at: int, format_location: LocationName) -> str:
+    """Return the text on a pair that its egress limit binds: when it was halved, and by whom it was notified."""
     view = decision.view
     at = _last_notified(decision, at)
     receiver, limit_bps = int(view.receiver[at]), float(decision.limit_bps[at])

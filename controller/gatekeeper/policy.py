@@ -200,6 +200,7 @@ class _Received:
 
 
 def _receiving_side(view: PolicyView, memory: PolicyState, pairs: Pairs) -> _Received:
+    """Measure the receivers' ports, and notify senders of those with more drops than the threshold."""
     vns, window, capacity_bps, limit_bps = (
         view.vns,
         _of(view, "window"),

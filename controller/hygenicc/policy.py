@@ -287,6 +287,7 @@ def _senders(decision: MarksDecision, at: int) -> str:
 
 
 def _by_marks(decision: MarksDecision, at: int, format_location: LocationName) -> str:
+    """Return the text on a pair that congestion marks bind: its marks, or its recovery."""
     share, quiet = float(decision.share[at]), float(decision.quiet[at])
     moved_bps = float(decision.rate_bps[at] - decision.before_bps[at])
     if decision.waits[at]:

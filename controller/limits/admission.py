@@ -94,6 +94,7 @@ def admit_core(
 
 
 def _by_switch(vns: Iterable[VnLimits]) -> dict[tuple[int, str], VnLimits]:
+    """Return the VNs of each (VLAN, switch) as one VN with the sum of their limits."""
     sums: dict[tuple[int, str], tuple[int, int]] = {}
     for vn in vns:
         send_bps, receive_bps = sums.get((vn.vlan_vid, _switch(vn)), (0, 0))

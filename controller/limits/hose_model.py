@@ -51,6 +51,7 @@ class HoseTopology:
     """of ports and links, for messages: their capacities are already without it"""
 
     def __post_init__(self) -> None:
+        """Raise InvalidValueError for a capacity that is not above 0, or a path over unknown ports or links."""
         for kind, capacities in (
             ("port_capacity_bps", self.port_capacity_bps),
             ("link_capacity_bps", self.link_capacity_bps),
@@ -155,6 +156,7 @@ def _refusal(
     excused: set[str],
     sending: bool | None,
 ) -> AdmissionError:
+    """Return the error for a limit that does not fit, with the highest value in STEP_BPS that would."""
 
     def fits(candidate: VnLimits) -> bool:
         return all(found.location in excused for found in limit_set.replaced(candidate).overloads(capacity_keys))

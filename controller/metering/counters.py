@@ -259,6 +259,7 @@ def _plain_meter_rates(
 def _compiled_meter_rates(
     before: MeterCounters, now: MeterReadings, capacity_bps: FloatArray
 ) -> tuple[MeterRates, MeterCounters]:
+    """Return the rates since the last counters, and the new counters, by the native function."""
     settings = (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE))
     (offered_bps, dropped_bps, passed_bps, seen_s), implausible, after = measurement_native.meter_rates(
         settings, before.columns, (*now.in_order, capacity_bps)

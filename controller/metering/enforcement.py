@@ -359,6 +359,7 @@ def _compiled_enforce(
     receiver: IntArray | None = None,
     min_burst_bits: FloatArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
+    """Return the new state, and the meters to modify, by the native function."""
     granted, set_to = (before.limit_bps, before.allowed_bps), (before.rate_kbps, before.burst_kbits)
     stands = (before.modified_s, before.level_bits, before.credit_bits, before.updated_s)
     sent = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)

@@ -173,6 +173,7 @@ def _native_evaluate(
     readings: Readings,
     capacity_bps: FloatArray,
 ) -> MeterObservation:
+    """Return the measurement from the readings, with sums by VN, by the native function."""
     listed = isinstance(readings, ListedReadings) and readings.modified_s is not None
     rates_bps = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)
     found = measurement_native.evaluate_readings(

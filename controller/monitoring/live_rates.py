@@ -54,6 +54,7 @@ def _known(central: CentralController, online: BoolArray) -> tuple[BoolArray, Bo
 
 
 def _where(known: BoolArray, *columns: FloatArray) -> tuple[FloatArray, ...]:
+    """Return the columns with NaN in the rows outside of the mask."""
     return columns if known.all() else tuple(np.where(known, column, np.nan) for column in columns)
 
 

@@ -81,6 +81,7 @@ def decode_host_update(data: Octets, fabric: bytes, vns: int) -> tuple[HostUpdat
 
 
 def _check(head: HostUpdateHeader, found: VnHosts, vns: int) -> None:
+    """Raise MessageRejectedError for a host update with values that no node can send."""
     if head.since > head.until:
         raise MessageRejectedError(RejectCause.VALUE, f"since, {head.since}, is above until, {head.until}")
     if found.vn.max(initial=0) >= vns:

@@ -119,6 +119,7 @@ def decode_actions(view: memoryview, message: str) -> tuple[Action, ...]:
 
 
 def _encode_action(action: Action) -> bytes:
+    """Return the action's bytes, padded to a multiple of 8."""
     match action:
         case Output(port_no, max_len):
             return _OUTPUT.pack(ofp.ActionType.OUTPUT, _OUTPUT.size, port_no, max_len)

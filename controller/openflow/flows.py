@@ -278,6 +278,7 @@ def decode_instructions(view: memoryview, message: str) -> Instructions:
 
 
 def _walk_instructions(view: memoryview, message: str) -> Iterable[tuple[int, memoryview]]:
+    """Yield the (type, bytes) of each instruction; ProtocolError for a wrong length."""
     offset = 0
     while offset < len(view):
         kind, length = read(_INSTRUCTION, view, offset, message, "instruction")
@@ -288,6 +289,7 @@ def _walk_instructions(view: memoryview, message: str) -> Iterable[tuple[int, me
 
 
 def _encode_flow_mod(command: FlowModCommand, flow: Flow, xid: int) -> bytes:
+    """Return the flow-mod of a command; cookie masks protect foreign flow entries."""
     if command == FlowModCommand.DELETE_STRICT:
         # The full mask: a foreign flow entry in place of the controller's must not be deleted.
         return _pack_flow_mod(

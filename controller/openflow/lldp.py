@@ -93,6 +93,7 @@ def parse(frame: bytes) -> LldpInfo | None:
 
 
 def _walk(payload: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the (type, value) of each TLV before the end TLV; ProtocolError for a wrong length."""
     offset = 0
     while offset + _TLV.size <= len(payload):
         head = _TLV.unpack_from(payload, offset)[0]
@@ -108,6 +109,7 @@ def _walk(payload: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _info(tlvs: dict[int, bytes]) -> LldpInfo:
+    """Return the sender and the nonce of a discovery probe; ProtocolError if a TLV is not this controller's."""
     chassis, port = tlvs.get(_CHASSIS_ID, b""), tlvs.get(_PORT_ID, b"")
     nonce = tlvs[_SPECIFIC][len(_DETS_OUI) :]
     prefix = _LOCALLY_ASSIGNED + b"dpid:"

@@ -280,6 +280,7 @@ def _pack_meter_mods(
     deletes: npt.NDArray[np.bool_],
     xid_first: int,
 ) -> bytes:
+    """Return one meter-mod per id, in kb/s and kb; those in ``deletes`` have no band."""
     octets = bytearray(_TEMPLATE * len(ids))  # twice as fast as filling every column
     out = np.frombuffer(octets, _METER_MOD)
     out["xid"] = xids(xid_first, len(ids))

@@ -174,6 +174,7 @@ class NodePartition(FabricPartition):
             self.refused[error.cause] += 1
 
     def _receive(self, node: str, data: Octets, now_s: float) -> None:
+        """Process one message of a node; count its rejection, or raise MessageRejectedError."""
         peer, kind = self._peers.get(node), message_kind(data)
         if peer is None:
             self.refused[RejectCause.NOT_OWNED] += 1
@@ -218,6 +219,7 @@ class NodePartition(FabricPartition):
         fabric.state = control_step.with_frozen_grants(fabric.state)
 
     def _check(self, node: str, peer: _Peer, head: SnapshotHeader, snapshot: SwitchSnapshot) -> None:
+        """Raise MessageRejectedError for an old snapshot, or one of switches that the node does not own."""
         if head.token < peer.head.token:
             raise MessageRejectedError(
                 RejectCause.TOKEN, f"token {head.token} is below {peer.head.token}: its owner was replaced"
@@ -230,6 +232,7 @@ class NodePartition(FabricPartition):
             raise MessageRejectedError(RejectCause.NOT_OWNED, "names switches that are not its own")
 
     def _apply_snapshot(self, peer: _Peer, snapshot: SwitchSnapshot, now_s: float) -> None:
+        """Apply a node's switches and links: connected, lost, and the discovery probes between them."""
         central, network = self._central, self._central.network
         peer.up, sent_to = frozenset(snapshot.up.tolist()), frozenset(snapshot.sent_to.tolist())
         if sent_to != peer.sent_to:  # the same object is not examined in each interval

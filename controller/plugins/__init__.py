@@ -98,6 +98,7 @@ def use_folder(folder: Path) -> None:
 
 
 def _of_folder(group: str) -> Iterator[Plugin]:
+    """Yield the plugins of a group in the folder that the environment names; its errors become ``faults``."""
     if not (named := os.environ.get(VARIABLE)):
         return
     folder = Path(named)

@@ -131,6 +131,7 @@ def _moved(
     step_bps: FloatArray,
     constants: laws.CurveConstants,
 ) -> tuple[FloatArray, laws.Curve]:
+    """Return the (loops,) new rates by the law, and the state of its curve."""
     if law is Law.PROPORTIONAL:
         return laws.proportional(rate_bps, feedback, step_bps, constants.alpha, constants.a), before
     return laws.curve(rate_bps, before, feedback, step_bps, constants, uses_marks=law is Law.DCTCP)

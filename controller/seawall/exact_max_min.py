@@ -126,6 +126,7 @@ class SeawallExact(ByDemands, Policy):
 
 
 def _in_words(decision: ExactDecision, at: int, format_location: LocationName) -> Callable[[int], str]:
+    """Return a function from a bound's number to its text, for the sender of one pair."""
     view = decision.view
     assert view.links is not None
     names, own = view.links.names, f"{format_location(int(view.sender[at]))}'s send"

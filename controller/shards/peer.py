@@ -141,6 +141,7 @@ class Peer:
         return None
 
     def _accept(self, head: Header, frame: Frame, now_s: float) -> None:
+        """Check a message by the rules above and keep it; MessageRejectedError otherwise."""
         if head.incarnation < self.token:  # 2
             raise MessageRejectedError(
                 RejectCause.TOKEN, f"token {head.incarnation} is below {self.token}: its owner was replaced"
@@ -183,6 +184,7 @@ class Peer:
         self._known[type(frame)] = PreviousMessage(head.incarnation, first, head.number, frame)
 
     def _is_entitled(self, frame: Frame) -> bool:
+        """Return whether the peer may send this message: it names only VNs and pairs of the two shards."""
         if isinstance(frame, LinkUseMessage | PortReadingsMessage):
             return True  # any shard may use some links, and the core does not know which links a port's traffic uses
         if isinstance(frame, QueueReadingsMessage | MarkReadingsMessage):

@@ -76,6 +76,7 @@ class CounterDeltas:
 
 
 def _sorted(key: IntArray, rows: NDArray[np.void]) -> tuple[IntArray, NDArray[np.void]]:
+    """Return keys and rows in ascending order of the keys."""
     if (key[1:] > key[:-1]).all():
         return key, rows
     order = np.argsort(key, kind="stable")

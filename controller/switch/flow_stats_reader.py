@@ -94,6 +94,7 @@ def _digest(body: bytes, yield_control: Callable[[], None]) -> bytes:
 
 
 def _digest_of_runs(body: bytes, yield_control: Callable[[], None]) -> bytes:
+    """Return the digest of the flow entries without their ages and counters, which change in every reply."""
     digest, since = sha256(), 0
     for offset, length, count in entry_runs(body):
         for first in range(0, count, _READ_BATCH):

@@ -224,6 +224,7 @@ def _encode(values: dict[str, Any], columns: _Columns) -> bytes:
 
 
 def _decode(data: bytes, at: int) -> tuple[dict[str, Any], _Columns, int]:
+    """Return a record's JSON values, its columns by name, and the offset behind it; ``at`` is its offset."""
     end = data.index(b"\n", at)
     values = json.loads(data[at:end])
     at = end + 1
@@ -266,6 +267,7 @@ def _steps(name: str, values: FloatArray) -> UInt32Array:
 
 
 def _start(values: dict[str, Any], columns: _Columns) -> Start:
+    """Return the state before the first interval from a *start* record; ValueError for rows outside the VN table."""
     rows = len(columns["vns.vlan_vid"])
     columns.setdefault("accounts.pressed_s", np.full(rows, NEVER_S))  # recordings of 1.0.0 lack these two
     columns.setdefault("accounts.excess_bits", np.zeros(rows))
@@ -291,6 +293,7 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
 
 
 def _interval(values: dict[str, Any], columns: _Columns) -> Interval:
+    """Return one interval from its record."""
     seen = {column.partition(".")[0] for column in columns}
     observed = {name: _get(columns, name, kind) for name, kind in _OBSERVED.items() if name in seen}
     return Interval(

@@ -111,6 +111,7 @@ def within(run: ScenarioRun, oracle: Oracle, span: Span) -> tuple[ScenarioRun, O
 
 
 def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
+    """Return the figures of one span of a run by name; None where a figure does not apply."""
     passed_s = np.diff(run.time_s)[:, None]
     by_receiver = _sums_by_receiver(run)
     limit_bps = _most_received_bps(run)

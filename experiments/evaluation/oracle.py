@@ -176,6 +176,7 @@ class _Shared:
         weight: FloatArray,
         demand_bps: FloatArray,
     ) -> FloatArray:
+        """Return the (pairs,) ideal rates for one set of limits and demands, by the scenario's guarantee model."""
         if self._promise == "limits":
             limits_bps = np.concatenate([send_bps, receive_bps])
             return max_min(self._paths, limits_bps, demand_bps, np.ones(len(demand_bps))).rate_bps

@@ -241,6 +241,7 @@ def _draw_granted(box: Any, run: ScenarioRun, statistics: tuple[FloatArray, Floa
 
 
 def _figure(rows: int, columns: int, height: float = ROW_INCHES) -> tuple[Any, Any]:
+    """Return an empty figure and its axes, (rows, columns)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

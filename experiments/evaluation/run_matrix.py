@@ -124,6 +124,7 @@ def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, 
                 found.append((cell, summary))
 
     def place(run: tuple[RunSpec, dict[str, Any]]) -> tuple[str, int, str, int, int]:
+        """Return the sort key of a run."""
         cell, _ = run
         named = known[cell.experiment].controls_on(fabric)
         conditions = list(CONDITIONS).index(cell.conditions)

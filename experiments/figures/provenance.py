@@ -93,6 +93,7 @@ def _cost(cpu_s: Sequence[float]) -> str:
 
 
 def _tree(digest: Mapping[str, Any]) -> str:
+    """Return by which versions of the project a digest's runs were made, and what has changed since."""
     count = len(digest["trees"])
     changed = changed_parts(digest, decides_rates)
     if "repeated" in digest and not changed:

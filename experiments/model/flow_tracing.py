@@ -87,6 +87,7 @@ def _follow(
     way: TracedPath,
     depth: int,
 ) -> list[Hop] | None:
+    """Return the hops from a port to ``target`` through the present flow tables; None if the frame does not arrive."""
     if depth > _MAX_HOPS:
         return None
     walk = _Walk(at.dpid, way)

@@ -130,6 +130,7 @@ class OvsFabric:
         self._awake.close()
 
     def _build(self) -> None:
+        """Create the emulated network, with its hosts and shaped links."""
         from topologies.mininet_topo import FabricTopo, quiet_mininet
 
         quiet_mininet()
@@ -164,6 +165,7 @@ class OvsFabric:
             self.classifier.wait_ready()
 
     def _mark(self) -> None:
+        """Set the owner of bridges and interfaces, and the controller or the fail mode of switches."""
         bridges = [switch.name for switch in self.fabric.switches]
         if self._pn_bridges:
             bridges += [pn.name for pn in self.fabric.pns]
@@ -293,6 +295,7 @@ def _marked_interfaces() -> list[str]:
 
 
 def _answers(bridge: str, commands: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield (command, output or error) of each ovs-ofctl command on a bridge."""
     for command in commands:
         try:
             yield command, ofctl(command, bridge)

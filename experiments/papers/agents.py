@@ -75,6 +75,7 @@ def _uplink(measured: Measured) -> ClaimVerdict:
 
 
 def _rows(measured: Measured) -> list[list[str]]:
+    """Return the table of placements of the shaper, headings first; [] without runs."""
     heads = ["shaped by", "seeds", "TCP", "UDP", "back after, intervals", "TCP's segments sent again", "meters changed"]
     rows = []
     for shaping, title in PLACEMENTS.items():

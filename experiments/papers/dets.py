@@ -144,6 +144,7 @@ def _swings(explicit: str) -> Judge:
 
 
 def _trade_off(measured: Measured) -> ClaimVerdict:
+    """Judge whether a larger ``d`` trades use for fairness under RAA-FP."""
     names = ("fp d=1.1", "fp d=1.5", "fp", "fp d=4", "fp d=10")
     uses = [measured.mean("dets-fig6", control, "use_of_oracle") for control in names]
     fair = [measured.mean("dets-fig6", control, "jain_backlogged") for control in names]

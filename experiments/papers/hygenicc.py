@@ -123,6 +123,7 @@ def _ecn(measured: Measured) -> ClaimVerdict:
 
 
 def _static(experiments: Sequence[str]) -> Judge:
+    """Return a judge of static limits: a sender keeps its share, and alone it uses half of the link."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         shares = _shares(measured, experiments, "static")

@@ -57,6 +57,7 @@ def _share(experiment: str, sender: int, low: float, high: float, control: str =
 
 
 def _about_half(measured: Measured) -> tuple[float, float]:
+    """Return the (low, high) bounds of "about half"; wider for runs in real time."""
     off = 0.08 if measured.real_time else 0.05
     return 0.5 - off, 0.5 + off
 

@@ -145,6 +145,7 @@ def _vns(central: CentralController) -> list[dict[str, Any]]:
 def _install(
     model: ModelFabric, scenario: Scenario, control: str, folder: Path | None, settings: RunSettings
 ) -> ControlPlane | None:
+    """Install the control of a scenario on the model; None without a controller."""
     if control == "none":
         install_forwarding(model)
         return None
@@ -182,6 +183,7 @@ def baseline_limits_bps(scenario: Scenario, control: str) -> FloatArray:
 
 
 def _change(plane: ControlPlane, event: Event) -> Callable[[], None]:
+    """Return the action that makes an event's change through the operator's interface."""
     central, model, operator = plane.central, plane.model, plane.operator
 
     def change() -> None:
@@ -356,6 +358,7 @@ class ModelTraffic:
         return rows
 
     def _fetches(self) -> list[tuple[int, float, float | None]]:
+        """Return (source's number, start, end or None) of each fetch of the job, in seconds."""
         job, begin_s = self._scenario.job, self._begin_s
         if job is None or self._job is None:
             return []

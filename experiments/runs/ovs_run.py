@@ -111,6 +111,7 @@ def _measure(
     settings: RunSettings,
     folder: Path,
 ) -> ScenarioRun:
+    """Run the traffic, and return its rates, the decisions and the notes on the machine."""
     decisions = decisions_of(controller, scenario, fabric) if controller is not None else None
     ticks: list[CpuTicks] = []
     costs: list[_Costs] = []
@@ -278,6 +279,7 @@ class _Endpoints:
         return int(self._scenario.duration_s / INTERVAL_S + 1e-6)
 
     def _vns_of(self, source: Source) -> tuple[VirtualNode, VirtualNode]:
+        """Return the sending and the receiving VN of a source."""
         fabric = self._ovs.fabric
         return fabric.vn(source.vlan_vid, source.sender), fabric.vn(source.vlan_vid, source.receiver)
 
@@ -296,6 +298,7 @@ class _Endpoints:
             self._ends[f"{role}-{name}"].wait_ready()
 
     def _job(self, number: int) -> dict[str, Any]:
+        """Return the JSON job of the process that sends or receives a source's traffic."""
         source = self._scenario.sources[number]
         payload = traffic_endpoint.PAYLOAD_BYTES / FRAME_BYTES[source.protocol]
         return {

@@ -212,6 +212,7 @@ def _places(fabric: Fabric, pairs: Sequence[VnPair]) -> list[tuple[tuple[int, in
 
 
 def _ends(start: Start) -> list[tuple[tuple[int, int, int], ...]]:
+    """Return the pairs as ((VLAN id, dpid, port) of the sender, of the receiver)."""
     vns, entries = start.vns, start.state.entries
     keys = [(int(vns.vlan_vid[n]), int(vns.dpid[n]), int(vns.port_no[n])) for n in range(len(vns))]
     pairs = zip(entries.sender.tolist(), entries.receiver.tolist(), strict=True)

@@ -120,6 +120,7 @@ class Source:
         self._check_tcp(key)
 
     def _check_tcp(self, key: str) -> None:
+        """Raise InvalidValueError for values that only TCP has, or that exclude each other."""
         require(1 <= self.flows <= MAX_FLOWS, f"{key}.flows", self.flows, f"is outside 1 to {MAX_FLOWS}")
         only_tcp = {"octets": None, "flows": 1, "requests": None, "congestion_control": None, "ecn": False}
         for name, default in only_tcp.items():

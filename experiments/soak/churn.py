@@ -90,6 +90,7 @@ class Churn:
         self._ledger.transients.append(Transient(start_s, time.monotonic() + lasts_s, vn, floor, ceiling))
 
     def _start_flow(self, action: Action) -> bool:
+        """Start a flow for some seconds; return False if there are too many, or one of its name."""
         fabric = self._ovs.fabric
         sender, receiver = (fabric.vn(action.vlan_vid, pn) for pn in (action.sender, action.receiver))
         self._number += 1

@@ -220,6 +220,7 @@ def _left_over(ledger: Ledger) -> list[Target]:
 
 
 def _grown(ledger: Ledger) -> list[Target]:
+    """Return the targets on file handles left open, and on the growth of the processes' memory."""
     targets = []
     for name, shown in PROCESSES.items():
         first, last = getattr(ledger.samples[0], name), getattr(ledger.samples[-1], name)

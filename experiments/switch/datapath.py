@@ -161,6 +161,7 @@ class Datapath:
             self._do(conversation, data, now_s)
 
     def _do(self, conversation: OpenFlowChannel, data: bytes, now_s: float) -> None:
+        """Handle the complete messages of a connection, and keep the rest."""
         self.current = conversation
         buf = conversation.rest + data
         view = memoryview(buf)
@@ -227,6 +228,7 @@ class Datapath:
         self._frames.append((port_no, frame))
 
     def _handle(self, raw: memoryview, now_s: float) -> None:
+        """Handle one message; an invalid one is answered with an error reply."""
         version, message_type, _length, xid = HEADER.unpack_from(raw)
         self.handled[message_type] = self.handled.get(message_type, 0) + 1
         try:
@@ -330,6 +332,7 @@ class Datapath:
             self.current.messages.append(reply)
 
     def _role_request(self, xid: int, body: memoryview, now_s: float) -> None:
+        """Answer a role request; a role with an older generation id gets an error reply (section 6.3.4)."""
         if len(body) != _ROLE.size:
             raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         role, generation = _ROLE.unpack(body)
@@ -376,6 +379,7 @@ class Datapath:
             self.current.messages.append(error)
 
     def _flow_removed(self, entry: FlowTableEntry, reason: int, now_s: float) -> None:
+        """Send a flow-removed message if the flow entry asks for it."""
         if not entry.flags & FlowModFlags.SEND_FLOW_REM:
             return
         flow, counters = entry.flow, self.tables.counters[entry.row]

@@ -208,6 +208,7 @@ class FlowTables:
         return made
 
     def _add(self, mod: FlowMod, now_s: float) -> None:
+        """Add a flow entry, or replace the one of the same match and priority; OpenFlowReplyError if refused."""
         table = self._entries[mod.table_id]
         old = table.get((mod.priority, mod.match))
         if old is None and len(table) >= self._limit:
@@ -233,6 +234,7 @@ class FlowTables:
         self.touch()
 
     def _modify(self, entry: FlowTableEntry, mod: FlowMod) -> None:
+        """Replace the instructions of a flow entry; its counters stay unless the request resets them."""
         does: Instructions = mod.instructions
         self._count_meter(entry.flow.meter_id, -1)
         entry.flow = entry.flow._replace(
@@ -310,6 +312,7 @@ def _key_of_match(match: Match) -> tuple[int | None, ...]:
 def _key_of_packet(
     shape: Shape, in_port: int, header: FrameHeader, metadata: int, ip_ecn: int | None
 ) -> tuple[int | None, ...]:
+    """Return the fields of a packet in the order of a match's shape, None where the packet lacks one."""
     vlan_vid = ofp.VLAN_NONE if header.vlan_vid is None else header.vlan_vid or ofp.VLAN_PRIORITY
     return (
         in_port if shape.in_port else None,

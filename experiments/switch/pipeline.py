@@ -101,6 +101,7 @@ class Pipeline:
         queue_id: int | None,
         visitor: Visitor,
     ) -> tuple[bytes, int | None]:
+        """Return (frame, queue id) after the actions; outputs go to ``visitor``."""
         for action in actions:
             match action:
                 case Output(port_no, max_len):

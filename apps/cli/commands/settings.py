@@ -203,6 +203,7 @@ def revoke_token(
 
 @contextmanager
 def _tokens(config: Path, store: Path | None) -> Iterator[Tokens]:
+    """Yield the token store: of ``store``, else of the configuration, in SQLite or in etcd."""
     from apps.settings.tokens import Tokens
 
     if store is None:

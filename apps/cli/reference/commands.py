@@ -15,6 +15,7 @@ def reference(command: Any) -> str:
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the (name, command) of each visible command without sub-commands."""
     children = command.list_commands(None) if hasattr(command, "list_commands") else []
     if not children:
         yield name, command

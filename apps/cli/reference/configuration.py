@@ -34,6 +34,7 @@ def sections() -> list[type[Section]]:
 
 
 def _section(section: type[Section]) -> str:
+    """Return a section's heading, meaning and table of keys, in Markdown."""
     meaning = inspect.getdoc(section) or ""
     lines = [f"### `{section.path}`", "", _sentence(meaning.partition(": ")[2]), ""]
     lines += ["| key | default | what it may be | meaning |", "|---|---|---|---|"]
@@ -67,6 +68,7 @@ def _sentence(text: str) -> str:
 
 
 def _default(section: type[Section], name: str, field: FieldInfo) -> str:
+    """Return the cell with a key's default value."""
     if name in section.required:
         return "required"
     value: Any = field.get_default(call_default_factory=True)
@@ -82,6 +84,7 @@ def _default(section: type[Section], name: str, field: FieldInfo) -> str:
 
 
 def _bounds(section: type[Section], name: str, field: FieldInfo) -> str:
+    """Return the cell with the values that a key may have."""
     if any(other.path.startswith(f"{section.path}.{name}") for other in sections()):
         return "a section"
     kinds = [kind for annotation in (field.annotation, *field.metadata) for kind in _kinds(annotation)]

@@ -98,6 +98,7 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Return the certificate and the key of the CA in a folder; InvalidValueError if there is none usable."""
     try:
         certificate = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
         key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
@@ -113,6 +114,7 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
 
 
 def _write(folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> list[Path]:
+    """Write a certificate, and its key for its owner alone; InvalidValueError if a file exists."""
     if not name or Path(name).name != name:
         raise InvalidValueError("NAME", name, "cannot be the name of a file")
     paths = [folder / f"{name}.pem", folder / f"{name}.key"]

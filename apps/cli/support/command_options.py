@@ -226,6 +226,7 @@ def settings_file() -> Path:
 
 
 def _settings() -> dict[str, str]:
+    """Return the user's default options from the settings file; {} without a file."""
     path = settings_file()
     if not path.is_file():
         return {}

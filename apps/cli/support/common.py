@@ -49,6 +49,7 @@ def as_option(error: InvalidValueError) -> InvalidValueError:
 
 
 def _parse_parameter(text: str) -> tuple[str, object]:
+    """Return (key, value) of KEY=VALUE; the value is a number if it reads as one."""
     key, equals, value = text.partition("=")
     if not (key and equals and value):
         raise InvalidValueError("parameter", text, "is not KEY=VALUE, such as d=2")

@@ -37,6 +37,7 @@ def read_limits(path: Path) -> list[dict[str, Any]]:
 
 
 def _row_problems(location: str, row: object) -> Iterator[Problem]:
+    """Yield the problems of one row of a limits file."""
     if not isinstance(row, dict):
         yield Problem((location,), f"{show_value(row)} is not of the form {{vlan: 10, port: s1:3, receive: 400M}}")
         return

@@ -195,6 +195,7 @@ class Client:
     def _open(
         self, path: str, method: str, body: object, query: Query | None, headers: Mapping[str, str], timeout_s: float
     ) -> TimedResponse:
+        """Send a request and return its response; RequestError if it is rejected or cannot be sent."""
         import http.client
         import urllib.error
         import urllib.parse
@@ -253,6 +254,7 @@ def tls_context(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl
 
 
 def _events(answer: http.client.HTTPResponse, number: str) -> Iterator[StreamEvent]:
+    """Yield the events of an SSE response; ``number`` is the id of the last event before it."""
     name, data, size_bytes = "message", [], 0
     while raw := answer.readline(MAX_ANSWER_BYTES + 1):
         size_bytes += len(raw)

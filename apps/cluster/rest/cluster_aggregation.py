@@ -132,6 +132,7 @@ def _list_vns(service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
 
 
 def _list_entries(service: Service, _nodes: Nodes, parts: list[NodeResult]) -> Json:
+    """Merge the nodes' pages of pairs into one page in the order of the VN table."""
     rows = service.settings.file.row_of
 
     def key(pair: Json) -> tuple[int, ...]:
@@ -198,6 +199,7 @@ def _owned(name: str) -> Callable[[Service, Nodes, list[NodeResult]], Json]:
 
 
 def _list_links(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
+    """Merge the nodes' links: the load of a direction is that of the node that owns its sending switch."""
     found = _by_key(parts, "links", lambda row: tuple((row[end]["dpid"], row[end]["port_no"]) for end in "ab"))
     views = []
     for link in found.values():

@@ -116,6 +116,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number)
 
 
 def _decode_first(text: str) -> tuple[Any, int]:
+    """Return the first JSON value of a text, and the offset behind it."""
     value, end = _DECODER.raw_decode(text)
     _check_characters(text[:end], value)
     return value, end

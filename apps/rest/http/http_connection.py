@@ -142,6 +142,7 @@ class Connection:
         raise _NoRequestError(_TOO_SLOW)
 
     def _read_to_end_of_head(self) -> bytes:
+        """Return the head of the next request, and keep what was received behind it; b"" at the end."""
         looked_at, has_line = 0, False
         while True:
             received = self._received

@@ -66,6 +66,7 @@ class IncrementalJson:
         return items
 
     def _value(self) -> Any:
+        """Return the next value; yield control after every _TURN_CHARACTERS."""
         start = self._find()
         window = self._text[start : start + MAX_ITEM_CHARACTERS]
         is_cut = start + len(window) < len(self._text)

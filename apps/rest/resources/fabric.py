@@ -57,6 +57,7 @@ def list_links(query: request_parameters.PageQuery) -> Json:
 
 
 def _link_view(service: Service, link: FabricLink) -> Json:
+    """Return a link as JSON, with its load in each direction."""
     a, b = link.link
     ends = [
         {"switch": service.central.fabric.switch_name(end.dpid), "dpid": f"{end.dpid:016x}", "port_no": end.port_no}

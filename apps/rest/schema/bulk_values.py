@@ -90,6 +90,7 @@ def read_vlans(
 
 
 def _vn(key: str, item: object, ids: IdLookup) -> tuple[VnName, Values]:
+    """Return the VN of an item, and its new values; InvalidValueError names ``key`` and the field."""
     if not isinstance(item, dict):
         raise InvalidValueError(key, item, f"must be an object with {', '.join(_PLACE)} and values")
     unknown = item.keys() - set(_KEYS)

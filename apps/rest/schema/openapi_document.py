@@ -27,6 +27,7 @@ def in_openapi_3_0(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _converted(value: Any) -> Any:
+    """Return a JSON schema of OpenAPI 3.1 as OpenAPI 3.0 writes it."""
     if isinstance(value, list):
         return [_converted(item) for item in value]
     if not isinstance(value, dict):

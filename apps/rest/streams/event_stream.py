@@ -168,6 +168,7 @@ class _StreamClient:
         return self
 
     def __next__(self) -> bytes:
+        """Return the next events and state, at the client's interval."""
         here = self._streams.here
         if not self._left:
             raise StopIteration

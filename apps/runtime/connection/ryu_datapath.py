@@ -356,6 +356,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._to_ryu(MessageType.HELLO, 0, HEADER.pack(ofp.VERSION, MessageType.HELLO, HEADER.size, 0))
 
     def _reply(self, kind: int, xid: int, message: bytes) -> None:
+        """Pass a reply to the request that awaits it, here or in Ryu; drop it if nothing does."""
         if self.connection is not None and self.connection.accept_reply(kind, xid, message):
             return
         if xid not in self._asked:

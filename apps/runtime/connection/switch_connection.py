@@ -199,6 +199,7 @@ class SwitchConnection:
         return self._send_awaiting(data, (xid,), messages)[0]
 
     def _send_awaiting(self, data: Buffer, xids: Sequence[int], messages: int) -> tuple[Reply, ...]:
+        """Send requests and return their pending replies, in the order of ``xids``."""
         replies = tuple([Reply(xid) for xid in xids])
         for reply in replies:
             self._awaited[reply.xid] = reply

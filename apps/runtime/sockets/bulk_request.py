@@ -129,6 +129,7 @@ class BulkMeterStats(BulkBarrier):
         self.meter_id: NDArray[np.uint32] = np.empty(in_all, np.uint32)
 
     def _columns(self) -> tuple[NDArray[np.generic], ...]:
+        """Return the arrays that the native reader fills, in its order."""
         of_answers = (self.ends, self.stats, self.meter_id, self.filled, self.partial_bytes, self.slot, self.parts)
         return *super()._columns(), *of_answers
 

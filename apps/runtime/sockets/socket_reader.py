@@ -74,6 +74,7 @@ class SocketReader:
     def _receive_at_once(
         self, room: native_sockets.ReceiveBuffer, filenos: Sequence[int], now_s: float
     ) -> Iterator[ReceivedBytes]:
+        """Yield what each socket has received; one native call reads as many as fit the buffer."""
         what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGE_BATCH
         meters, barriers = self._calls
         while filenos:

@@ -25,6 +25,7 @@ def modifications(meter_id: IntColumn, rate_kbps: IntColumn, burst_kbits: IntCol
 
 
 def _compiled_by_switch(vns: VnTable, entries: PairTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
+    """Return the meter-mods, and the part of them for each switch, by the native function."""
     changed = (changes.rows, changes.rate_kbps, changes.burst_kbits)
     columns = (*changed, entries.sender, entries.meter_id, vns.switch)
     mods, ends_of = meter_codec_native.pack_modifications(int(MeterModCommand.MODIFY), columns, len(vns.dpids))

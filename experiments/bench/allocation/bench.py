@@ -172,6 +172,7 @@ def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
 
 
 def _bench_fabric(name: str, paths: FlowPaths, capacity_bps: Any, budget_s: float) -> dict[str, Any]:
+    """Return the times of max-min on a fabric, in ms, at most ``budget_s`` seconds each."""
     problem = paths, capacity_bps, np.full(paths.flows, np.inf), np.ones(paths.flows)
     best, median, calls = timed(lambda: max_min(*problem), budget_s, 20)
     rng = np.random.default_rng(2)

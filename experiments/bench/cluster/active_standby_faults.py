@@ -38,6 +38,7 @@ class ActiveStandbyFaults(FaultScenarios):
         return same and self.nodes.role(1 - victim) != "active"
 
     def _without_switches(self, incoming: bool, outgoing: bool) -> None:
+        """Cut the active node off from all switches, in one direction or both."""
         active = self.ready()
         port = self.nodes.openflow[active][1]
         with self.cut(active, f"tcp dport {port}" if incoming else "", f"tcp sport {port}" if outgoing else ""):

@@ -58,6 +58,7 @@ def run_faults(
 
 
 def _run(faults: FaultScenarios, names: Sequence[str], report_progress: Callable[[str], None]) -> FaultsReport:
+    """Inject the named faults, all without names, one after the other; return what they took and broke."""
     loaded = faults.loaded
     loaded.begin()
     report = FaultsReport(loaded.judgement)

@@ -101,6 +101,7 @@ class FaultScenarios(ABC):
     # -- etcd
 
     def _member_full(self) -> None:
+        """Fill the disk of one member of etcd until it ends; the active node must stay active."""
         victim = self.ready()
         member = self.nodes.etcd.members[0]
         with full(self.ground.disks["etcd1"]), closing(EtcdClient(self.nodes.etcd.urls)) as client:
@@ -116,6 +117,7 @@ class FaultScenarios(ABC):
         self.assert_stable(victim)
 
     def _etcd_full(self) -> None:
+        """Fill the disks of all members of etcd until most have ended; no setting may then change."""
         self.ready()
         members = self.nodes.etcd.members
         with ExitStack() as stack:

@@ -72,6 +72,7 @@ class _Run:
         )
 
     def _disturb(self) -> str:
+        """Inject one random failure and return its name."""
         active = self._pair.active
         if active is None:
             active = self._random.randrange(len(self._pair.nodes))

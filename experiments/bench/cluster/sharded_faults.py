@@ -69,6 +69,7 @@ class ShardedFaults(FaultScenarios):
         return self._agree_on_owners([self._owners_before]) and self._writers() == self._writers_before
 
     def _without_switch(self, incoming: bool, outgoing: bool) -> None:
+        """Cut an owner off from one switch; another node must own it, also afterwards."""
         victim = self.ready()
         source = self.ground.sources[RECEIVER[0]]
         name = name_of(victim)

@@ -76,6 +76,7 @@ def measure(
 def _measure_pair(
     pair: Cluster, orders: SwitchProcessControl, plan: LoopPlan, repeats: int, seconds: float, report_progress: Tell
 ) -> dict[str, Any]:
+    """Return the CPU costs of both nodes, and the takeovers by how the active node ended."""
     active = _settled(pair, plan)
     members = {f"member_{number}": member.pid for number, member in enumerate(pair.etcd.members, 1)}
     pids = {"active": pair.nodes[active].pid, "standby": pair.nodes[1 - active].pid, **members}
@@ -95,6 +96,7 @@ def _measure_pair(
 def _take_over(
     pair: Cluster, orders: SwitchProcessControl, plan: LoopPlan, end: Callable[[Cluster, int], None]
 ) -> dict[str, Any]:
+    """End the active node; return the seconds until the standby has set meters, and the violations."""
     active = _settled(pair, plan)
     other = 1 - active
     orders("watch")

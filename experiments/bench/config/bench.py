@@ -137,6 +137,7 @@ class _File:
 
 
 def _measured(file: _File, seconds: float, reloads: int) -> Figures:
+    """Return the times, CPU times and skipped rounds of check, start, reloads and signals."""
     figures, controller = Figures(), file.controller
     figures.baseline_cpu_s = _cpu_of(lambda: yaml.load(file.path.read_text(), _LOADER))
     before_s = _children_cpu_s()

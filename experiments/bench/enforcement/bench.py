@@ -168,6 +168,7 @@ def describe_control(fabric: Fabric, grant_bps: int, openflow_port: int, rest_po
 
 @contextlib.contextmanager
 def _fabric(grant_bps: int, slots: int, datapath: str) -> Iterator[tuple[OvsFabric, tuple[int, int]]]:
+    """Yield a started fabric and its (OpenFlow, REST) ports."""
     openflow_port, rest_port = free_ports(2)
     target = f"tcp:127.0.0.1:{openflow_port}"
     options = OvsOptions(controller=target, datapath=datapath, edge_queues=True, static_arp=True)

@@ -124,6 +124,7 @@ class GrantInjector:
         self._log.write("".join(lines))
 
     def _line(self, slot: int, sent_s: float, grant_bps: int) -> str:
+        """Return the CSV line of one slot: the injected grant, the meter's setting and the measured rates."""
         state = self._shell.central.state
         entries, enforced, measured = state.entries, state.enforcement, state.measured
         found = np.flatnonzero((entries.sender == self._senders[slot]) & (entries.receiver == self._receivers[slot]))

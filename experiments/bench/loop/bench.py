@@ -127,6 +127,7 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
 def _measure_controller(
     plan: LoopPlan, folder: Path, report_progress: Callable[[str], None], seconds: float, profile: Path | None
 ) -> list[dict[str, Any]]:
+    """Return one row for each share of varied rates, and rows for idle pairs and replay if few."""
     total = plan.switches * plan.pairs_per_switch
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:
         wait_until(lambda: controller.get("/v1/loop"), "an answer", ADOPT_TIMEOUT_S, controller.check_alive)
@@ -185,6 +186,7 @@ def _replay(rest_url: str, recording: Path) -> dict[str, Any]:
 
 
 def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float, seconds: float) -> dict[str, Any]:
+    """Return the row of the rounds of some seconds, from the differences of the loop's counters."""
     first, cpu_s, start_s = controller.get("/v1/loop"), process_cpu_s(controller.pid), time.monotonic()
     time.sleep(max(seconds, 4 * plan.interval_ms / 1e3))
     last, cpu_s = controller.get("/v1/loop"), process_cpu_s(controller.pid) - cpu_s
@@ -202,6 +204,7 @@ def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float
 def _measure_baseline(
     plan: LoopPlan, folder: Path, report_progress: Callable[[str], None], seconds: float
 ) -> list[dict[str, Any]]:
+    """Return the rows of the baseline, from the times that it prints for each round."""
     variables = {"DETS_BASELINE": str(folder / "pairs.json"), "DETS_BASELINE_INTERVAL_MS": str(plan.interval_ms)}
     listen = ["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(plan.openflow_port)]
     command = [sys.executable, "-m", "apps.runtime.launcher", *listen, str(Path(__file__).with_name("baseline_ryu.py"))]
@@ -239,6 +242,7 @@ def _measure_baseline(
 def _row(
     who: str, plan: LoopPlan, varied: float, rounds: int, took_s: float, cpu_s: float, modified_meters: int
 ) -> dict[str, Any]:
+    """Return one row of the table; ``took_s`` and ``cpu_s`` are over all its rounds."""
     total = plan.switches * plan.pairs_per_switch
     return {
         "who": who,

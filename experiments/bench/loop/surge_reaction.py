@@ -32,6 +32,7 @@ def figures(interval_ms: int, algorithm: str = "fp") -> dict[str, float]:
 
 
 def _met_ms(interval_ms: int, algorithm: str, phase: float) -> float:
+    """Return the ms from a surge to limits that hold it, in virtual time; ``phase`` is in control intervals."""
     description = fig5(pns=len(SENDERS) + 1, link_rate_bps=LINK_BPS)
     document = configuration(description, {1: LIMIT_BPS, VLAN: LIMIT_BPS}, algorithm, {}, 6653, 8080)
     document["control"] |= {"interval_ms": interval_ms}

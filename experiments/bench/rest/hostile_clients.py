@@ -97,6 +97,7 @@ class Attack:
                 self._count("unknown", sock, 1)
 
     def _dribble(self) -> None:
+        """Send requests one byte at a time, and count the connections that the server closes."""
         clients = [self._connect("slow") for _ in range(self._slow)]
         try:
             for sock in clients:

@@ -113,6 +113,7 @@ class ModelShaper:
         return PairCounters(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
 
     def _counted(self, pair: ShapedPair) -> tuple[int, int, int]:
+        """Return a pair's (sent, dropped, queued) bytes; those of all its queues for the VN aggregate."""
         ids = [self._queue[pair]] if pair in self._queue else []
         if pair.destination == VN_AGGREGATE:
             ids = [one for one, vid in self.port.vlan_of.items() if vid == pair.vlan_vid]

@@ -72,6 +72,7 @@ def _at_75(control: str) -> tuple[tuple[str, Judge], ...]:
 
 
 def _higher(silent: str, control: str) -> tuple[tuple[str, Judge], ...]:
+    """Return the (name, judge) of the claim with a higher threshold."""
     name = f"`{HIGHER}`, guarantee of 25 %"
     return ((name, messages_not_needed(silent, f"{control} {HIGHER}", (25,))),)
 

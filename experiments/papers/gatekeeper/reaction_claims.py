@@ -74,6 +74,7 @@ def recovers_within(experiment: str, max_intervals: int) -> Judge:
 
     def judge(measured: Measured) -> ClaimVerdict:
         def describe(control: str) -> tuple[str, Outcome]:
+            """Return the worst recovery as text, and the outcome, under one control."""
             runs = measured.runs(experiment, control)
             if not runs:
                 return "-", None

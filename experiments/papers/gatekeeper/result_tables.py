@@ -11,6 +11,7 @@ from experiments.scenarios.gatekeeper.hadoop import KINDS, SHARES, name_of
 
 
 def _cells_of(experiment: str, controls: tuple[str, ...]) -> ResultTable:
+    """Return the table of figure 5's cells for one experiment."""
 
     def rows(measured: Measured) -> list[list[str]]:
         found = {control: [rates_in(measured, experiment, control, cell) for cell in CELLS] for control in controls}
@@ -29,6 +30,7 @@ def _cells_of(experiment: str, controls: tuple[str, ...]) -> ResultTable:
 
 
 def _jobs(measured: Measured) -> list[list[str]]:
+    """Return the table of job times by background and share, headings first; [] without runs."""
     controls = ("none", "static", NAME, SILENT, PUBLISHED, PUBLISHED_SILENT, "max-min")
     table = [["next to", "share", *(f"`{control}`" for control in controls)]]
     for kind in KINDS:

@@ -121,6 +121,7 @@ def guarantees(experiment: str) -> Judge:
     """Judge the part of its guarantee that each tenant keeps if both send: the part that an operator may rely on."""
 
     def worst(measured: Measured, control: str) -> tuple[str, bool | None]:
+        """Return the least part of its guarantee that TCP and UDP get over all cells, and whether both suffice."""
         least: dict[str, float] = {}
         for cell in CELLS:
             if "none" in cell:

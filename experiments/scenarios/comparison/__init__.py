@@ -67,6 +67,7 @@ def lending(scenario: Scenario, link_bps: int) -> Scenario:
 def _compared(
     scenario: Scenario, block: str, systems: tuple[str, ...], ceilings: Callable[[Limits], tuple[int, int]]
 ) -> Scenario:
+    """Return a scenario of another paper for the compared ``systems``, with ceilings."""
     limits = {
         vid: dataclasses.replace(limit, send_ceiling_bps=ceilings(limit)[0], receive_ceiling_bps=ceilings(limit)[1])
         for vid, limit in scenario.limits.items()

@@ -45,6 +45,7 @@ def name_of(kind: str, share: int, control: str = "") -> str:
 
 
 def _pairs(kind: str) -> tuple[Source, ...]:
+    """Return the background traffic of a kind: half of the PNs send to the other half."""
     more: dict[str, Any] = {"flows": 10} if kind == "tcp" else {"rate_bps": LINK_BPS}
     first = PNS + 1 if kind == APART else 1
     pairs = enumerate(range(PNS // 2 + 1, PNS + 1), start=first)
@@ -52,6 +53,7 @@ def _pairs(kind: str) -> tuple[Source, ...]:
 
 
 def _beside(name: str, title: str, share: int, background: tuple[Source, ...], **more: Any) -> Scenario:
+    """Return a job next to background traffic; ``share`` is its percentage of the link."""
     parts_bps = {1: SCHEDULED_BPS * share // 100, 2: SCHEDULED_BPS * (100 - share) // 100}
     numbers = range(1, PNS + 1)
     pns = max([PNS, *(source.sender for source in background)])
@@ -75,6 +77,7 @@ def _beside(name: str, title: str, share: int, background: tuple[Source, ...], *
 
 
 def _shared(kind: str, share: int) -> tuple[Scenario, Scenario]:
+    """Return two scenarios of a job next to background traffic: this project's parameters, the published ones."""
     what = {"tcp": "ten TCP flows each", "udp": "UDP", APART: "UDP from other PNs"}[kind]
     title = f"a job with {share} % next to {PNS // 2} pairs with {what}"
     others = ("static", "none", "max-min") if share == 50 else ("static",)  # guarantees mean nothing to none

@@ -21,6 +21,7 @@ INTERVALS = {"": (55, ("gatekeeper",)), SAMPLED: (SAMPLE_MS, (PUBLISHED,))}
 
 
 def _dealt(senders: int, more: str) -> Scenario:
+    """Return the scenario of one receiver with ``senders`` PNs; ``more`` names the control interval."""
     pns = senders + 1
     interval_ms, controls = INTERVALS[more]
     return Scenario(
@@ -44,6 +45,7 @@ def _dealt(senders: int, more: str) -> Scenario:
 
 
 def _many(more: str) -> Scenario:
+    """Return the scenario of many flows to one receiver; ``more`` names the control interval."""
     interval_ms, controls = INTERVALS[more]
     return Scenario(
         f"gatekeeper-queue-64{more}",

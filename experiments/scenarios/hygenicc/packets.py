@@ -22,6 +22,7 @@ def packets_name(senders: int, competitor: str, ecn: bool) -> str:
 
 
 def _competition(senders: int, competitor: str, ecn: bool) -> Scenario:
+    """Return the scenario of a TCP flow that joins ``senders`` - 1 competitors at a packet-level bottleneck."""
     receiver = senders + 1
     span = ((BEGIN_S, LEAVE_S),)
 

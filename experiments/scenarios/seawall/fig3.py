@@ -13,6 +13,7 @@ MAPS, FAN_IN = 5, 10
 
 
 def _tasks(name: str, title: str, of_reduce: float, controls: tuple[str, ...]) -> Scenario:
+    """Return the scenario of map and reduce tasks at two receivers."""
     senders = MAPS + FAN_IN
     to = {"maps": senders + 1, "reduce": senders + 2}
     sources = [Source(1, sender, to["maps"], "tcp", octets=UNIT_BYTES) for sender in range(1, MAPS + 1)]

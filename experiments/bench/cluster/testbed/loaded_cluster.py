@@ -190,6 +190,7 @@ class LoadedCluster:
             report.problems.append(f"s{dpid}: a grant rose by the factor {highest:.2f}")
 
     def _judge_history(self, number: int) -> None:
+        """Add the problems of a node's history: revisions out of order, lost or other than acknowledged."""
         node, problems = self.cluster.nodes[number], self.judgement.problems
         newest = int(node.get("/v1/revision")["revision"])
         last_bps = LIMIT_BPS
