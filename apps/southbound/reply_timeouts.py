@@ -25,8 +25,8 @@ class PendingReply(Protocol):
 def await_reply(reply: PendingReply, clock: Callable[[], float]) -> bytes:
     """Wait for a reply; raises ProtocolError if none of it arrives for ANSWER_TIMEOUT_S, or if it is malformed.
 
-    A long one arrives in parts, for at most MAX_REPLY_S. A wait that ended late did so because the process was
-    busy, and did not read the socket; it is extended.
+    A long reply arrives in parts, for at most MAX_REPLY_S. A wait is extended if it ended more than STALL_TOLERANCE_S
+    late: then the process was busy and did not read the socket.
     """
     since_s = last_s = clock()
     last_s += MAX_REPLY_S

@@ -18,7 +18,7 @@ BYTES_PER_KBPS_S = 125.0
 
 @dataclass
 class AgentCounters:
-    """The last report of each pair; columns of shape (entries,).
+    """The last report of each pair; columns of shape (pairs,).
 
     ``octets_in`` and ``octets_dropped`` are rates times the agent's own clock, so that they count as a meter does;
     ``duration_s`` is the time of that clock since the first report. ``limit_kbps`` is the rate that the agent applies.

@@ -200,7 +200,7 @@ class AgentManager(NoAgents):
         return columns, self._shaped
 
     def after_step(self, rate_bps: FloatArray, now_s: float) -> None:
-        """Send agents the rates at which they shape, shape (entries,)."""
+        """Send agents the rates at which they shape, shape (pairs,)."""
         self._meant_kbps = np.rint(whole_rates(rate_bps) / RATE_STEP_BPS).astype(np.int64)
         addressed = self._addressable_pairs()
         self._refill(addressed)

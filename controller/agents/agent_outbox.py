@@ -62,7 +62,7 @@ class AgentOutbox:
         return taken
 
     def send_rates(self, own: AgentRates, pairs: AgentRates, now_s: float) -> None:
-        """Queue the VNs' ``own`` limits and, after each, the rates of its ``pairs``, if agents do not report them."""
+        """Queue rates that agents do not report yet: each VN's ``own`` limit, then those of its ``pairs``."""
         columns = [np.concatenate(both) for both in zip(own, pairs, strict=True)]
         order = np.argsort(columns[0], kind="stable")
         sender, sender_mac, receiver_mac, meant, reported, heard = (column[order] for column in columns)

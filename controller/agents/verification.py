@@ -17,7 +17,7 @@ SLACK_BYTES = 3 * 1522
 
 @dataclass
 class Verification:
-    """Sums over the current window, in bytes and seconds; columns of shape (entries,).
+    """Sums over the current window, in bytes and seconds; columns of shape (pairs,).
 
     ``metered`` is what arrived at the meter, in ``metered_s`` of the meter's own time; ``last`` and ``last_s`` are the
     meter's counter and clock, NaN where unknown. ``reported`` and ``granted`` cover ``covered_s``.
@@ -55,7 +55,7 @@ class Verification:
         limit_bps: FloatArray,
         interval_s: float,
     ) -> BoolArray:
-        """Add an interval; return the mask of pairs with a full window and a false report, shape (entries,).
+        """Add an interval; return the mask of pairs with a full window and a false report, shape (pairs,).
 
         A window begins and ends with a reading of the meter: ``byte_in_count``, which begins at zero again when a meter
         is modified, and ``duration_s``, its clock. Both are NaN where the meter was not read. A busy switch replies

@@ -2,8 +2,9 @@
 
 A constraint binds a pair if the pair's grant rises when that constraint alone is raised a little. So the algorithm runs
 again on its own input: with each constraint raised in turn, and then with the binding constraints lifted. Where no
-constraint binds alone, as with two equal ones, the smallest set that binds together is named. Formulas for each
-algorithm were wrong at ceilings and behind a sender's own limit, and RAA-FP has none.
+constraint binds alone, as with two equal ones, the smallest set that binds together is named. A formula
+for each algorithm would not do: formulas were wrong at ceilings and behind a sender's own limit, and RAA-FP has no
+formula.
 """
 
 from __future__ import annotations

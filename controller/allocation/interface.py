@@ -1,8 +1,8 @@
 """Input and state of every rate allocation algorithm: columns of numpy arrays, one row per pair.
 
-An *entry* is a (sender VN, receiver VN) pair. Entries are grouped by receiver in compressed sparse rows: the entries of
-receiver ``r`` are the rows ``offsets[r]:offsets[r + 1]`` of every entry column. DETS runs one rate allocator at each
-receiving node (section III.A); here one call does the work of all of them, so no algorithm loops over entries or
+A row is a (sender VN, receiver VN) pair, in names also *entry*. Rows are grouped by receiver (CSR): those of
+receiver ``r`` are ``offsets[r]:offsets[r + 1]`` of every column of pairs. DETS runs one rate allocator at each
+receiving node (section III.A); here one call does the work of all of them, so no algorithm loops over pairs or
 receivers in Python.
 """
 
@@ -28,7 +28,7 @@ FULL_USE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class AllocationInput:
-    """The state of all entries at one instant; rates in bits per second.
+    """The state of all pairs at one instant; rates in bits per second.
 
     Raises ColumnError, naming column, row and value, when a column holds NaN, a negative or an infinite rate (only
     ``granted_bps`` may be infinite), a limit that is not positive or a weight out of range; InvalidValueError when
@@ -43,17 +43,17 @@ class AllocationInput:
     received_bps: FloatArray
     """(receivers,) measured receiving rate"""
     measured_bps: FloatArray
-    """(entries,) measured sending rate, after the meter"""
+    """(pairs,) measured sending rate, after the meter"""
     granted_bps: FloatArray
-    """(entries,) the effective rate limit; infinite where there is none yet"""
+    """(pairs,) the effective rate limit; infinite where there is none yet"""
     available_bps: FloatArray
-    """(entries,) maxRate of Algorithm 1: the sender's limit less what it sends to other receivers"""
+    """(pairs,) maxRate of Algorithm 1: the sender's limit less what it sends to other receivers"""
     drops: BoolArray
-    """(entries,) whether the meter dropped frames: the sender offered more"""
+    """(pairs,) whether the meter dropped frames: the sender offered more"""
     weight: FloatArray
-    """(entries,) 1e-6 to 1e6; shares are in proportion to it"""
+    """(pairs,) 1e-6 to 1e6; shares are in proportion to it"""
     active: BoolArray
-    """(entries,) has traffic to send"""
+    """(pairs,) has traffic to send"""
     check: InitVar[bool] = True
 
     def __post_init__(self, check: bool) -> None:
@@ -68,7 +68,7 @@ class AllocationInput:
 
     @property
     def entries(self) -> int:
-        """The number of entries."""
+        """The number of pairs."""
         return len(self.measured_bps)
 
 
@@ -140,7 +140,7 @@ def remembered(requests: AllocationInput, state: State, name: str) -> FloatArray
 
 
 def fully_used_mask(requests: AllocationInput) -> BoolArray:
-    """Return (entries,) which active entries use all of the rate they were granted.
+    """Return (pairs,) which active pairs use all of the rate they were granted.
 
     Choice: an entry passes 95 % of its limit or had frames dropped (see FULL_USE). An entry without a limit counts as
     well: its receiver is congested, and no counter shows whether the congestion limits the entry.

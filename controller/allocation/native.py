@@ -40,7 +40,7 @@ def _allocate(
     before: FloatArray = _NOTHING,
     after: FloatArray = _NOTHING,
 ) -> FloatArray:
-    """Return grants (entries,).
+    """Return grants (pairs,).
 
     ``before`` is the algorithm's state per receiver, ``after`` the buffer for the next state.
     """
@@ -66,12 +66,12 @@ def _allocate(
 
 
 def fair_share(requests: AllocationInput) -> FloatArray | None:
-    """Return the grants of RAA-FS (entries,)."""
+    """Return the grants of RAA-FS (pairs,)."""
     return None if library is None else _allocate(library.dets_fair_share, requests, _NOTHING)
 
 
 def probe(requests: AllocationInput, parameters: FloatArray) -> FloatArray | None:
-    """Return the grants of RAA-FP (entries,), or of RAA-SP with d = 0.
+    """Return the grants of RAA-FP (pairs,), or of RAA-SP with d = 0.
 
     ``parameters`` are inflation, floor, headroom and d.
     """
@@ -81,7 +81,7 @@ def probe(requests: AllocationInput, parameters: FloatArray) -> FloatArray | Non
 def fair_level(
     requests: AllocationInput, booked: FloatArray, parameters: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the grants of Fair Level (entries,), and what each receiver shares out, in limits (receivers,).
+    """Return the grants of Fair Level (pairs,), and what each receiver shares out, in limits (receivers,).
 
     ``parameters`` has one value, booking.
     """
@@ -94,7 +94,7 @@ def fair_level(
 def forward_explicit(
     requests: AllocationInput, rate_bps: FloatArray, parameters: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the grants of RAA-FE (entries,) and the next fair rates (receivers,); ``parameters`` are k and floor."""
+    """Return the grants of RAA-FE (pairs,) and the next fair rates (receivers,); ``parameters`` are k and floor."""
     if library is None:
         return None
     next_bps = np.empty(len(rate_bps))
@@ -102,7 +102,7 @@ def forward_explicit(
 
 
 def with_idle_share(requests: AllocationInput, grants_bps: FloatArray) -> FloatArray | None:
-    """Return the grants (entries,), with the grants of idle senders replaced by their idle shares."""
+    """Return the grants (pairs,), with the grants of idle senders replaced by their idle shares."""
     if library is None:
         return None
     r, after_bps = requests, np.empty(len(grants_bps))

@@ -105,7 +105,7 @@ class Constraints:
     def paths(self, sender: IntArray, receiver: IntArray, link_offsets: IntArray, link: IntArray) -> FlowPaths:
         """Return the constraints of each entry: its sender VN's, its receiver VN's, and the links of its path.
 
-        ``sender`` and ``receiver`` (entries,) are rows of VNs; ``link[link_offsets[e]:link_offsets[e + 1]]`` are the
+        ``sender`` and ``receiver`` (pairs,) are rows of VNs; ``link[link_offsets[e]:link_offsets[e + 1]]`` are the
         links of entry ``e``, access links included. Raises ColumnError for a VN or link that does not exist.
         """
         uses = (("sender", sender, self.vns), ("receiver", receiver, self.vns), ("link", link, self.links))
@@ -128,7 +128,7 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True)
 class FlowCounters:
-    """What the meters counted of every entry; (entries,) each, rates in bits per second."""
+    """What the meters counted of every entry; (pairs,) each, rates in bits per second."""
 
     measured_bps: FloatArray
     granted_bps: FloatArray
@@ -148,7 +148,7 @@ class FlowCounters:
 
 @dataclass(frozen=True, slots=True)
 class NetworkGrants:
-    """Grants of all entries, (entries,) each."""
+    """Grants of all pairs, (pairs,) each."""
 
     grant_bps: FloatArray
     guaranteed_bps: FloatArray
@@ -161,7 +161,7 @@ class NetworkGrants:
 def allocate_network(
     paths: FlowPaths, constraints: Constraints, demand_bps: FloatArray, weight: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Return grants, the guaranteed part of each, and the constraint that binds each (entries,).
+    """Return grants, the guaranteed part of each, and the constraint that binds each (pairs,).
 
     1. Guarantees first: weighted max-min within the limits and the links.
     2. Then the excess: weighted max-min of the remaining demand, within what step 1 left of the ceilings and links.
@@ -193,11 +193,11 @@ def estimate_demands(
     headroom: FloatArray | float,
     guaranteed_bps: FloatArray | None = None,
 ) -> FloatArray:
-    """Return the estimated demand of each pair, (entries,): 0 when inactive, at least ``least_bps`` when active.
+    """Return the estimated demand of each pair, (pairs,): 0 when inactive, at least ``least_bps`` when active.
 
-    ``probe`` and ``headroom`` are scalars or (entries,). A sender with many drops at its meter demands what it offers.
+    ``probe`` and ``headroom`` are scalars or (pairs,). A sender with many drops at its meter demands what it offers.
     A sender that fills its grant, or has few drops, may want more than counters show, so its demand is raised to let it
-    grow; with ``guaranteed_bps`` (entries,) to at least that rate, so that it has its guarantee back in one step. Any
+    grow; with ``guaranteed_bps`` (pairs,) to at least that rate, so that it has its guarantee back in one step. Any
     other sender demands what it sends.
     """
     measured_bps, granted_bps = counters.measured_bps, counters.granted_bps

@@ -1,4 +1,4 @@
-"""Arithmetic on entries grouped by receiver, without a Python loop: sums, and filling up to a common level."""
+"""Arithmetic on pairs grouped by receiver, without a Python loop: sums, and filling up to a common level."""
 
 from __future__ import annotations
 

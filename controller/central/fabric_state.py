@@ -232,7 +232,7 @@ class FabricState:
         return self.last_loads[1]
 
     def sender_limits(self) -> tuple[FloatArray, FloatArray]:
-        """Return the limits that senders set themselves, and the time since their last message, (entries,)."""
+        """Return the limits that senders set themselves, and the time since their last message, (pairs,)."""
         entries = self.state.entries
         limit_bps, silent_s = np.full((2, len(entries)), np.nan)
         for decision in self.state.allocators.decisions:

@@ -3,8 +3,8 @@
 For each switch the live nodes have an order (rendezvous hashing); a node that is requested for the switch comes first.
 
 - A switch without an owner: the first node takes it at once, each next node FALLBACK_DELAY_S later, if the nodes before
-  it cannot reach the switch. A node that has just joined takes nothing for JOIN_DELAY_S, so that nodes that start
-  together share the switches; by then the others know of it. Delays begin again when nodes join or leave.
+  it cannot reach the switch. A node that has just joined takes nothing for JOIN_DELAY_S: in that time the other nodes
+  learn of it, so that nodes that start together share the switches. Delays begin again when nodes join or leave.
 - A switch with an owner is moved (``move_target``) if another node is requested for it, if its owner is drained, or if
   its owner is not connected to it. It goes to a connected node. Otherwise it stays while its owner lives.
 

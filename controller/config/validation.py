@@ -1,4 +1,4 @@
-"""The rules of a configuration beyond its sections: known algorithms, and limits that ports and links can carry.
+"""Rules that a configuration as a whole must keep: known algorithms, and limits that ports and links can carry.
 
 Only this part of reading a configuration uses algorithms and the routes of frames.
 """

@@ -220,7 +220,7 @@ def _unreadable(message: str) -> Document:
 def _excess(text: str, bounds: Bounds) -> ConfigProblem | None:
     """Return the position at which a text is nested too deep, or has too many items; None if it is within bounds.
 
-    The parser's events come without recursion; composing them recurses in C and would overflow its stack.
+    This reads the parser's events, which takes no recursion: composing nodes recurses in C and can overflow the stack.
     """
     keys: list[str] = []  # the positions of the open collections
     most: list[int] = []

@@ -55,7 +55,7 @@ class FairLevel(PerReceiverPolicy):
         return native.column(self.booking)
 
     def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
-        """Return grants (entries,) in bits per second and the next state."""
+        """Return grants (pairs,) in bits per second and the next state."""
         before = remembered(requests, state, BOOKED)
         compiled = native.fair_level(requests, before, self._compiled)
         booked = _booked(requests, before, self.booking) if compiled is None else compiled[1]

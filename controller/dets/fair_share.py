@@ -29,7 +29,7 @@ class FairShare(PerReceiverPolicy):
     weighted: ClassVar[bool] = True
 
     def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
-        """Return grants (entries,) in bits per second and the next state."""
+        """Return grants (pairs,) in bits per second and the next state."""
         compiled = native.fair_share(requests)
         if compiled is not None:
             return compiled, state

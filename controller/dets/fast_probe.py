@@ -66,7 +66,7 @@ class FastProbe(SlowProbe):
         return native.column(self.inflation, self.floor, self.headroom, self.d)
 
     def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
-        """Return grants (entries,) in bits per second and the next state."""
+        """Return grants (pairs,) in bits per second and the next state."""
         compiled = native.probe(requests, self._compiled)
         if compiled is not None:
             return compiled, state

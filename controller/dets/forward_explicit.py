@@ -60,7 +60,7 @@ class ForwardExplicit(PerReceiverPolicy):
         return native.column(self.k, self.floor)
 
     def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
-        """Return grants (entries,) in bits per second and the next state."""
+        """Return grants (pairs,) in bits per second and the next state."""
         limit_bps, rate_bps = requests.limit_bps, remembered(requests, state, RATE)
         compiled = native.forward_explicit(requests, rate_bps, self._compiled)
         if compiled is not None:

@@ -63,7 +63,7 @@ def obey(
     alive: IntArray,
     ceiling_bps: FloatArray,
 ) -> tuple[NDArray[np.int8], FloatArray, Int16Array, FloatArray]:
-    """Return the columns of SendRateControllers after Set Rate and Keep Alive, and the effective rates, (entries,).
+    """Return the columns of SendRateControllers after Set Rate and Keep Alive, and the effective rates, (pairs,).
 
     ``before`` are those columns. The states are the same array where no machine has another one.
     """

@@ -49,9 +49,9 @@ _NOBODY = np.empty(0, dtype=np.int64)
 class IntervalContext(NamedTuple):
     """Input of policies for an interval, besides the Traffic Reports.
 
-    ``used_bps`` and ``limit_bps`` (entries,) are the rates through the meters and the effective limits; they are
-    undefined where no policy reads links. ``unread_intervals`` (entries,) is the number of intervals in which a meter
-    was not read, ``received_bps`` (vns,) the rate through the meters of a VN's senders, ``passed_bps`` (entries,) the
+    ``used_bps`` and ``limit_bps`` (pairs,) are the rates through the meters and the effective limits; they are
+    undefined where no policy reads links. ``unread_intervals`` (pairs,) is the number of intervals in which a meter
+    was not read, ``received_bps`` (vns,) the rate through the meters of a VN's senders, ``passed_bps`` (pairs,) the
     rate through each meter in the last interval. ``links`` is None where only access links count, ``observed`` where no
     policy reads queues or ports.
     """
@@ -162,7 +162,7 @@ def answer_reports(
     reports: TrafficReport,
     surroundings: IntervalContext,
 ) -> tuple[RateAllocators, SetRate, KeepAlive]:
-    """Answer the Traffic Reports: let each policy decide, Set Rate where the grant changed, Keep Alive elsewhere.
+    """Answer the Traffic Reports: each policy decides; changed grants go as Set Rate, the others as Keep Alive.
 
     Choice: the paper does not say when Keep Alive is sent. Here each sender gets either Set Rate or Keep Alive in every
     interval.

@@ -51,7 +51,7 @@ _IDLE = np.int8(MachineState.IDLE)  # an IntEnum would be compared as eight byte
 
 @dataclass(frozen=True)
 class SendRateControllers:
-    """All machines, one per entry; columns of shape (entries,).
+    """All machines, one per entry; columns of shape (pairs,).
 
     ``limit_bps`` is the granted rate, inf before the first grant. ``intervals_since_message`` counts the intervals
     since the receiver's last message, up to MAX_COUNTED.
@@ -117,7 +117,7 @@ class SendRateControllers:
     def on_interval(self, holds: BoolArray | bool = False) -> SendRateControllers:
         """Count one interval; machines without a message for too long go back to IDLE.
 
-        Machines in ``holds``, (entries,), keep their state: their policy fails closed.
+        Machines in ``holds``, (pairs,), keep their state: their policy fails closed.
         """
         unheard, late = _count(KEEP_ALIVE_INTERVALS, self.control, self.intervals_since_message)
         counted = self._with_columns(self.limit_bps, unheard)
@@ -131,9 +131,9 @@ class SendRateControllers:
     def after_messages(
         self, set_rate: SetRate, keep_alive: KeepAlive, ceiling_bps: FloatArray
     ) -> tuple[SendRateControllers, FloatArray]:
-        """Return the machines after Set Rate and then Keep Alive, and the effective rates, (entries,).
+        """Return the machines after Set Rate and then Keep Alive, and the effective rates, (pairs,).
 
-        These are the limits, or ``ceiling_bps`` (entries,) where that is lower.
+        These are the limits, or ``ceiling_bps`` (pairs,) where that is lower.
         """
         return _obey(self, set_rate, keep_alive, ceiling_bps)
 

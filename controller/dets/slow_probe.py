@@ -70,7 +70,7 @@ class SlowProbe(PerReceiverPolicy):
         return native.column(self.inflation, self.floor, self.headroom, 0.0)
 
     def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
-        """Return grants (entries,) in bits per second and the next state."""
+        """Return grants (pairs,) in bits per second and the next state."""
         compiled = native.probe(requests, self._compiled)
         if compiled is not None:
             return compiled, state
@@ -82,7 +82,7 @@ class SlowProbe(PerReceiverPolicy):
 def slow_probe(
     requests: AllocationInput, groups: Segments, full: BoolArray, inflation: float, floor: float, headroom: float
 ) -> FloatArray:
-    """Return grants (entries,) of Algorithm 1; ``full`` (entries,) is the mask of nodes that fully use their rate."""
+    """Return grants (pairs,) of Algorithm 1; ``full`` (pairs,) is the mask of nodes that fully use their rate."""
     active, granted_bps = requests.active, requests.granted_bps
     room_bps = np.where(active, requests.available_bps, 0.0)
     in_force_bps = np.where(np.isinf(granted_bps), requests.measured_bps, granted_bps)
@@ -109,7 +109,7 @@ def slow_probe(
 
 
 def _with_headroom(requests: AllocationInput, requested_bps: FloatArray, headroom: float) -> FloatArray:
-    """Return each entry's grant under the headroom rule, as if it did not fully use its rate, (entries,)."""
+    """Return each entry's grant under the headroom rule, as if it did not fully use its rate, (pairs,)."""
     near = requests.measured_bps * (1.0 + 2.0 * headroom) >= requests.granted_bps
     return np.maximum(np.where(near, requests.granted_bps, requests.measured_bps * (1.0 + headroom)), requested_bps)
 

@@ -1,4 +1,4 @@
-"""Plain values about agents on hosts, used with and without an agent manager."""
+"""The state of host agents at edge ports, as values that need no agent manager."""
 
 from __future__ import annotations
 

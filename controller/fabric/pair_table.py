@@ -28,7 +28,7 @@ class PairColumns(Protocol):
 
 @dataclass(frozen=True)
 class PairTable:
-    """Pairs sorted by (receiver, sender), so that a receiver's senders are one slice; columns of shape (entries,).
+    """Pairs sorted by (receiver, sender), so that a receiver's senders are one slice; columns of shape (pairs,).
 
     ``sender`` and ``receiver`` are rows of the VN table. ``meter_id`` is the meter at the sender's edge switch. A row
     number addresses a pair in the messages of ``controller.dets.messages``.
@@ -49,7 +49,7 @@ class PairTable:
 
     @cached_property
     def metered(self) -> BoolArray:
-        """The mask of the pairs with a meter, shape (entries,)."""
+        """The mask of the pairs with a meter, shape (pairs,)."""
         metered: BoolArray = self.meter_id != NO_METER
         return metered
 
@@ -59,7 +59,7 @@ class PairTable:
         return bool(self.metered.all())
 
     def min_of_ends(self, sender_bps: FloatArray, receiver_bps: FloatArray) -> FloatArray:
-        """Return the lower value of both ends, shape (entries,); the arguments are columns of VNs.
+        """Return the lower value of both ends, shape (pairs,); the arguments are columns of VNs.
 
         The result is cached until the arguments change: they stay the same while nothing is configured.
         """

@@ -52,6 +52,7 @@ class FloodTree:
                 self._ports[end.dpid][end.port_no] = other.dpid
         # The bit of each switch in sets of switches, and by dpid and port the set of the switches behind the port.
         self._bit = {dpid: 1 << number for number, dpid in enumerate(sorted(self._ports))}
+        # By dpid and port: the set of switches that the port leads to.
         self._behind: dict[int, dict[int, int]] = {dpid: {} for dpid in self._ports}
         for dpid in self._ports:
             if not self._behind[dpid]:

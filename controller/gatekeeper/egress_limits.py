@@ -25,7 +25,7 @@ def started(limit_bps: FloatArray, most_bps: FloatArray) -> FloatArray:
 
 
 def slopes(pairs: Pairs, capacity_bps: FloatArray, slope_per_s: FloatArray) -> FloatArray:
-    """Return (entries,) the rise of each pair's limit per second.
+    """Return (pairs,) the rise of each pair's limit per second.
 
     ``capacity_bps`` and ``slope_per_s`` (vns,): the receiver's port, and the part of it by which all its active pairs
     together rise in a second. Choice: the paper gives no slope; a slope per sender would make N senders overload a
@@ -38,9 +38,9 @@ def slopes(pairs: Pairs, capacity_bps: FloatArray, slope_per_s: FloatArray) -> F
 def risen(
     limit_bps: FloatArray, most_bps: FloatArray, slope_bps_per_s: FloatArray, rises: BoolArray, since_s: FloatArray
 ) -> FloatArray:
-    """Return (entries,) the limits after a linear rise (paper) of the pairs in ``rises``, up to ``most_bps``.
+    """Return (pairs,) the limits after a linear rise (paper) of the pairs in ``rises``, up to ``most_bps``.
 
-    ``since_s`` (entries,) is the time that they rise for.
+    ``since_s`` (pairs,) is the time that they rise for.
     """
     rise_bps = slope_bps_per_s * np.minimum(since_s, MAX_RISE_S)
     result: FloatArray = np.minimum(limit_bps + np.where(rises, rise_bps, 0.0), most_bps)
@@ -55,7 +55,7 @@ def halved(
     offered_bps: FloatArray,
     decrease: FloatArray,
 ) -> FloatArray:
-    """Return (entries,) the limits after the messages: lower by ``decrease``, once, but not below the floor.
+    """Return (pairs,) the limits after the messages: lower by ``decrease``, once, but not below the floor.
 
     A limit above the offered rate, or above the pair's part of the receiver's port, is first lowered to that.
     """
@@ -66,7 +66,7 @@ def halved(
 
 
 def shared_limits(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, demand_bps: FloatArray) -> FloatArray:
-    """Return (entries,) the rates allowed to pairs; some senders have one limit for all their pairs (paper: ``LIM_j``).
+    """Return (pairs,) the rates allowed to pairs; some senders have one limit for all their pairs (paper: ``LIM_j``).
 
     ``together`` (vns,) is the mask of these senders. Their limit is the lowest of their pairs' limits, shared by
     weight.
@@ -82,7 +82,7 @@ def shared_limits(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, dema
 
 
 def lowest_limits(pairs: Pairs, limit_bps: FloatArray, together: BoolArray) -> FloatArray:
-    """Return (entries,) the limits to store: for senders with one limit, the lowest of their pairs' limits."""
+    """Return (pairs,) the limits to store: for senders with one limit, the lowest of their pairs' limits."""
     mine = together[pairs.sender]
     if not mine.any():
         return limit_bps
@@ -104,7 +104,7 @@ class SendingVns:
 def scheduled(
     pairs: Pairs, demand_bps: FloatArray, vns: SendingVns, promised_bps: FloatArray, left_bps: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the rates that each sending port's scheduler allows to pairs (entries,) and VNs (vns,) (section 2).
+    """Return the rates that each sending port's scheduler allows to pairs (pairs,) and VNs (vns,) (section 2).
 
     ``promised_bps`` (ports,) is the capacity for guarantees, ``left_bps`` the capacity that cross traffic leaves.
 
@@ -133,7 +133,7 @@ def scheduled(
 
 
 def _by_sender(pairs: Pairs, amount_bps: FloatArray, demand_bps: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return (entries,) each sender's amount, (vns,), shared among its pairs by weight and demand; and the excess.
+    """Return (pairs,) each sender's amount, (vns,), shared among its pairs by weight and demand; and the excess.
 
     The excess may go to any pair whose demand is met.
     """

@@ -108,7 +108,7 @@ def thresholds(capacity_bps: FloatArray, threshold: FloatArray, window_s: FloatA
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The pairs of Gatekeeper VLANs, (entries,) each: VN rows, activity, measured rates, weights."""
+    """The pairs of Gatekeeper VLANs, (pairs,) each: VN rows, activity, measured rates, weights."""
 
     sender: IntArray
     receiver: IntArray
@@ -126,14 +126,14 @@ class Pairs:
 
 
 def shares_of(pairs: Pairs, amount_bps: FloatArray) -> FloatArray:
-    """Return (entries,) each active pair's part, by weight, of its receiver's amount (vns,); 0 for idle pairs."""
+    """Return (pairs,) each active pair's part, by weight, of its receiver's amount (vns,); 0 for idle pairs."""
     weight = np.where(pairs.active, pairs.weight, 0.0)
     sums = np.bincount(pairs.receiver, weight, minlength=len(amount_bps))[pairs.receiver]
     return amount_bps[pairs.receiver] * np.divide(weight, sums, out=np.zeros(len(pairs)), where=sums > 0)
 
 
 def targets(pairs: Pairs, rounds: BoolArray, guarantee_bps: FloatArray, all_above_share: BoolArray) -> BoolArray:
-    """Return (entries,) the pairs to notify, of the receivers with a round of messages now, (vns,).
+    """Return (pairs,) the pairs to notify, of the receivers with a round of messages now, (vns,).
 
     Deviation: the paper notifies the sender of the last dropped frame; a switch does not name it. The likeliest sender
     is the pair that sends most: with ``all_above_share`` (vns,) False only that pair is notified (of equal ones the
@@ -160,11 +160,15 @@ def floors(
     floor_part: FloatArray,
     served_part: FloatArray,
 ) -> FloatArray:
-    """Return (entries,) the lower bound of each pair's limit; the other columns are (vns,), NaN served is unknown.
+    """Return (pairs,) the lower bound of each pair's limit, in bit/s.
+
+    The other columns are (vns,), by receiver; ``served_bps`` is the rate that its queue serves, NaN if unknown.
+    ``floor_part`` and ``served_part`` are the policy's parameters ``floor`` and ``served``.
 
     Deviation: the paper's messages are empty. Without floors two tenants that both send UDP get 77 and 114 % of their
-    guarantees, and a single one leaves a third of an idle link unused. The floor is the pair's part of the guarantee,
-    or its part, by what it sends, of the rate that the queue serves.
+    guarantees, and a single one leaves a third of an idle link unused. The floor is the larger of two rates:
+    ``floor_part`` of the pair's share of the guarantee, and ``served_part`` of the served rate, shared in proportion
+    to what the pairs send.
     """
     of_guarantee = floor_part[pairs.receiver] * shares_of(pairs, guarantee_bps)
     sums = np.bincount(pairs.receiver, pairs.measured_bps, minlength=len(served_bps))[pairs.receiver]
@@ -198,7 +202,7 @@ def within_port(
 
 
 def port_shares(pairs: Pairs, capacity_bps: FloatArray, all_above_share: BoolArray) -> FloatArray:
-    """Return (entries,) each pair's part, by its rate, of the capacity of its receiver's port, (vns,).
+    """Return (pairs,) each pair's part, by its rate, of the capacity of its receiver's port, (vns,).
 
     Deviation: halving limits whose sum is far above the port's capacity has no effect: ten senders would need four
     rounds of messages. Infinite where one sender gets the message (not ``all_above_share``).

@@ -91,9 +91,9 @@ class Bottlenecks:
 def marked_shares(
     marked_bps: FloatArray, passed_bps: FloatArray, arrived_bps: FloatArray, beyond_bps: FloatArray, receiver: IntArray
 ) -> FloatArray:
-    """Return (entries,) phi, the marked share of a pair's traffic; NaN where unknown.
+    """Return (pairs,) phi, the marked share of a pair's traffic; NaN where unknown.
 
-    ``marked_bps`` and ``passed_bps`` (entries,) are the rates that arrived with a mark and that passed the sender's
+    ``marked_bps`` and ``passed_bps`` (pairs,) are the rates that arrived with a mark and that passed the sender's
     meter. ``arrived_bps`` and ``beyond_bps`` (vns,) are the arrivals and the excess at the receiving VN's phantom
     meter; an excess share of ALL_MARKED or more marks all traffic, whatever its sender. Both come from one meter, and
     so cover the same time. If one of marks and phantom meter is unknown (NaN), the other one counts. An idle sender has

@@ -25,7 +25,7 @@ def within_bounds(
 ) -> tuple[Enforcement, MeterChanges]:
     """Return the enforcement and the changes with settings that the switches accept, without ineffective ones.
 
-    ``bounds`` are the bounds of the pairs' switches, (entries,).
+    ``bounds`` are the bounds of the pairs' switches, (pairs,).
     """
     rows = changes.rows
     rate_kbps, burst_kbits = bounds.select(rows).fitted(after.rate_kbps[rows], after.burst_kbits[rows])

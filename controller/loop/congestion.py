@@ -54,7 +54,7 @@ class Congestion:
     ) -> tuple[Congestion, IntArray, IntArray]:
         """Return the state after an interval, and the rows of the VN table where congestion began, and where it ended.
 
-        The interval led from ``before`` to ``state``, with ``limit_bps`` (entries,) effective after it. ``declared``
+        The interval led from ``before`` to ``state``, with ``limit_bps`` (pairs,) effective after it. ``declared``
         (vns,) is the mask of the VNs whose policy declares congestion itself.
         """
         was, congested, calm_intervals = before.allocators.congested, state.allocators.congested, self.calm_intervals

@@ -35,8 +35,8 @@ from controller.policy.policy_groups import PolicyGroup, held_while_stale, requi
 class ControlState(NamedTuple):
     """The state that one interval passes to the next.
 
-    ``unread_intervals`` (entries,) counts the intervals since a meter was read. ``decided_s`` is the time of the last
-    interval, NaN before the first. ``adopted_bps`` (entries,) are adopted grants, infinite for other pairs: no grant
+    ``unread_intervals`` (pairs,) counts the intervals since a meter was read. ``decided_s`` is the time of the last
+    interval, NaN before the first. ``adopted_bps`` (pairs,) are adopted grants, infinite for other pairs: no grant
     rises above them until ``with_released_grants``. None: there are none, or they have been released.
     """
 
@@ -69,8 +69,8 @@ class ControlState(NamedTuple):
 class StepResult(NamedTuple):
     """The decisions of one interval, besides the next state, and the loads of VNs.
 
-    ``changes`` are the meters to modify, ``backstops`` the meters of pairs that agents shape. ``limit_bps`` (entries,)
-    are the new effective limits, ``agent_bps`` (entries,) what agents shape to: where no queue holds the receiver, its
+    ``changes`` are the meters to modify, ``backstops`` the meters of pairs that agents shape. ``limit_bps`` (pairs,)
+    are the new effective limits, ``agent_bps`` (pairs,) what agents shape to: where no queue holds the receiver, its
     senders together within its budget. ``received_bps`` has shape (vns,). ``implausible`` are rows of the pair table
     with impossible counter changes. ``receiver_loads_bps`` are the rates offered to each VN, passed and dropped at its
     senders' meters, (vns,) each, and ``notified`` the number of senders that each VN notified of congestion, (vns,);
@@ -88,7 +88,7 @@ class StepResult(NamedTuple):
 
 
 def ceilings(entries: PairTable, vns: VnTable) -> FloatArray:
-    """Return the rate that a pair may carry without congestion, shape (entries,).
+    """Return the rate that a pair may carry without congestion, shape (pairs,).
 
     It is the lower of the pair's two limits; where ceilings are used, of its two ceilings.
 
@@ -100,7 +100,7 @@ def ceilings(entries: PairTable, vns: VnTable) -> FloatArray:
 
 
 def current_ceilings(state: ControlState, vns: VnTable) -> FloatArray:
-    """Return the rate that a pair may carry now, whatever its grant, shape (entries,)."""
+    """Return the rate that a pair may carry now, whatever its grant, shape (pairs,)."""
     ceiling_bps = ceilings(state.entries, vns)
     return ceiling_bps if state.adopted_bps is None else np.minimum(ceiling_bps, state.adopted_bps)
 
@@ -140,7 +140,7 @@ class Began(NamedTuple):
 class Decided(NamedTuple):
     """The result of ``decide`` for ``enforce``.
 
-    ``ceiling_bps`` (entries,) is what pairs may carry, whatever their grants.
+    ``ceiling_bps`` (pairs,) is what pairs may carry, whatever their grants.
 
     ``received_bps`` is what each VN receives, (vns,); ``notified`` is as in StepResult.
     """
@@ -166,7 +166,7 @@ def control_step(
     """Run one interval (DETS, sections II-A and III) of a controller without peers.
 
     ``links``: None where only access links count. ``observed`` are the readings of queues and links, for policies that
-    use them; None: no policy does. ``shaped`` (entries,) is the mask of pairs that an agent on the sender's host shapes
+    use them; None: no policy does. ``shaped`` (pairs,) is the mask of pairs that an agent on the sender's host shapes
     (None: none).
 
     The senders' side, the receivers' side and the grants' side have a module each, and exchange only the values in
@@ -301,7 +301,7 @@ def _in_use(
 
 
 def effective_limits_bps(state: ControlState, vns: VnTable) -> FloatArray:
-    """Return the rate limit of each pair, shape (entries,); its meter follows within the deadband."""
+    """Return the rate limit of each pair, shape (pairs,); its meter follows within the deadband."""
     return np.minimum(state.machines.limit_bps, current_ceilings(state, vns))
 
 

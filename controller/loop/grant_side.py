@@ -24,7 +24,7 @@ from controller.metering.receive_budgets import RemainingBudget
 class GrantSide(NamedTuple):
     """The new effective limits, and the meters to modify for them: ``backstops`` are meters of agents' pairs.
 
-    ``agent_bps`` (entries,) are the rates at which agents shape.
+    ``agent_bps`` (pairs,) are the rates at which agents shape.
     """
 
     machines: SendRateControllers

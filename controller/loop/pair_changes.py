@@ -143,7 +143,7 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
 def with_meters(
     state: ControlState, rows: IntArray, meter_id: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float
 ) -> ControlState:
-    """Return the state with the meters ``meter_id`` (entries,), of which those of ``rows`` are new.
+    """Return the state with the meters ``meter_id`` (pairs,), of which those of ``rows`` are new.
 
     New meters have ``rate_bps`` and ``burst_bits``, shape of ``rows``, and were added now.
     """

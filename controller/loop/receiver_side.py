@@ -39,7 +39,7 @@ class ReceiverSide(NamedTuple):
     def first_messages(
         self, entries: PairTable, controlled: BoolArray, vns: VnTable
     ) -> tuple[InitializeTrafficControl, DeactivateTrafficControl]:
-        """Return Initialize and Deactivate messages for pairs, given the mask of ``controlled`` pairs, (entries,)."""
+        """Return Initialize and Deactivate messages for pairs, given the mask of ``controlled`` pairs, (pairs,)."""
         return initialize(self.allocators, entries, controlled, vns.always_controlled)
 
     def answer(

@@ -39,7 +39,7 @@ class RemoteSide:
     """Without other nodes: all senders and all receivers are local."""
 
     def crosses(self, entries: PairTable) -> BoolArray | bool:
-        """Return the mask of the pairs, (entries,), with receivers that other nodes decide for."""
+        """Return the mask of the pairs, (pairs,), with receivers that other nodes decide for."""
         return False
 
     def with_loads(self, loads: ReceiverLoads) -> ReceiverLoads:

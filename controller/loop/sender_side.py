@@ -53,7 +53,7 @@ def read_meters(
 ) -> SenderSide:
     """Turn counters into rates, and rates into what each sender sends.
 
-    Pairs in the mask ``holds``, (entries,), stay under control without messages from their receivers.
+    Pairs in the mask ``holds``, (pairs,), stay under control without messages from their receivers.
     """
     seen = evaluate_readings(
         (entries.sender, entries.receiver), counters, measured, unread_intervals, readings, vns.capacity_bps

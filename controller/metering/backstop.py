@@ -34,7 +34,7 @@ def with_backstops(
 ) -> tuple[Enforcement, MeterChanges, MeterChanges]:
     """Return the enforcement with backstops, the changes of other pairs' meters, and the changes of the backstops.
 
-    ``shaped`` (entries,) is the mask of pairs that an agent shapes (None: none), ``metered`` of pairs with a meter. The
+    ``shaped`` (pairs,) is the mask of pairs that an agent shapes (None: none), ``metered`` of pairs with a meter. The
     shadow buckets of shaped pairs do not change: they count as full, without debt.
     """
     if (shaped is None or not shaped.any()) and metered.all():

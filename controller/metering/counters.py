@@ -26,7 +26,7 @@ NOT_LISTED = -1  # the position of a meter in no reply
 
 @dataclass(frozen=True)
 class MeterReadings:
-    """The switches' counters of the pairs' meters, aligned with the pair table; columns of shape (entries,).
+    """The switches' counters of the pairs' meters, aligned with the pair table; columns of shape (pairs,).
 
     ``byte_in_count`` counts what arrived at the meter, before the drop; ``dropped_byte_count`` what its band dropped.
     ``duration_s`` is the time since the meter was added, by the switch's clock, which is more precise than the arrival
@@ -124,7 +124,7 @@ def columns_of(readings: Readings) -> MeterReadings:
 
 
 class MeterCounters(NamedTuple):
-    """The last readings, with which the next ones are compared; columns of shape (entries,).
+    """The last readings, with which the next ones are compared; columns of shape (pairs,).
 
     ``epoch_s`` is the time, on the meter's own clock, at which its counters had the values ``byte_in_count`` and
     ``dropped_byte_count``; NaN before the first reading.
@@ -189,7 +189,7 @@ class MeterCounters(NamedTuple):
         return self._replace(byte_in_count=byte_in, dropped_byte_count=dropped, epoch_s=epoch)
 
     def confirmed(self, confirmed_s: FloatArray) -> MeterCounters:
-        """Return the state with the times of switches' last execution, shape (entries,); NaN: unknown.
+        """Return the state with the times of switches' last execution, shape (pairs,); NaN: unknown.
 
         A modified meter counts from then on; on a busy switch that is later than the modify was sent.
         """
@@ -199,7 +199,7 @@ class MeterCounters(NamedTuple):
 
 
 class MeterRates(NamedTuple):
-    """The meters' rates since the last reading, shape (entries,), NaN where unknown.
+    """The meters' rates since the last reading, shape (pairs,), NaN where unknown.
 
     ``offered_bps`` arrived, ``dropped_bps`` was dropped, ``passed_bps`` is the difference, all over ``seen_s``, which
     begins at the last modify if there was one. ``implausible`` marks impossible counter changes.
@@ -217,7 +217,7 @@ def _plain_meter_rates(
 ) -> tuple[MeterRates, MeterCounters]:
     """Return the rates since the last readings, and the counters for the next comparison.
 
-    ``capacity_bps``, shape (entries,), is the capacity of the sender's edge port.
+    ``capacity_bps``, shape (pairs,), is the capacity of the sender's edge port.
 
     1) A modified meter counts from the time when its switch executed the modify, where known.
     2) A meter whose duration decreased was added again: it has counted from zero since then.

@@ -73,7 +73,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class Enforcement(NamedTuple):
-    """The settings of the pairs' meters, and the senders' shadow buckets; columns of shape (entries,).
+    """The settings of the pairs' meters, and the senders' shadow buckets; columns of shape (pairs,).
 
     ``rate_kbps`` and ``burst_kbits`` are installed since ``modified_s``; ``limit_bps`` is the limit granted last,
     ``allowed_bps`` the part of it within the receive budget (``receive_budgets``). ``level_bits`` and ``credit_bits``
@@ -140,7 +140,7 @@ class Enforcement(NamedTuple):
 class MeterChanges(NamedTuple):
     """Meters to modify, in order: ``rows`` of the pair table, decreases first.
 
-    ``rate_kbps`` and ``burst_kbits`` (entries,) are the resulting settings of all pairs' meters.
+    ``rate_kbps`` and ``burst_kbits`` (pairs,) are the resulting settings of all pairs' meters.
     """
 
     rows: IntArray
@@ -213,7 +213,7 @@ def update_buckets(
     elapsed_s: FloatArray,
     min_burst_bits: FloatArray | float = MIN_BURST_BITS,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return level and credit after ``elapsed_s`` more seconds, (entries,) each.
+    """Return level and credit after ``elapsed_s`` more seconds, (pairs,) each.
 
     Counters restart at a modify, so no counter has what passed between the last reading and the modify; it is assumed
     to equal the later rate, up to the meter's rate for a limited sender. The bucket was set after that. Where the meter
@@ -248,7 +248,7 @@ def update_buckets(
 
 
 def passed_bits(before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float) -> FloatArray:
-    """Return what passed each pair's meter since its last reading, (entries,); 0 where unknown.
+    """Return what passed each pair's meter since its last reading, (pairs,); 0 where unknown.
 
     What passed between the last reading and a modify is not counted: it is assumed to equal the later rate, at most the
     meter's rate.
@@ -272,7 +272,7 @@ def _native_passed_by(
 def _plain_passed_by(
     before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float, receiver: IntArray, vns: int
 ) -> FloatArray:
-    """Return the passed bits summed by ``receiver`` (entries,), rows of the VN table: shape (vns,)."""
+    """Return the passed bits summed by ``receiver`` (pairs,), rows of the VN table: shape (vns,)."""
     bits = passed_bits(before, measured, seen_s, now_s)
     return np.bincount(receiver, weights=bits, minlength=vns).astype(np.float64)
 
@@ -290,12 +290,12 @@ def _plain_enforce(
 ) -> tuple[Enforcement, MeterChanges]:
     """Return which meters to modify so that the limits hold, and the resulting state.
 
-    ``seen_s`` (entries,) is the measured part of the last interval; NaN: unknown. ``too_soon`` (entries,) marks meters
+    ``seen_s`` (pairs,) is the measured part of the last interval; NaN: unknown. ``too_soon`` (pairs,) marks meters
     that were read so soon after their last modify that the reading is useless (None: none). A busy switch executes a
     modify just before it is asked for its counters, which begin again at zero. With a modify in every interval its
     senders would never be measured: so these meters wait for the next reading, at most MAX_UNREAD_S, so that a switch
-    cannot keep a rate for ever. ``remaining`` bound the sum of what the senders of a ``receiver`` (entries,) may send;
-    None where queues do. ``min_burst_bits`` (entries,) are bursts that pass a few frames, at least MIN_BURST_BITS;
+    cannot keep a rate for ever. ``remaining`` bound the sum of what the senders of a ``receiver`` (pairs,) may send;
+    None where queues do. ``min_burst_bits`` (pairs,) are bursts that pass a few frames, at least MIN_BURST_BITS;
     None: MIN_BURST_BITS for all.
     """
     known = ~np.isnan(seen_s)

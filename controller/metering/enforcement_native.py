@@ -39,10 +39,10 @@ def enforce(
     """Return the columns of Enforcement, and the rows to modify, decreases first.
 
     The columns are floats, rates and bursts, the unresponsive mask and the evidence. Columns of the next state are
-    separate arrays, so that no larger array is kept alive. ``limit_bps`` (entries,) are the grants, raised to
+    separate arrays, so that no larger array is kept alive. ``limit_bps`` (pairs,) are the grants, raised to
     ``least_bps``; ``before`` are the columns of Enforcement, ``measured`` the columns of Measurement, ``seen_s`` and
     ``too_soon``. ``remaining`` are the columns of RemainingBudget, for pairs grouped by receiver; None: no meter is
-    bounded. ``min_burst_bits`` (entries,); None: the value in the settings for all. ``idle`` is the reserve of idle
+    bounded. ``min_burst_bits`` (pairs,); None: the value in the settings for all. ``idle`` is the reserve of idle
     senders in seconds, and the number of silent intervals after which they are idle.
     """
     size, nothing = len(limit_bps), np.empty(0)

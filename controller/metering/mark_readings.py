@@ -16,7 +16,7 @@ PHANTOM_BURST_S = 0.006
 class MarkReadings:
     """Rates of marks, NaN where unknown.
 
-    ``marked_bps`` (entries,) arrived at the receiver's switch with a CE mark, by counting meters. ``arrived_bps``
+    ``marked_bps`` (pairs,) arrived at the receiver's switch with a CE mark, by counting meters. ``arrived_bps``
     (vns,) is what a VN was sent, and ``beyond_bps`` (vns,) the excess at its phantom meter: both from one meter, so
     that they cover the same time.
     """

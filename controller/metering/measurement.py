@@ -34,7 +34,7 @@ IDLE_INTERVALS = 10
 
 
 class Measurement(NamedTuple):
-    """The rates of each pair, shape (entries,).
+    """The rates of each pair, shape (pairs,).
 
     ``passed_bps`` is the rate of the last known interval, ``smoothed_bps`` its exponential mean over MEMORY_INTERVALS,
     ``offered_bps`` and ``dropped_bps`` the last interval's rates before and at the meter. ``silent_intervals`` counts
@@ -112,12 +112,12 @@ def _compiled_sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int)
 
 
 def _plain_sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> tuple[FloatArray, ...]:
-    """Return each of ``columns`` (entries,) summed by ``row`` (entries,), shape (rows,), in table order."""
+    """Return each of ``columns`` (pairs,) summed by ``row`` (pairs,), shape (rows,), in table order."""
     return tuple(np.bincount(row, weights=column, minlength=rows).astype(np.float64) for column in columns)
 
 
 class MeterObservation(NamedTuple):
-    """The results of a meter reading; columns of shape (entries,).
+    """The results of a meter reading; columns of shape (pairs,).
 
     ``counters`` are the counters for the next comparison. ``unread_intervals`` counts the intervals since a meter was
     read, ``seen_s`` is the measured time (NaN: not measured). ``implausible`` is as in ``meter_rates``. ``too_soon``

@@ -52,7 +52,7 @@ library = load_native(
 
 
 def sums(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> FloatArray:
-    """Return ``columns`` (entries,) summed by ``row`` (entries,), each below ``rows``: shape (columns, rows)."""
+    """Return ``columns`` (pairs,) summed by ``row`` (pairs,), each below ``rows``: shape (columns, rows)."""
     added = np.zeros((len(columns), rows))
     library.dets_sums((row, added, *columns))
     return added
@@ -106,7 +106,7 @@ def meter_rates(
 ) -> tuple[list[FloatArray], BoolArray, list[FloatArray]]:
     """Return the offered, dropped and passed rates, measured time, implausible mask, and next counters' columns.
 
-    All have shape (entries,). ``settings`` are the minimum time between readings, the plausible load in capacities, and
+    All have shape (pairs,). ``settings`` are the minimum time between readings, the plausible load in capacities, and
     bits per byte; ``before`` are columns of MeterCounters, ``now`` columns of MeterReadings and the capacities.
     """
     entries = len(before[0])

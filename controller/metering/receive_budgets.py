@@ -8,7 +8,8 @@ the limit. A receiving queue absorbs that. Where no queue holds the receiver, th
 1) A receiver's budget subtracts what it received above its limit, in slots of SLOT_S over the last WINDOW_S.
 2) Until each slot has left the window, the remaining budget bounds what may arrive before the next reading, and the
    later rate of the active senders.
-3) Active senders come first: the present rate of each, within its grant, all scaled to that rate.
+3) Active senders come first: each gets its present rate, within its grant. If the sum of these rates exceeds the
+   rate of 2), all are reduced in proportion.
 4) Idle senders share a reserve: what all of them together may send before the controller sees it.
 5) The rest goes to growth (unused grants) and to saved credit, in proportion. It is at most SAVED_S of the limit, less
    recent excess. If all active senders keep sending, it is no more than what leaves room for the limit afterwards. If
@@ -206,9 +207,9 @@ class RemainingBudget(NamedTuple):
     def share(
         self, receiver: IntArray, grant_bps: FloatArray, credit_bits: FloatArray, measured: Measurement
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the rates and the saved bits that the meters of pairs may have, shape (entries,) each.
+        """Return the rates and the saved bits that the meters of pairs may have, shape (pairs,) each.
 
-        ``receiver`` (entries,) are rows of the VN table. No rate exceeds the grant, no saved bits the credit.
+        ``receiver`` (pairs,) are rows of the VN table. No rate exceeds the grant, no saved bits the credit.
         """
         horizon_s = float(self.ahead_s[0])
         active, used_bps, growth_bps, kept_bits = _of_active(grant_bps, credit_bits, measured)

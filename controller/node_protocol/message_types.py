@@ -42,7 +42,7 @@ class ReportMessage:
     """Senders' to receivers' shard: loads, and Traffic Reports of pairs under control or with traffic.
 
     ``loaded`` (receivers,) are rows of VNs, ascending, with the loads at the sender's meters, as in ``ReceiverLoads``.
-    The others have shape (entries,) and are sorted by receiver, then sender, rows of VNs: as in ``TrafficReport``, and
+    The others have shape (pairs,) and are sorted by receiver, then sender, rows of VNs: as in ``TrafficReport``, and
     the policies' further input (``IntervalContext``).
     """
 
@@ -95,7 +95,7 @@ class GrantMessage:
     """Receivers' to senders' shard: the congested receivers, and Set Rate for the reported pairs.
 
     ``decided`` (receivers,) are the rows of VNs with senders under control, ascending, ``congested`` the mask of the
-    congested ones, ``senders`` the number of senders that share each limit. ``forfeits`` (entries,) is the mask of
+    congested ones, ``senders`` the number of senders that share each limit. ``forfeits`` (pairs,) is the mask of
     pairs that lose their saved bursts; if the message is lost, they keep them.
     """
 

@@ -1,8 +1,8 @@
 """Plugins: algorithms, policies, topologies and scenarios of other packages, declared by entry points.
 
-A plugin is an entry point of one of ``GROUPS``, of a package that is installed, or of the ``pyproject.toml`` in a
-folder that ``DETS_PLUGINS`` names. A plugin that fails is in ``faults``; the others work. Standard library only: ``mn
---custom`` loads topologies with the system's Python.
+A plugin is an entry point of one of ``GROUPS``. An installed package declares it, or the ``pyproject.toml`` in the
+folder that the environment variable ``DETS_PLUGINS`` names. A plugin that fails is in ``faults``; the others
+work. Standard library only: ``mn --custom`` loads topologies with the system's Python.
 """
 
 from __future__ import annotations

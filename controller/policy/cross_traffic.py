@@ -26,7 +26,7 @@ def cross_traffic_load(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the cross traffic on each link (links,) of VNs not ``in_group`` (vns,), and its guaranteed part.
 
-    ``used_bps`` and ``limit_bps`` (entries,) are the rates through the meters and the effective limits. A margin is
+    ``used_bps`` and ``limit_bps`` (pairs,) are the rates through the meters and the effective limits. A margin is
     added, but no VN counts with more than its receive limit, or its ceiling where ceilings are used: its queue passes
     no more. The rest, above limits, is borrowed.
     """

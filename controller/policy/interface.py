@@ -58,7 +58,7 @@ class PolicyView(NamedTuple):
     received_bps: FloatArray
     """(vns,) the rate through the meters of a VN's senders"""
     passed_bps: FloatArray
-    """(entries,) the rate through each meter in the last interval, of all policies; ``passed_bps[rows]`` is this
+    """(pairs,) the rate through each meter in the last interval, of all policies; ``passed_bps[rows]`` is this
     policy's"""
     congested: BoolArray
     """(vns,) whether a VN is sent more than its limit (DETS, section II)"""
@@ -158,7 +158,7 @@ class Decision:
 def notifications(decisions: Iterable[Decision], receiver: IntArray, vns: int) -> IntArray | None:
     """Return the number of senders that each VN sent a message, (vns,); None if no policy has messages.
 
-    ``receiver`` (entries,) is each pair's receiver.
+    ``receiver`` (pairs,) is each pair's receiver.
     """
     senders_at = [receiver[decision.feedback.entry] for decision in decisions if decision.feedback is not None]
     return np.bincount(np.concatenate(senders_at), minlength=vns) if senders_at else None

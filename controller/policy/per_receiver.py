@@ -87,7 +87,7 @@ class PerReceiverPolicy(Policy):
 
     @abstractmethod
     def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
-        """Return grants (entries,) in bits per second and the state for the next interval; no argument is changed.
+        """Return grants (pairs,) in bits per second and the state for the next interval; no argument is changed.
 
         An inactive pair is granted 0: ``decide`` adds the idle share. No grant is above ``available_bps``. Rate that no
         sender can use is not allocated.

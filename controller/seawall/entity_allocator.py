@@ -51,7 +51,7 @@ class LoopConstants:
 
 @dataclass(frozen=True, slots=True)
 class PairTraffic:
-    """The traffic of the loops' pairs: (entries,) each.
+    """The traffic of the loops' pairs: (pairs,) each.
 
     ``passed_bps`` is the rate through their meters in the last interval, ``backlogged`` whether their meters dropped,
     ``active`` whether they have traffic.
@@ -66,7 +66,7 @@ class PairTraffic:
 class Allocation:
     """A decision.
 
-    ``rate_bps`` (entries,) is the rate of each pair, ``left_bps`` (uses,) the rate that each link on its path allows
+    ``rate_bps`` (pairs,) is the rate of each pair, ``left_bps`` (uses,) the rate that each link on its path allows
     it.
     """
 

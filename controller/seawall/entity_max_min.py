@@ -50,9 +50,9 @@ class _Parts:
     def shares(self, capacity_bps: FloatArray, use_bps: FloatArray, is_open: BoolArray) -> FloatArray:
         """Return (uses,) the share of its constraint for each open flow; infinite for closed flows.
 
-        A level is a constraint's capacity per unit of weight. An entity with open flows gets its weight times the
-        level, its closed flows included, in equal parts. An entity whose closed flows have more keeps their rates, and
-        takes no further part.
+        A level is a constraint's capacity per unit of weight. An entity with open flows is due its weight
+        times the level: its open flows share in equal parts what its closed flows leave of that. An entity whose closed
+        flows have more than it is due takes no part: its closed flows keep their rates.
         """
         rows, constraints = len(self.constraint), len(capacity_bps)
         count = np.bincount(self.of_use, is_open, minlength=rows)

@@ -249,7 +249,7 @@ def curve(
 def strawman(
     rate_bps: FloatArray, lost: FloatArray, step_bps: FloatArray, alpha: FloatArray, a: FloatArray
 ) -> FloatArray:
-    """Return the next rates of one loop per pair, (entries,): the scheme from which the paper starts (section 4.2).
+    """Return the next rates of one loop per pair, (pairs,): the scheme from which the paper starts (section 4.2).
 
     Loss: ``r - r * alpha``, otherwise ``r + step``. An entity with more destinations gets more: that is its flaw. Where
     losses are unknown (NaN) the rate stays.

@@ -74,7 +74,7 @@ class LinkBacklog:
 def link_loads(loops: Loops, passed_bps: FloatArray, lost: FloatArray) -> FloatArray:
     """Return (links,) the pairs' load on each link: what passed their meters, less losses on the path.
 
-    ``passed_bps`` (entries,), ``lost`` (links,) the share that each link loses, NaN for none known. The uses of each
+    ``passed_bps`` (pairs,), ``lost`` (links,) the share that each link loses, NaN for none known. The uses of each
     pair are in path order.
     """
     arriving_bps, survives = loops.at_uses(passed_bps), 1.0 - np.nan_to_num(lost)

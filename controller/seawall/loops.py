@@ -23,7 +23,7 @@ class Loops:
     """The loops of some pairs. A *use* is one link of one pair.
 
     ``sender`` and ``link`` (loops,) identify each loop, sorted by sender, then link. ``offsets`` (entries + 1,) are the
-    first uses of the pairs, ``sizes`` (entries,) the number of uses of each, ``use_loop`` and ``use_link`` (uses,) the
+    first uses of the pairs, ``sizes`` (pairs,) the number of uses of each, ``use_loop`` and ``use_link`` (uses,) the
     loop and the link of each use.
     """
 
@@ -36,7 +36,7 @@ class Loops:
 
     @classmethod
     def build(cls, sender: IntArray, offsets: IntArray, link: IntArray, links: int) -> Loops:
-        """Return the loops of pairs from ``sender`` (entries,) over ``link[offsets[e]:offsets[e + 1]]``.
+        """Return the loops of pairs from ``sender`` (pairs,) over ``link[offsets[e]:offsets[e + 1]]``.
 
         Raises InvalidValueError if the columns do not fit each other, ColumnError for a link that does not exist.
         """
@@ -79,7 +79,7 @@ class Loops:
         return np.bincount(self.link, by_loop, minlength=links).astype(np.float64, copy=False)
 
     def lowest(self, by_use: FloatArray) -> FloatArray:
-        """Return (entries,) the lowest value of each pair's uses; infinite for a pair without uses."""
+        """Return (pairs,) the lowest value of each pair's uses; infinite for a pair without uses."""
         lowest = np.full(self.entries, np.inf)
         used = self.sizes > 0
         if used.any():
@@ -90,7 +90,7 @@ class Loops:
 def shares(loops: Loops, received_bps: FloatArray, active: BoolArray) -> FloatArray:
     """Return (uses,) p: the part of an entity's traffic through a link that goes to each of its destinations.
 
-    ``received_bps`` and ``active`` (entries,) are the rates through the meters and the active mask. The parts of each
+    ``received_bps`` and ``active`` (pairs,) are the rates through the meters and the active mask. The parts of each
     loop sum to 1, or to 0 without traffic and active destinations.
 
     Deviation: the paper divides by what all destinations of the entity received. Then the parts through one link do not
@@ -110,7 +110,7 @@ def shares(loops: Loops, received_bps: FloatArray, active: BoolArray) -> FloatAr
 def entry_rates(
     loops: Loops, rate_bps: FloatArray, part: FloatArray, beta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the rate of each pair, (entries,), and the rate that each link allows it, (uses,) (section 4.3).
+    """Return the rate of each pair, (pairs,), and the rate that each link allows it, (uses,) (section 4.3).
 
     ``rate_bps`` and ``beta`` (loops,), ``part`` (uses,) from ``shares``. Every destination gets its part of beta of the
     rate, and all of them share the rest equally, so that each can show a higher demand. The rates of an entity's pairs

@@ -125,9 +125,9 @@ class MergedReports:
 
 
 def _column(report: ReportMessage, name: str, positions: IntArray) -> NDArray[Any]:
-    """Return a column of a report with rows at ``positions`` of the table.
+    """Return a column of a report, its rows at ``positions`` of the table.
 
-    For omitted limits, the grants that they equal.
+    A report omits limits that equal the last grants: then these grants are returned.
     """
     if name != "limits":
         column: NDArray[Any] = getattr(report, name)

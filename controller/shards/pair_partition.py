@@ -26,7 +26,7 @@ from controller.shards.receiver_table import Pairs, match_pairs
 class PairPartition:
     """``local_rows`` are the rows of ``entries`` with local receivers, ``local_pairs`` their ends.
 
-    ``remote_rows`` are the rows with receivers at each peer, ascending; ``remote_mask`` (entries,) marks them.
+    ``remote_rows`` are the rows with receivers at each peer, ascending; ``remote_mask`` (pairs,) marks them.
     ``receivers`` are these receivers, by peer.
     """
 
@@ -51,13 +51,13 @@ class PairPartition:
         """Return the rows to report to each peer; if that is all rows, the same array as before.
 
         These are the pairs under control, and the pairs with traffic (``SendRateControllers``, ``Measurement``;
-        (entries,) each).
+        (pairs,) each).
         """
         return {number: _reportable_rows(rows, control, silent_intervals) for number, rows in self.remote_rows.items()}
 
     @cached_property
     def all_rows(self) -> IntArray:
-        """The rows of all entries."""
+        """The rows of all pairs."""
         return np.arange(len(self.entries))
 
     def granted(self, peer: int, grants: GrantMessage) -> tuple[IntArray, IntArray | slice]:

@@ -91,7 +91,7 @@ def _marks_read(marks: MarkReadings, local_mask: BoolArray) -> IntArray:
 def with_readings(
     context: IntervalContext, read: FabricReadings, receiver: IntArray, unresponsive: Iterable[BoolArray]
 ) -> IntervalContext:
-    """Return the policies' input with the merged readings; ``receiver`` (entries,) are the pairs' receivers.
+    """Return the policies' input with the merged readings; ``receiver`` (pairs,) are the pairs' receivers.
 
     ``unresponsive`` (vns,) is the mask of VNs without readings, because their node is unresponsive. Their senders count
     as unread, so that policies with the stale mode *hold* raise nothing.

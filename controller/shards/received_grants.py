@@ -53,9 +53,9 @@ class ReceivedGrants:
         peers: Mapping[int, Peer],
         now_s: float,
     ) -> SendRateControllers:
-        """Return the machines of ``entries`` after the peers' messages, or missing messages, since the last call.
+        """Return the machines of ``entries``, changed by the grants that arrived since the last call, or are missing.
 
-        ``adopted_bps`` (entries,) is as in ``ControlState``.
+        ``adopted_bps`` (pairs,) is as in ``ControlState``.
         """
         received, unresponsive, granted = list[tuple[IntArray, IntArray]](), list[IntArray](), list[SetRate]()
         kept = [crossing.local_rows]

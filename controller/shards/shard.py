@@ -417,7 +417,8 @@ class Shard(RemoteSide):
     ) -> IntervalContext:
         """Return the input of network-wide policies, with links and their cross traffic.
 
-        The allocator gets that, too.
+        ``left`` has the capacities without what silent peers' senders may use. A shard that is not the allocator keeps
+        its link use, which is sent to the allocator.
         """
         context = gathered.network_context(context, self.state, self.vns)
         if self.allocator != self._number_of_shard:

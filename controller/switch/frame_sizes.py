@@ -28,7 +28,7 @@ _COUNTABLE_BYTES = 14 << 32  # above that the low 32 bits of the packet count ma
 def dropped_frame_bytes(stats: NDArray[np.void], owners: MeterOwners, sender: IntArray, vns: int) -> FloatArray:
     """Return the largest mean size of frames dropped by a meter of each VN, shape (vns,).
 
-    ``stats`` are METER_STATS, ``owners`` the owners of the meters, ``sender`` (entries,) the sending VNs. 0 where no
+    ``stats`` are METER_STATS, ``owners`` the owners of the meters, ``sender`` (pairs,) the sending VNs. 0 where no
     large frame was dropped. A meter drops the frames that are too large for it, so that the mean is near the largest.
     """
     octets, packets = stats["band_byte_count"], stats["band_packet_count"]

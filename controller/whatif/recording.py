@@ -99,9 +99,9 @@ class Modified:
 
 @dataclass(frozen=True)
 class Interval:
-    """The input and decision of one control step. ``limit_bps`` (entries,) are the new effective limits.
+    """The input and decision of one control step. ``limit_bps`` (pairs,) are the new effective limits.
 
-    ``observed`` and its parts are None where the recording controller did not read them. ``shaped`` (entries,) is the
+    ``observed`` and its parts are None where the recording controller did not read them. ``shaped`` (pairs,) is the
     mask of pairs that agents shape; None: there are no agents.
     """
 

@@ -21,9 +21,9 @@ from controller.whatif.shadow import Shadow, shadow_step
 class Replayed:
     """One replayed interval.
 
-    ``same`` tells whether every decision equals the recorded one to the last bit. ``limit_bps`` (entries,) are the
-    limits that were effective, ``alternative_bps`` (entries,) the limits of the other algorithm, NaN without one.
-    ``sender`` and ``receiver`` (entries,) are rows of the VN table of ``start``. ``decisions`` are the groups'
+    ``same`` tells whether every decision equals the recorded one to the last bit. ``limit_bps`` (pairs,) are the
+    limits that were effective, ``alternative_bps`` (pairs,) the limits of the other algorithm, NaN without one.
+    ``sender`` and ``receiver`` (pairs,) are rows of the VN table of ``start``. ``decisions`` are the groups'
     decisions.
     """
 

@@ -1,7 +1,7 @@
 """Shadows: algorithms that decide on the same counters as the effective ones, and change nothing.
 
 A shadow gets the Traffic Reports of its VLAN under the effective algorithm, and keeps its own state. Its grants are
-therefore its next decision if it took over now, not its effect over time.
+what its algorithm would decide next, not what would follow if that algorithm were effective.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller.policy.registry import make_policy
 class Shadow:
     """The shadows of all VLANs that have one; ``policies`` gives their algorithms by VLAN.
 
-    ``shadowed`` (vns,) marks their VNs. ``rate_bps`` (entries,) are the limits that they would set, NaN where there is
+    ``shadowed`` (vns,) marks their VNs. ``rate_bps`` (pairs,) are the limits that they would set, NaN where there is
     no shadow, for the rows of ``entries``.
     """
 
@@ -57,7 +57,7 @@ class Shadow:
         return {vid: policy.algorithm for vid, policy in self.policies.items()}
 
     def rates_of(self, entries: PairTable) -> FloatArray:
-        """Return the shadows' limits of these pairs, shape (entries,); NaN where unknown."""
+        """Return the shadows' limits of these pairs, shape (pairs,); NaN where unknown."""
         if self.entries is entries:
             return self.rate_bps
         old = find_pairs(self.entries, entries.sender, entries.receiver)

@@ -103,8 +103,9 @@ class OvsFabric:
     def set_uplink_queues(self, pn_number: int, vlans: Mapping[int, tuple[int, int]]) -> None:
         """Give a PN's uplink a class for each of these VLANs: (min, max) rates in bit/s by VLAN id; none: one FIFO.
 
-        It is the host's scheduler that papers on hosts assume. Queued frames are dropped. Raises ValueError for a VLAN
-        that the PN does not have, OvsError if PNs' vswitches are bridges: then Open vSwitch shapes their trunks.
+        The classes stand for the scheduler on hosts that papers assume. Frames that are queued now are
+        dropped. Raises ValueError for a VLAN that the PN does not have, OvsError if PNs' vswitches are bridges: then
+        Open vSwitch shapes their trunks.
         """
         pn = self.fabric.pn(pn_number)
         for vid in vlans.keys() - set(pn.vlans):

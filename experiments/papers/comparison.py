@@ -1,7 +1,8 @@
 """All systems on the same traffic: each system's criterion, reaction time, link use and cost.
 
 No paper has this comparison. It has no claims, only tables, in two blocks: without borrowing, and with it. The
-criterion of a figure is what its paper promises. A system meets it if the whole 95 % interval of its seeds does.
+criterion of a figure is what its paper promises. A system meets the
+criterion if the whole 95 % interval of its seeds' mean does.
 """
 
 from __future__ import annotations

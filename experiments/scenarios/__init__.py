@@ -22,8 +22,8 @@ _LANGUAGE = ("scenario", "limits", "traffic")
 def scenarios() -> dict[str, Scenario]:
     """Return all scenarios by name: those of the files here, and those of other packages.
 
-    One that cannot be loaded is left out and reported in ``plugins.faults``: one whose name is not that of its file (or
-    entry point), a variant whose name does not begin with it, a duplicate name, and a file that raises an error.
+    A scenario is left out and reported in ``plugins.faults`` if its file raises an error, if its name differs from the
+    name of its file or entry point (a variant's name must begin with that name), or if its name is taken.
     """
     found: dict[str, Scenario] = {}
     for module in pkgutil.walk_packages(__path__, f"{__name__}.", onerror=lambda _name: None):

@@ -1,4 +1,4 @@
-"""Actions of a soak on a running fabric, and the ledger's entries on them and their transients."""
+"""Actions of a soak on a running fabric; the ledger records each action, and the time after it that is not judged."""
 
 from __future__ import annotations
 

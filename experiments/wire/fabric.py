@@ -62,7 +62,7 @@ class WireFabric:
     ) -> None:
         self.switches: dict[int, Datapath] = {}
         self.on_link: Callable[[tuple[int, int], bytes], bytes] = lambda _end, frame: frame
-        """Change of a frame on the link after the end (dpid, port_no) that it leaves by: a queue may mark it."""
+        """Return the frame that a link carries, for the port (dpid, port_no) and the frame that leaves by it."""
         self.problems: list[str] = []
         """Forbidden conditions that occurred, such as a loop; ``stop`` raises AssertionError if there are any."""
         self._controllers = (controller, *standbys)

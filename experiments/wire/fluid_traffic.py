@@ -208,7 +208,7 @@ class FluidTraffic:
         _Trace(self._switches, self._peer).run(self)
 
     def adopt(self, trace: _Trace) -> None:
-        """Use the result of a trace from now on."""
+        """Replace the steps of the traffic, its leaves and its samples by those of a trace."""
         self._steps = [
             _Step(
                 _meetings(step.receive),

@@ -63,7 +63,7 @@ class CountingMeters(CounterMeters):
         entries: PairTable,
         now: MeterReadings,
     ) -> tuple[CountingMeters, FloatArray]:
-        """Return the state after one more interval, and the marked rates, (entries,); NaN where unknown."""
+        """Return the state after one more interval, and the marked rates, (pairs,); NaN where unknown."""
         rates, counters = meter_rates(self.counters, now, vns.capacity_bps[self.sender])
         marked_bps = np.full(len(entries), np.nan)
         at, present = self.rows_in(entries)

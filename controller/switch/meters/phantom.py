@@ -55,7 +55,7 @@ class PhantomMeters(CounterMeters):
     ) -> tuple[PhantomMeters, MarkReadings]:
         """Return the state after one more interval, and the mark readings.
 
-        ``marked_bps`` (entries,) are the rates of counting meters.
+        ``marked_bps`` (pairs,) are the rates of counting meters.
         """
         # Arrivals are bounded by what all VNs of a VLAN can send.
         most = int(vns.vlan_vid.max(initial=0)) + 1

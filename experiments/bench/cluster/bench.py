@@ -118,7 +118,7 @@ def _intervals(seconds: list[float]) -> dict[str, float]:
 
 
 def takeover_targets(figures: dict[str, Any]) -> list[Target]:
-    """Return the targets of the takeovers. Every switch counts, and the slowest of all repeats."""
+    """Return the targets of the takeovers: the time of the slowest switch in the slowest repeat, and the violations."""
     targets = [
         Target(f"{what}: to the first meter set", took["max"], "intervals", TARGET_INTERVALS[what])
         for what, took in figures["takeover_intervals"].items()

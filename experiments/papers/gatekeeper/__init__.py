@@ -1,7 +1,7 @@
 """Gatekeeper (HPL-2010-151): its claims, and the aims of this project.
 
-Of its figures only numbers in the text are known. Rates are on the wire: the scheduler gives 860 Mb/s, of which A's
-guarantee is 645 and B's 215; a fabric with lower rates is compared with the same part of them. Start with
+Only numbers in the paper's text are known, not its curves. Rates are wire rates: the scheduler gives 860 Mb/s, of which
+tenant A is guaranteed 645 and tenant B 215. On a fabric with lower rates these numbers are scaled down. Start with
 tenant_claims.py.
 """
 
