@@ -98,8 +98,8 @@ class Dets(AppBase):
         except DetsError as error:  # an error that the user can fix needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
-        of_spare = self.spare.yield_control, self.spare.io_wait
-        self.shell = SouthboundDriver(self.config, time.monotonic, self._on_ports, *of_spare, self.membership.roles)
+        scheduling = self.spare.yield_control, self.spare.io_wait
+        self.shell = SouthboundDriver(self.config, time.monotonic, self._on_ports, *scheduling, self.membership.roles)
         self.membership.drive(self.shell, self.spare)
         self.observer = Observer(self.shell.central)
         self.queues = QueueReconciler(self.shell, databases)

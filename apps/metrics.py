@@ -254,11 +254,11 @@ class _Controller(Collector):
         )
         for record in central.switches.values():
             for port_no, (state, _) in record.ports.items() if record.connected else ():
-                of_port = [record.switch.name, record.switch.ports[port_no].label]
-                up.add_metric(of_port, float(state.state == "up"))
-                fenced.add_metric(of_port, float(bool(state.fence)))
+                labels = [record.switch.name, record.switch.ports[port_no].label]
+                up.add_metric(labels, float(state.state == "up"))
+                fenced.add_metric(labels, float(bool(state.fence)))
                 if state.speed_bps:
-                    speed.add_metric(of_port, state.speed_bps)
+                    speed.add_metric(labels, state.speed_bps)
         yield from (up, fenced, speed)
         for switch, port in central.config.ports():
             place = [switch.name, port.label]
@@ -284,8 +284,8 @@ class _Controller(Collector):
                 metric.add_metric([record.switch.name, record.switch.ports[port_no].label], _ENFORCEABLE[found.verdict])
         yield metric
         agents = GaugeMetricFamily("dets_agent_ports", "Edge ports with an agent, by its state.", labels=["state"])
-        for of_agents, count in central.agents.counts().items():
-            agents.add_metric([of_agents], count)
+        for agent_state, count in central.agents.counts().items():
+            agents.add_metric([agent_state], count)
         refused = CounterMetricFamily("dets_agent_frames_rejected", "Rejected frames of agents.", labels=["cause"])
         for cause, count in central.agents.refused().items():
             refused.add_metric([cause], count)

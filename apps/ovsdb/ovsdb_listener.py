@@ -62,7 +62,7 @@ class OvsdbListener:
         assert endpoint is not None
         self.address, self.dpids, self.writes = address, frozenset[int](), 0
         self._tls, self._on_switch, self._timeout_s = tls, on_switch, timeout_s
-        self._of: dict[int, _Connection] = {}
+        self._connection_of: dict[int, _Connection] = {}
         self._connections: set[_Connection] = set()
         self._limits: ConnectionLimits[_Connection] = ConnectionLimits(
             MAX_CONNECTIONS, MAX_UNKNOWN, MAX_UNKNOWN_OF_HOST
@@ -76,7 +76,7 @@ class OvsdbListener:
 
     def apply(self, dpid: int, desired: Mapping[str, PortQueues]) -> list[str]:
         """Do the same as ``OvsdbQueueWriter.apply``; OvsdbError also while no database of the switch is connected."""
-        connection = self._of.get(dpid)
+        connection = self._connection_of.get(dpid)
         if connection is None:
             raise OvsdbError(self.address, f"no database with a bridge of dpid {dpid:016x} has connected")
         with naming(self.address, self._timeout_s):
@@ -123,21 +123,21 @@ class OvsdbListener:
             connection.close()
             self._limits.leave(connection)
             self._connections.discard(connection)
-            for dpid in [dpid for dpid, other in self._of.items() if other is connection]:
-                del self._of[dpid]
+            for dpid in [dpid for dpid, other in self._connection_of.items() if other is connection]:
+                del self._connection_of[dpid]
 
     def _identify(self, connection: _Connection) -> bool:
         """Return whether the database belongs to a configured switch, for which it is used from now on."""
         connection.session.begin(self._timeout_s)
         rows = connection.session.transact(_BRIDGES)[0]["rows"]
         found = {int(row["datapath_id"], 16) for row in rows if isinstance(row["datapath_id"], str)} & self.dpids
-        new = {dpid for dpid in found if self._of.get(dpid) is not connection}
+        new = {dpid for dpid in found if self._connection_of.get(dpid) is not connection}
         for dpid in new:
-            other = self._of.get(dpid)
+            other = self._connection_of.get(dpid)
             if other is not None and other.answers(PROBE_TIMEOUT_S):
                 raise ProtocolError(f"transact: switch {dpid:016x} has another database already, which answers")
         if new:
-            self._of |= dict.fromkeys(new, connection)
+            self._connection_of |= dict.fromkeys(new, connection)
             connection.session.max_reply_bytes = MAX_REPLY_BYTES
             self._limits.on_handshake_done(connection)
             self._limits.mark_controlled(connection)

@@ -137,10 +137,10 @@ class QueueReconciler:
             record.capabilities.queues_set = dict.fromkeys(names.values(), str(error))
         else:
             reported = [(problem.partition(":")[0], problem.partition(": ")[2]) for problem in problems]
-            in_the_way = {names[name]: text for name, text in reported if name in names}
+            faults = {names[name]: text for name, text in reported if name in names}
             absent = dict.fromkeys(desired.keys() - names.values(), "the switch has no such port")
             record.capabilities.queues_set = {
-                **{port_no: in_the_way.get(port_no) for port_no in names.values()},
+                **{port_no: faults.get(port_no) for port_no in names.values()},
                 **absent,
             }
             if writer.writes > writes and self._written.get(dpid) == queues_of:

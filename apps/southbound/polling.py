@@ -88,16 +88,16 @@ def poll(
         if poll is None:
             continue
         try:
-            came = poll.meters.wait_complete(soon_s - peers.clock() if poll.requested_s == started_s else 0.0)
-            if not came and poll.requested_s == started_s:
+            complete = poll.meters.wait_complete(soon_s - peers.clock() if poll.requested_s == started_s else 0.0)
+            if not complete and poll.requested_s == started_s:
                 with waiting():
-                    came = poll.meters.wait_complete(deadline_s - peers.clock())
+                    complete = poll.meters.wait_complete(deadline_s - peers.clock())
         except ProtocolError as error:
             _report_fault(peers, peer, error)
             silent.append((peer, poll))
             continue
-        unanswered += not came
-        if came:
+        unanswered += not complete
+        if complete:
             answered.append((peer, poll))
         elif peers.clock() - poll.requested_s >= POLL_TIMEOUT_S:
             silent.append((peer, poll))

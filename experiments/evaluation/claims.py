@@ -139,13 +139,13 @@ class Paper:
 
         ``summaries`` are runs under any conditions.
         """
-        asked = [(claim.judge, "product") for claim in self.claims] + [(aim.judge, "product") for aim in self.aims]
+        judges = [(claim.judge, "product") for claim in self.claims] + [(aim.judge, "product") for aim in self.aims]
         published = [claim.published for claim in self.claims if isinstance(claim.published, Published)]
         found = set()
-        for judge, conditions in (*asked, *((condition.judge, condition.conditions) for condition in published)):
+        for judge, conditions in (*judges, *((condition.judge, condition.conditions) for condition in published)):
             measured = Measured([run for run in summaries if run.get("conditions", "product") == conditions])
             if judge(measured).holds == UNDECIDED:
-                found |= {(*wanted, conditions) for wanted in measured.asked}
+                found |= {(*wanted, conditions) for wanted in measured.used_runs}
         return found
 
     def deciding(self, summaries: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -195,11 +195,11 @@ class Measured:
         self._summaries = summaries
         self._beside = beside
         self.fewest_seeds = math.inf
-        self.asked: set[tuple[str, str]] = set()
+        self.used_runs: set[tuple[str, str]] = set()
 
     def _runs_of(self, experiment: str, control: str) -> list[dict[str, Any]]:
         wanted = (experiment, control)
-        self.asked.add(wanted)
+        self.used_runs.add(wanted)
         found = [summary for summary in self._summaries if (summary["experiment"], summary["control"]) == wanted]
         if found and control != self._beside:
             self.fewest_seeds = min(self.fewest_seeds, len({summary["seed"] for summary in found}))

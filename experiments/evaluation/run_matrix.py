@@ -116,10 +116,10 @@ def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, 
     known = scenarios()
     found = []
     for path in results.glob("*/*/seed-*/summary.json"):
-        said = json.loads(path.read_text())
-        if (name := said.get("experiment")) in known:
-            scenario = known[name].with_conditions(said.get("conditions", "product")).on(fabric, SCALE[fabric])
-            cell = RunSpec(name, said["control"], said["seed"], fabric, scenario)
+        content = json.loads(path.read_text())
+        if (name := content.get("experiment")) in known:
+            scenario = known[name].with_conditions(content.get("conditions", "product")).on(fabric, SCALE[fabric])
+            cell = RunSpec(name, content["control"], content["seed"], fabric, scenario)
             if (summary := cell.summary(results)) is not None:
                 found.append((cell, summary))
 

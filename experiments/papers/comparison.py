@@ -74,8 +74,8 @@ def _web(measured: Measured, name: str, control: str) -> Row:
 def _asked_per_s(scenario: Scenario, seed: int) -> float:
     """Return how many answers per second the sessions request that begin within the settled phase."""
     begin_s, end_s = scenario.phases[SETTLED]
-    asked = sum(len(answers) for at_s, answers in scenario.sessions(seed)[0] if begin_s <= at_s < end_s)
-    return asked / (end_s - begin_s)
+    requests = sum(len(answers) for at_s, answers in scenario.sessions(seed)[0] if begin_s <= at_s < end_s)
+    return requests / (end_s - begin_s)
 
 
 LATE_S = 0.050
@@ -183,9 +183,9 @@ def _row(measured: Measured, name: str, system: str, control: str, judge: Judge)
     mods = [count * INTERVAL_S / duration_s for count in measured.noted(name, control, "meter_mods")]
     meters = ", ".join(map(str, sorted(set(measured.noted(name, control, "meters"))))) or "-"
     cpu = show([1e3 * cpu_s / duration_s for cpu_s in measured.noted(name, control, "controller_cpu_s")], "count")
-    said = {True: "yes", False: "**no**", UNDECIDED: "undecided", None: "-"}[kept if values else None]
+    verdict = {True: "yes", False: "**no**", UNDECIDED: "undecided", None: "-"}[kept if values else None]
     use = measured.shown(name, control, "use_of_oracle")
-    return [system, found, said, fast, use, show(mods, "count"), meters, cpu]
+    return [system, found, verdict, fast, use, show(mods, "count"), meters, cpu]
 
 
 INSIDE = ("comparison-dets-fig6", "comparison-hygenicc-fig3")
@@ -202,13 +202,13 @@ NOTE = (
 
 
 def _tables() -> Iterable[ResultTable]:
-    for block, said in BLOCKS.items():
+    for block, block_title in BLOCKS.items():
         for key, figure, promise, found, judge in TRAFFIC:
             name = f"comparison-{key}-{block}"
             if name in SCENARIOS:
                 chosen = gatekeeper.BOTH if block == ALONE else (*gatekeeper.BOTH, *gatekeeper.ONE)
                 systems = tuple(SYSTEMS) if block == ALONE else BORROWERS
-                title = f"{said}: {figure}: {promise}"
+                title = f"{block_title}: {figure}: {promise}"
                 yield ResultTable(title, _rows(name, found, judge or _cells(chosen), systems))
 
 

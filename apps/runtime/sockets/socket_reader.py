@@ -63,12 +63,12 @@ class SocketReader:
     def _receive(self, filenos: Sequence[int]) -> Iterator[ReceivedBytes]:
         for fileno in filenos:
             try:
-                came = os.readv(fileno, [self._octets])
+                size_bytes = os.readv(fileno, [self._octets])
             except BlockingIOError:
                 continue
             except OSError:
-                came = 0
-            octets = self._octets[:came]
+                size_bytes = 0
+            octets = self._octets[:size_bytes]
             yield ReceivedBytes(fileno, octets, *replies_in(octets))
 
     def _receive_at_once(

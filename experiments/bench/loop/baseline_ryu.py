@@ -49,7 +49,7 @@ class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
         self.fair_bps = {receiver: self.limit_bps / count for receiver, count in self.senders_of.items()}
         self.rate_kbps = {dpid: dict.fromkeys(receivers, 0) for dpid, receivers in self.receiver_of.items()}
         self.last: dict[int, dict[int, tuple[float, float]]] = {dpid: {} for dpid in self.receiver_of}
-        self.heard_s: dict[int, float] = {}
+        self.received_s: dict[int, float] = {}
         self.received_bps: dict[int, float] = {}
         self.datapaths: dict[int, Any] = {}
         self.awaited: set[int] = set()
@@ -91,7 +91,7 @@ class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
         """Add one part of a switch's counters to the receivers' sums."""
         dpid = event.msg.datapath.id
         last, receiver_of = self.last[dpid], self.receiver_of[dpid]
-        self.heard_s[dpid] = time.monotonic()
+        self.received_s[dpid] = time.monotonic()
         for stat in event.msg.body:
             receiver = receiver_of.get(stat.meter_id)
             if receiver is None:
@@ -130,7 +130,7 @@ class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
                 flags = ofproto.OFPMF_KBPS | ofproto.OFPMF_BURST | ofproto.OFPMF_STATS
                 datapath.send_msg(parser.OFPMeterMod(datapath, ofproto.OFPMC_MODIFY, flags, meter_id, [band]))
                 if meter_id in last:  # a modify zeroes the counters
-                    last[meter_id] = (0.0, last[meter_id][1] + time.monotonic() - self.heard_s[dpid])
+                    last[meter_id] = (0.0, last[meter_id][1] + time.monotonic() - self.received_s[dpid])
                 changed += 1
             datapath.send_msg(parser.OFPBarrierRequest(datapath))
         return changed

@@ -40,7 +40,7 @@ class Attack:
         self._place = (str(at.hostname), int(at.port or 80))
         self._rapid, self._slow, self._others = rapid, slow, others
         self._token = f"Authorization: Bearer {token}\r\n" if token else ""
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._failures: list[BaseException] = []
         self.answers: Answers = Counter()
 
@@ -53,7 +53,7 @@ class Attack:
             thread.start()
         for thread in finite:
             thread.join()
-        self._over.set()
+        self._stopped.set()
         dribbling.join()
         if self._failures:
             raise self._failures[0]
@@ -102,7 +102,7 @@ class Attack:
         try:
             for sock in clients:
                 sock.sendall(b"GET /v1/vns HTTP/1.1\r\nHost: localhost\r\nX-A: ")
-            while not self._over.wait(_DRIBBLE_S):
+            while not self._stopped.wait(_DRIBBLE_S):
                 for sock in list(clients):
                     try:
                         sock.sendall(b"x")

@@ -21,12 +21,12 @@ class Pages:
     """
 
     def __init__(self, controller: ControllerProcess, vns: list[dict[str, Any]], pages: int) -> None:
-        self.asked = 0
+        self.requests = 0
         self._controller = controller
-        self._shown = [vns[number * len(vns) // pages] for number in range(pages)]
+        self._shown_vns = [vns[number * len(vns) // pages] for number in range(pages)]
         self._streams = Streams(controller.url, [self._query(number) for number in range(pages)])
         self._failed: list[BaseException] = []
-        self._over = threading.Event()
+        self._stopped = threading.Event()
 
     def __enter__(self) -> Pages:
         self._streams.__enter__()
@@ -42,7 +42,7 @@ class Pages:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._over.set()
+        self._stopped.set()
         for thread in self._threads:
             thread.join()
         self._streams.__exit__(*exception)
@@ -55,7 +55,7 @@ class Pages:
         return self._streams.received_bytes
 
     def _query(self, number: int) -> str:
-        vn = self._shown[number]
+        vn = self._shown_vns[number]
         place = f"{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}"
         of_vn = f"&vlan={vn['vlan_vid']}&switch={vn['switch']}&pairs_of={place}"
         return "?interval_ms=1000" + ("", f"&vlan={vn['vlan_vid']}", of_vn)[number % 3]
@@ -64,25 +64,25 @@ class Pages:
         lower_priority()
         due_s = time.monotonic()
         try:
-            while not self._over.is_set():
+            while not self._stopped.is_set():
                 work()
                 due_s = max(due_s + every_s, time.monotonic())
-                self._over.wait(max(due_s - time.monotonic(), 0.0))
+                self._stopped.wait(max(due_s - time.monotonic(), 0.0))
         except BaseException as error:
             self._failed.append(error)
 
     def _ask(self, path: str) -> None:
         self._controller.read(path)
-        self.asked += 1
+        self.requests += 1
 
     def _ask_why(self) -> None:
-        for vn in self._shown[2::3]:
+        for vn in self._shown_vns[2::3]:
             self._ask(f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}/explanations")
 
     def _ask_vns(self) -> None:
-        for vn in self._shown[1::3]:
+        for vn in self._shown_vns[1::3]:
             self._ask(f"/v1/vns?vlan={vn['vlan_vid']}")
 
     def _ask_a_vn(self) -> None:
-        vn = self._shown[self.asked % len(self._shown)]
+        vn = self._shown_vns[self.requests % len(self._shown_vns)]
         self._ask(f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}")
