@@ -62,6 +62,7 @@ def _is_small(path: str) -> bool:
 
 
 def _answer(file: int, path: str, status: int) -> Config:
+    """Return the configuration that the reading process left in a file; ConfigError with its problems."""
     if status:
         problem = f"cannot be read: the process that reads it ended with status {status}"
         raise ConfigError(path, [ConfigProblem(0, 0, "", problem)])

@@ -146,6 +146,7 @@ class Dets(AppBase):
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
 
     def _run_interval(self) -> None:
+        """Run one round of the control loop, with what a cluster does before and after it."""
         self.membership.before_interval()
         with self.spare.control_round():
             self.shell.run_interval()
@@ -185,6 +186,7 @@ class Dets(AppBase):
         return self.membership.health({**health, "status": status, "loops": loops})
 
     def _serve_rest(self, tls: RenewableContext | None) -> rest.RestServer:
+        """Start the REST server."""
         settings = self.config.rest
         app = rest.create_app(_RestService(self), self._tokens, max(settings.max_connections // 2, 1), settings.ui)
         pace = rest.RequestRateLimiter(settings.requests_per_s, time.monotonic)
@@ -228,6 +230,7 @@ class Dets(AppBase):
         hub.spawn(self.shell.connected, connection)
 
     def _warn_about_other_apps(self) -> None:
+        """Warn if an application of this process serves HTTP without authentication."""
         others = other_wsgi_apps()
         if others is not None:
             self.logger.warning(

@@ -111,6 +111,7 @@ class Reloader:
         return answer.diff
 
     def _make(self, answer: _Answer, dry_run: bool) -> None:
+        """Execute a reload for all callers that wait for it."""
         try:
             with self._turn, gc_paused():
                 del self._waiting[dry_run]  # later callers may mean a later file
@@ -123,6 +124,7 @@ class Reloader:
             answer.known.set()
 
     def _counted(self, dry_run: bool) -> ConfigDiff:
+        """Reload, and count whether it succeeded; a dry run is not counted."""
         try:
             diff = self._reload(dry_run)
         except Exception:

@@ -140,6 +140,7 @@ class Agent:
         self.pairs.on_frame(frame)
 
     def _apply(self) -> None:
+        """Let the shaper apply the changed rates; an error of the kernel is logged."""
         rates, gone = self.pairs.drain_changes()
         try:
             if gone:

@@ -219,6 +219,7 @@ def _attribute(kind: int, value: bytes) -> bytes:
 
 
 def _bpf(command: int, attributes: bytes) -> int:
+    """Call bpf(2) and return its result; OSError if it fails."""
     number = _SYSCALL.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, f"the number of bpf(2) is not known for {platform.machine()}")

@@ -178,6 +178,7 @@ class AgentPairs:
                 self._set[pair] = int(self._rate_kbps[row])
 
     def _remove(self, rows: IntArray) -> None:
+        """Remove the pairs of these rows, and record that their classes must be removed."""
         if not len(rows):
             return
         gone = set(rows.tolist())

@@ -134,6 +134,7 @@ class EtcdClient:
         return answer
 
     def _connection(self, endpoint: str) -> http.client.HTTPConnection:
+        """Return a new connection to a member of etcd; it connects at the first request."""
         url = urlsplit(endpoint)
         assert url.hostname is not None
         at = url.hostname, url.port

@@ -63,6 +63,7 @@ class PeerExchange:
                 self._spawn(self._apply_hosts, hosts)
 
     def _apply_hosts(self, hosts: Iterator[None]) -> None:
+        """Apply host updates, and yield control between them; an error is logged."""
         yield_control = with_gc_freezing(self._yield_control)
         try:
             yield_control()

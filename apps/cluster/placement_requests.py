@@ -146,6 +146,7 @@ class PlacementRequests:
                 self._etcd.revoke(lease_id)
 
     def _await(self, desired: Mapping[int, str], lease_id: int | None = None) -> Collection[int]:
+        """Wait until switches have their desired owners; return those that have not after MOVE_TIMEOUT_S."""
         missing, since_s = set(desired), self._clock()
         while missing and self._clock() - since_s <= MOVE_TIMEOUT_S:
             self._sleep(POLL_INTERVAL_S)

@@ -175,6 +175,7 @@ class OvsdbSession:
         return self._request("transact", [DATABASE, *operations])
 
     def _request(self, method: str, parameters: list[Any]) -> list[Any]:
+        """Return the results of a request; messages that arrive before the reply are handled."""
         self._last_id += 1
         self._send({"method": method, "params": parameters, "id": self._last_id})
         while True:

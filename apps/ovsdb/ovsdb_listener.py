@@ -97,6 +97,7 @@ class OvsdbListener:
             connection.end()
 
     def _accept(self) -> None:
+        """Accept connections, each served in a thread, until the listener is closed."""
         listener = RetryingListener(self._listener, "OVSDB", time.sleep)
         with suppress(OSError):  # already closed
             while True:
@@ -186,6 +187,7 @@ class _Connection:
             time.sleep(PACE_S)
 
     def _do(self, job: _Job) -> None:
+        """Execute a job; after an error of the connection it ends."""
         try:
             self.session.begin(job.timeout_s)
             job.result = job.work(self.session)

@@ -77,6 +77,7 @@ def manager(arguments: list[str]) -> int:
     init_log = log.init_log
 
     def init_log_in_format() -> None:
+        """Start logging in the format that the configuration names; end with 2 if it is bad."""
         # The first lines come before any application; they have the same format as the others.
         log_format = FORMATS[0]
         if cfg.CONF.dets_config is not None:

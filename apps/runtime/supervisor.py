@@ -62,6 +62,7 @@ class Supervisor:
         state = self.loops[name] = LoopState()
 
         def rounds() -> None:
+            """Run a round whenever ``wait`` returns; after a failure, after RESTART_PAUSE_S."""
             while True:
                 state.due_s = None
                 if state.failing:
@@ -89,6 +90,7 @@ class Supervisor:
         return faults
 
     def _attempt(self, name: str, state: LoopState, work: Callable[[], None]) -> None:
+        """Do one round of a loop; a failure is counted and logged."""
         try:
             work()
         except Exception as error:

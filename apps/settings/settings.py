@@ -105,6 +105,7 @@ class Settings:
         return True
 
     def _apply_stored(self) -> None:
+        """Make the stored overrides effective."""
         stored = self.store.load()
         self.revision = stored.revision
         self._facts: Mapping[str, str] = stored.metadata

@@ -68,6 +68,7 @@ class Audits:
         return [peer for peer in self._peers.values() if peer.state == SwitchState.READY and not peer.in_audit]
 
     def _run(self, peer: ConnectedSwitch) -> None:
+        """Audit one switch; a failure is a fault of the switch."""
         peer.audit_requested, peer.in_audit = False, True
         try:
             self._compare(peer)

@@ -234,6 +234,7 @@ def _collect_replies(called: list[ConnectedSwitch], now_s: float) -> dict[Connec
 
 
 def _ask(peer: ConnectedSwitch, uses_meters: bool, now_s: float, looks: bool) -> Poll:
+    """Request the counters of a switch: of meters or flows, and with ``looks`` those of ports and queues."""
     ask_meters = _ask_flows if peer.counting is not None else encode_meter_stats_request
     if not uses_meters:
         ask_meters = encode_barrier_request  # nothing to read: its reply shows that all replies have arrived

@@ -224,6 +224,7 @@ class SouthboundDriver:
                 connection.disconnect()
 
     def _new_peer(self, connection: SwitchConnection) -> ConnectedSwitch:
+        """Return the state of a new connection: monitors of its meters and queues, no flow entries."""
         dpid = connection.dpid
         ports = self.central.switches[dpid].switch.ports
 

@@ -296,6 +296,7 @@ class AgentManager(NoAgents):
         self._fabric.note(EventKind.AGENT_DISTRUSTED, text, now_s)
 
     def _check_lost(self, now_s: float) -> None:
+        """Note agents that have sent no frame for TIMEOUT_INTERVALS; update the ports with an agent."""
         there = frozenset(port for port, agent in self.ports.items() if agent.present)
         if there != self._fabric.agent_ports:
             self._fabric.agent_ports = there

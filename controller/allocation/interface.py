@@ -98,6 +98,7 @@ def _check_shapes(requests: AllocationInput) -> None:
 
 
 def _check_values(requests: AllocationInput) -> None:
+    """Raise ColumnError for rates and weights out of bounds."""
     for name in ("limit_bps", "received_bps", "measured_bps", "available_bps"):
         check_rates(name, getattr(requests, name), positive=name == "limit_bps")
     check_rates("granted_bps", requests.granted_bps, infinite=True)

@@ -38,6 +38,7 @@ class FlowPaths:
     constraints: int
 
     def __post_init__(self) -> None:
+        """Raise InvalidValueError or ColumnError for offsets and constraints that do not fit each other."""
         for name in ("offsets", "constraint"):
             column = getattr(self, name)
             if column.dtype != np.int64 or column.ndim != 1:

@@ -137,6 +137,7 @@ class FlowCounters:
     active: BoolArray
 
     def __post_init__(self) -> None:
+        """Raise InvalidValueError or ColumnError for a column of the wrong type, length or values."""
         rows = len(self.measured_bps)
         for name in ("measured_bps", "granted_bps", "dropped_bps", "active"):
             column, dtype = getattr(self, name), np.dtype(np.bool_ if name == "active" else np.float64)

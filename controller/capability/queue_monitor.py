@@ -124,6 +124,7 @@ class QueueMonitor:
             self._found = (state, self._findings(bool(state[0])))
 
     def _findings(self, seen: bool) -> dict[int, Ability]:
+        """Return by port whether its queues work, as their counters show; ``seen``: the switch has sent them."""
         found = {}
         for row, port_no in enumerate(self._port_no.tolist()):
             if self._works[row]:

@@ -174,6 +174,7 @@ def _watch_floods_and_frame_sizes(fabric: FabricState, reports: MeterStatsBatch,
 
 
 def _watch_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
+    """Update the receive guarantees; note violations that begin or end."""
     before = fabric.guarantees
     offered_bps = fabric.receiver_loads_bps[0]
     if not fabric.share.is_whole:

@@ -171,6 +171,7 @@ class Learning:
             self._fabric.network.of_hosts.set_reported_sources(row, ReportedSources.NONE)
 
     def _note_move(self, host: Host, row: int, now_s: float) -> None:
+        """Note that a host has moved to the VN of ``row``."""
         fabric = self._fabric
         moved_from = fabric.network.known.moved_from(host)
         if moved_from is None:

@@ -118,6 +118,7 @@ class PairMeterManager:
         self._fabric.network.pairs.add({holder: None})
 
     def _go_without(self, pairs: set[Pair], *, installed: bool = False) -> None:
+        """Remove the pairs' meters, and let their traffic pass without one."""
         refused = {pair: self._refused[pair] for pair in pairs if pair in self._refused}
         self._remove(pairs, installed=installed)
         bare = dict.fromkeys(sorted(pairs))
@@ -214,6 +215,7 @@ class PairMeterManager:
         return True
 
     def _out_of_meters(self, record: SwitchRecord, now_s: float) -> None:
+        """Note once that a switch has no meter left for a pair."""
         if record.switch.dpid in self._without_meter:
             return
         self._without_meter.add(record.switch.dpid)
@@ -349,6 +351,7 @@ class PairMeterManager:
         self._map_meters()
 
     def _map_meters(self) -> None:
+        """Tell each switch's record which row of the pair table each of its meters limits."""
         fabric = self._fabric
         entries = fabric.state.entries
         order, parts = fabric.vns.by_switch(entries.sender)

@@ -305,6 +305,7 @@ class ScarceMeters:
         return [_Claim(one, rate, Pair(*ends)) for one, rate, *ends in zip(*(c.tolist() for c in columns), strict=True)]
 
     def _asking(self, pairs: list[Pair]) -> list[_Claim]:
+        """Return the claims of pairs to a meter: (receiver congested, unmetered bit/s, pair)."""
         fabric, state = self._fabric, self._fabric.state
         sent = np.bincount(state.entries.sender, state.measured.smoothed_bps, len(fabric.vns))
         left_bps = np.nan_to_num(fabric.send_limits.offered_bps - fabric.send_limits.dropped_bps) - sent

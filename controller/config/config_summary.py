@@ -96,6 +96,7 @@ def _switches(before: Config, after: Config) -> Iterator[str]:
 
 
 def _port(old_switch: Switch, old: EdgePort, switch: Switch, port: EdgePort) -> Iterator[str]:
+    """Yield what has changed at an edge port, one sentence each."""
     place = f"port {switch.name}:{port.label}"
     # A default name changes together with its switch's.
     follows = (old.name, port.name) == (f"{old_switch.name}-{old.port_no}", f"{switch.name}-{port.port_no}")
@@ -159,6 +160,7 @@ def _was(name: str, before: object, after: object) -> str:
 
 
 def _shown(name: str, value: object) -> str:
+    """Return a value as operators write it."""
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -142,6 +142,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
 
 
 def _listener_problems(openflow: OpenFlowSection, rest: Endpoint, cluster: Cluster | None) -> Iterator[Problem]:
+    """Yield problems of addresses that are used twice, and of meter ids in the wrong order."""
     if openflow.first_meter_id > openflow.last_meter_id:
         message = f"{openflow.last_meter_id} is below first_meter_id, {openflow.first_meter_id}"
         yield Problem(("openflow", "last_meter_id"), message)

@@ -284,6 +284,7 @@ class _PlainReader:
             raise _NotPlainError
 
     def _value(self, event: Any, key: str, depth: int) -> object:
+        """Return the value of an event; _NotPlainError for what only the slow reader handles."""
         kind = type(event)
         if kind is yaml.AliasEvent or event.anchor is not None or event.tag is not None:
             raise _NotPlainError
@@ -320,6 +321,7 @@ class _PlainReader:
         return values
 
     def _scalar(self, event: Any) -> object:
+        """Return the value of a scalar; equal texts are resolved once."""
         text = event.value
         if not event.implicit[0]:  # in quotes
             return text

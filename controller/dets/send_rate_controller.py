@@ -153,6 +153,7 @@ class SendRateControllers:
     def _message_received(
         self, rows: IntArray, control: MachineState, limit_bps: FloatArray | float | None
     ) -> SendRateControllers:
+        """Return the machines with a new state, and limit if any, in the rows that got a message."""
         if not len(rows):
             return self
         states, limits_bps, unheard = self.control.copy(), self.limit_bps.copy(), self.intervals_since_message.copy()

@@ -330,6 +330,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return None if row is None else (row.meter_id, self._effects[row.template_index])
 
     def _row(self, packed: bytes) -> Row | None:
+        """Return the meter and template index of a packed key; None without such a flow entry."""
         if packed in self._recent:
             return self._recent[packed]
         if len(packed) > KEY_BYTES:

@@ -311,6 +311,7 @@ class ForwardingState:
         self._forgotten(host, self.known.leave(host, now_s))
 
     def _forgotten(self, host: Host, row: int | None) -> None:
+        """Remove the flow entries and pairs of a host that was at the VN of ``row``."""
         if row is None:
             return
         self._note_change(host, row, None)

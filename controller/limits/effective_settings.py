@@ -320,6 +320,7 @@ def _below_floods(overrides: Overrides, vns: VnTable) -> dict[tuple[int, str], s
 
 
 def _flood_reason(overrides: Overrides, needed_bps: FloatArray, row: int) -> str:
+    """Return why a receive limit is too low for the floods of its VLAN, and the least that fits."""
     file, least_bps = overrides.file, int(needed_bps[row])
     flood_bps = file.config.vlans[file.names[row].vlan_vid].flood_limit_bps
     if flood_bps is None or file.vns.own_flood_limit_bps is not None:
@@ -330,6 +331,7 @@ def _flood_reason(overrides: Overrides, needed_bps: FloatArray, row: int) -> str
 
 
 def _port_overload(overrides: Overrides, vns: VnTable, row: int, direction: str) -> Overload:
+    """Return by how much the VNs' limits at the port of ``row`` exceed it."""
     file = overrides.file
     number, name = file.port_of[row], file.names[row]
     port = file.ports[number]

@@ -216,6 +216,7 @@ class _LimitSet:
         return [*((kind, port) for port in ports for kind in DIRECTIONS), *(("link", link) for link in links)]
 
     def _overload(self, key: CapacityKey) -> Overload | None:
+        """Return the overload of a port or link by the limits; None if they fit."""
         kind, name = key
         overhead = self.topology.frame_overhead_bytes.get(name, 0)
         if kind != "link":

@@ -52,6 +52,7 @@ class PairExplanation:
     """who shapes it"""
 
     def __str__(self) -> str:
+        """Return the explanation as one line."""
         share = f", share {self.rank} of {self.sharers}" if self.sharers else ""
         return (
             f"VLAN {self.vlan_vid}, {self.sender} to {self.receiver}: {format_rate_text(self.limit_bps)}; "

@@ -171,6 +171,7 @@ class TrafficTotals:
         self.seconds[outcome, self._rows] += elapsed_s
 
     def _reasons(self, central: CentralController, now_s: float) -> IntArray:
+        """Return (vns,) the GuaranteeState that would explain a violated guarantee now."""
         fabric = central.fabric
         flooded = fabric.floods.received_bps >= FLOODED_PART * central.vns.receive_limit_bps
         why = np.where(flooded, GuaranteeState.VIOLATED_FLOODS, GuaranteeState.VIOLATED_GRANTS).astype(np.int64)

@@ -164,6 +164,7 @@ def _decode_action(action_type: int, raw: memoryview, message: str) -> Action:
 
 
 def _decode_set_field(raw: memoryview, message: str) -> Action:
+    """Return the set-field action in ``raw``; UnknownActionError for other fields than this controller sets."""
     size = read(Struct("!7xB"), raw, 0, message, "set_field")[0]
     oxm = next(walk_oxms(read_bytes(raw, 4, 4 + size, message, "set_field.oxm_length"), message))
     if (oxm.oxm_class, oxm.field, oxm.mask) == (ofp.OXM_CLASS_BASIC, ofp.OxmField.IP_ECN, None):

@@ -251,6 +251,7 @@ def _row_shape(command: MeterModCommand | IntColumn, ids: npt.NDArray[np.int64])
 
 
 def _column(name: str, values: IntColumn) -> npt.NDArray[np.int64]:
+    """Return values as a column of int64; InvalidValueError if they are no integers in one dimension."""
     column = np.asarray(values)
     if column.ndim != 1:
         raise InvalidValueError(name, column.shape, "is not a column: one dimension is expected")

@@ -327,6 +327,7 @@ class NodePartition(FabricPartition):
         return {name: message.data for name, message in due.items()}
 
     def _places(self, up: frozenset[int], lost: frozenset[int], now_s: float) -> SwitchSnapshot:
+        """Return the snapshot of this node's switches: connected, lost, and the discovery probes received."""
         network = self._central.network
         hellos = network.topology.probes_received_at(up)
         late = np.array([network.topology.is_late(ends, now_s) for ends in hellos], dtype=np.bool_)

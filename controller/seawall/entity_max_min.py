@@ -157,6 +157,7 @@ def _share(
 
 
 def _check_entities(entity: IntArray, weight: FloatArray, flows: int) -> None:
+    """Raise InvalidValueError if an entity's flows have different weights."""
     if entity.dtype != np.int64 or entity.shape != (flows,):
         raise InvalidValueError("entity", f"{entity.dtype}{entity.shape}", f"must be int64 of shape ({flows},)")
     order = np.argsort(entity, kind="stable")

@@ -199,6 +199,7 @@ class MeterIndex:
         return places
 
     def _places(self, row: RowArray, ends: IntArray, rows: int) -> _Placed:
+        """Return the kept positions of the meters of ``rows`` pairs; made again if the pair table has changed."""
         for at, one in enumerate(self._placed):
             if one.row is row and len(one.positions.meter) == rows:
                 self._placed.append(self._placed.pop(at))

@@ -206,6 +206,7 @@ def _kill_label(run: ScenarioRun) -> str:
 
 
 def _draw_received(box: Any, run: ScenarioRun, lines: Sequence[RateLine], title: str) -> None:
+    """Draw received rates in Mb/s over intervals; guaranteed rates are dashed."""
     unit = run.time_s[1:] / INTERVAL_S
     for line in lines:
         box.plot(unit, line.rate_bps / 1e6, lw=0.6, color=line.colour, label=line.label or None)

@@ -299,6 +299,7 @@ def _run_side_by_side(
     options: FigureOptions,
     finished: Callable[[int, RunSpec, BaseException | None, float], None],
 ) -> None:
+    """Execute runs in parallel processes, the longest first; ``finished`` is called after each."""
     workers = min(options.workers or os.cpu_count() or 1, len(todo))
     longest_first = sorted(todo, key=lambda cell: -cell.expected_s * len(cell.scenario.sources))
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:

@@ -226,6 +226,7 @@ class QueueClassifier:
             print(f"queue classifier stopped: {error!r}", file=sys.stderr)
 
     def _follow(self) -> None:
+        """Repair the queues of interfaces after each change that the kernel announces, until stopped."""
         with _open_rtnetlink() as announcements:
             self._look_at(self.interfaces)
             while True:
@@ -250,6 +251,7 @@ class QueueClassifier:
         return names
 
     def _look_at(self, interfaces: Iterable[str]) -> None:
+        """Read interfaces and write what their queues lack; errors are kept for diagnosis."""
         for interface in interfaces:
             try:
                 self.counters.looks += 1

@@ -37,6 +37,8 @@ def _udp(run: dict[str, Any]) -> float:
 
 
 def _isolation(shaping: str) -> Callable[[Measured], ClaimVerdict]:
+    """Return a judge of whether TCP and UDP both get their limits."""
+
     def judge(measured: Measured) -> ClaimVerdict:
         runs = measured.runs(f"{FIG5}-{shaping}", CONTROL)
         if not runs:

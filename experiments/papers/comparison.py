@@ -59,6 +59,7 @@ def _eighth(measured: Measured, name: str, control: str) -> Row:
 
 
 def _web(measured: Measured, name: str, control: str) -> Row:
+    """Judge web requests: the part that is answered, and the latency in ms (mean, 99th percentile)."""
     answers = measured.values(name, control, "answers_per_s", SETTLED)
     parts = [answer / _asked_per_s(SCENARIOS[name], seed) for seed, answer in answers.items()]
     mean, tail = (
@@ -86,6 +87,7 @@ def _cells(chosen: Sequence[tuple[str, str]]) -> Judge:
     """Judge the least part of its guarantee that a tenant gets in a cell: if alone, of the whole link."""
 
     def row(measured: Measured, name: str, control: str) -> Row:
+        """Judge a system by the worst cell of each seed."""
         parts: dict[int, float] = {}
         for cell in chosen:
             found = measured.values(name, control, "received_bps_by_receiver", cell_name(*cell))
@@ -176,6 +178,7 @@ LONGEST = "longest below 95 % of the oracle's rate, intervals"
 
 
 def _row(measured: Measured, name: str, system: str, control: str, judge: Judge) -> list[str]:
+    """Return the row of one system under one control: criterion, reaction, use and costs."""
     values, found, kept, fast = judge(measured, name, control)
     if name.startswith(INSIDE) and system in INSIDE_A_TENANT:
         kept = None

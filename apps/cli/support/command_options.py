@@ -201,6 +201,7 @@ def _client(**given: Any) -> Client:
 
 
 def _token(token_file: str | Path | None, options: Mapping[str, Any]) -> str | None:
+    """Return the bearer token of the environment or of a file; None without either."""
     named = os.environ.get("DETS_TOKEN")
     if named is not None and options["token_file"] is None:
         return _checked_token("DETS_TOKEN", named)

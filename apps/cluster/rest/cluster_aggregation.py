@@ -121,6 +121,7 @@ def _by_key(parts: list[NodeResult], name: str, key: Callable[[Json], Any]) -> d
 
 
 def _list_vns(service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
+    """Merge the nodes' pages of VNs into one page in the order of the VN table."""
     found = _by_key(parts, "vns", lambda row: VnName(row["vlan_vid"], row["switch"], row["port_no"]))
     vns = {name: _vn(nodes, views) for name, views in found.items()}
     if "violated" in request.args:  # each node lists its own VNs: the others' values stay open
@@ -136,6 +137,7 @@ def _list_entries(service: Service, _nodes: Nodes, parts: list[NodeResult]) -> J
     rows = service.settings.file.row_of
 
     def key(pair: Json) -> tuple[int, ...]:
+        """Return the sort key of a pair: the rows of its receiver and its sender."""
         ends = (VnName(pair["vlan_vid"], pair[end]["switch"], pair[end]["port_no"]) for end in ("receiver", "sender"))
         return tuple(rows[end] for end in ends)
 

@@ -83,6 +83,7 @@ def _headers() -> dict[str, str]:
 
 
 def _ask(nodes: Nodes, name: str, url: str, *, changes: bool) -> Response | None:
+    """Return a node's response to this request; None if it refused the connection of a change."""
     body = request.get_data() if changes else None
     try:
         answer = nodes.hop.ask(url, request.method, _target(), _headers(), body)

@@ -96,6 +96,7 @@ def check_body(request: JsonRequest, most_bytes: int, yield_control: Callable[[]
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; ValueError for a key that is in it twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
         seen: set[str] = set()
@@ -133,6 +134,7 @@ def _check_characters(text: str, value: Any) -> None:
 
 @contextmanager
 def _speaking_plainly() -> Iterator[None]:
+    """Raise the errors of the JSON parser with texts for users."""
     try:
         yield
     except RecursionError as error:

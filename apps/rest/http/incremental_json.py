@@ -53,6 +53,7 @@ class IncrementalJson:
         return members
 
     def _list(self) -> list[Any]:
+        """Return the next list; yield control after every _TURN_ITEMS items."""
         items: list[Any] = []
         more = not self._skip("]")
         while more:

@@ -152,6 +152,7 @@ def install(app: Flask) -> None:
 
 
 def _of_pydantic(error: Mapping[str, object], fields: Iterable[str]) -> InvalidValueError:
+    """Return one of pydantic's errors as the error of a key."""
     context, location = error.get("ctx"), error.get("loc")
     cause = context.get("error") if isinstance(context, dict) else None
     if isinstance(cause, InvalidValueError):
@@ -175,6 +176,7 @@ def _summaries(errors: Iterable[InvalidValueError]) -> Iterator[str]:
 
 
 def _of_http(error: HTTPException) -> Response:
+    """Return the response to an HTTP error, as problem JSON."""
     status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
     page = "the web UI is at /ui (unless rest.ui is false); " if request.path in ("/", "/ui/") else ""
     possible = ", ".join(sorted(getattr(error, "valid_methods", None) or ()))

@@ -111,6 +111,7 @@ class _Acceptor:
             eventlet.sleep(0)  # other greenlets run between many simultaneous connections
 
     def _serve(self, sock: Any, address: tuple[Any, ...]) -> None:
+        """Serve one client's connection until it ends, and free its slot."""
         try:
             secured = sock if self.tls is None else self._secure(sock, self.tls.current)
             Connection(secured, address, self.app, self.timeouts, self.wait, self.memory_limits, self.proxies).serve()
@@ -122,6 +123,7 @@ class _Acceptor:
             self.slots.release(address[0])
 
     def _secure(self, sock: Any, tls: ssl.SSLContext) -> Any:
+        """Return the TLS connection over a socket; TimeoutError if the handshake takes too long."""
         connection = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         try:
             with eventlet.Timeout(self.timeouts.handshake_s, TimeoutError("the handshake takes too long")):
@@ -132,6 +134,7 @@ class _Acceptor:
         return connection
 
     def _reject(self, sock: Any, address: tuple[Any, ...]) -> None:
+        """Answer a client for which there is no slot, and close its connection."""
         try:
             if self.tls is None:
                 sock.settimeout(1.0)

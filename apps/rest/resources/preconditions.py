@@ -28,6 +28,7 @@ def require_revision(revision: Callable[[], int], *, always: bool = False) -> Ca
     """
 
     def check() -> None:
+        """Raise HttpRefusedError if If-Match is missing where required, or names another revision."""
         if "If-Match" not in request.headers:
             if always or service().needs_if_match:
                 detail = f'say by If-Match which revision this is for: now it is "{revision()}"; * is for any'

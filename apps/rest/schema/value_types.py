@@ -77,6 +77,7 @@ def _mac(value: object, info: ValidationInfo) -> str:
 
 
 def _parameters_schema() -> dict[str, Any]:
+    """Return the schema of the parameters of all policies."""
     of_name: dict[str, list[Parameter]] = {}
     for policy in policies.values():
         for name, parameter in parameters_of(policy).items():

@@ -222,6 +222,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     # -- receiving
 
     def _receive_loop(self) -> None:
+        """Receive until the connection ends: by the shared reader once it is kept, alone before that."""
         while not self._ended:
             if self._kept and self._plain is not None:
                 self._interrupted.clear()
@@ -235,6 +236,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self._drain_messages()
 
     def _read(self) -> None:
+        """Receive once into the buffer; no data means that the peer has disconnected."""
         try:
             data = self.socket.recv(_READ_BYTES)
         except TimeoutError:

@@ -61,6 +61,7 @@ class SocketReader:
         return self._receive(filenos)
 
     def _receive(self, filenos: Sequence[int]) -> Iterator[ReceivedBytes]:
+        """Yield what each socket has received, one call for each."""
         for fileno in filenos:
             try:
                 size_bytes = os.readv(fileno, [self._octets])

@@ -78,6 +78,7 @@ def run(
 
 
 def _entries(count: int) -> Any:
+    """Return the records of a Traffic Report on ``count`` pairs."""
     numbers = np.arange(count)
     return records(
         Opcode.TRAFFIC_REPORT,

@@ -205,6 +205,7 @@ class AttackedFabric:
         )
 
     def _loop(self) -> dict[str, Any]:
+        """Return the loop's figures; a controller that does not answer has _RECOVERY_TIMEOUT_S to recover."""
         deadline_s = time.monotonic() + _RECOVERY_TIMEOUT_S
         while True:
             self.controller.check_alive()

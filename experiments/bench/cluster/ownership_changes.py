@@ -157,6 +157,7 @@ class _Run:
         self._done.undo()
 
     def _end(self, cause: str, number: int, switch: str, to: str) -> None:
+        """End a node's ownership by one cause: a move to ``to``, a drain, a pause or a failure."""
         if cause == "moved":
             self._request(lambda requests: requests.move(switch, to))
         elif cause == "drained":

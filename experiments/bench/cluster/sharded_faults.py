@@ -84,6 +84,7 @@ class ShardedFaults(FaultScenarios):
         self.expect(self._agree_on_owners(wanted), f"{SWITCH} keeps its new owner after {name} has recovered")
 
     def _without_peers(self, incoming: bool, outgoing: bool) -> None:
+        """Cut a node off from the other nodes; all owners must stay, and no message may pass."""
         victim = self.ready()
         hosts = [host for number, host in enumerate(self.ground.network.hosts) if number != victim]
         to, off = (f"ip {end} {{ {', '.join(hosts)} }}" for end in ("daddr", "saddr"))

@@ -167,6 +167,7 @@ def _replay(rest_url: str, recording: Path) -> dict[str, Any]:
     dets, environment = [sys.executable, "-m", "apps.cli"], {**os.environ, "DETS_URL": rest_url}
 
     def done(*words: str) -> subprocess.CompletedProcess[str]:
+        """Return the finished ``dets`` command; ControllerError if it failed."""
         ended = subprocess.run(
             [*dets, *words],
             cwd=ROOT,

@@ -70,6 +70,7 @@ class Streams:
         self._selector.close()
 
     def _read(self) -> None:
+        """Read all streams, and count their states, bytes and disconnections, until stopped."""
         lower_priority()
         while not self._stop.is_set():
             for key, _ in self._selector.select(0.2):

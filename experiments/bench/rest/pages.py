@@ -61,6 +61,7 @@ class Pages:
         return "?interval_ms=1000" + ("", f"&vlan={vn['vlan_vid']}", of_vn)[number % 3]
 
     def _again(self, work: Callable[[], None], every_s: float) -> None:
+        """Do a page's work every ``every_s`` seconds until stopped; an error ends it and is kept."""
         lower_priority()
         due_s = time.monotonic()
         try:

@@ -108,6 +108,7 @@ class LoadedCluster:
         macs = {place: 0x02_00_00_00_00_00 | place[0] << 8 | place[1] for place in places}
 
         def known() -> bool:
+            """Send a frame of each host; return whether every switch has flow entries to all of them."""
             for place, mac in macs.items():
                 self.fabric.inject(*place, build_frame(FrameHeader(BROADCAST, mac, TALKING, _ETH_TYPE), bytes(46)))
             time.sleep(0.5)
@@ -177,6 +178,7 @@ class LoadedCluster:
         return report
 
     def _judge_meters(self, dpid: int, log: MeterLog) -> None:
+        """Add the problems of a switch's meters: deleted, filled again, or raised too far."""
         report, standing = self.judgement, self._standing[dpid]
         if gone := standing.keys() & set(log.deleted):
             report.problems.append(f"s{dpid}: meters of active pairs were deleted: {sorted(gone)}")

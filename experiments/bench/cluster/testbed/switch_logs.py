@@ -78,6 +78,7 @@ class MeterLog:
         apply_rows, delete = meters.apply_rows, meters.delete
 
         def applied(rows: Any, now_s: float) -> Any:
+            """Record meter-mods before the switch applies them."""
             for row in rows:
                 number, setting = int(row["meter_id"]), (int(row["rate"]), int(row["burst_size"]))
                 self.set.append((number, setting[0]))
