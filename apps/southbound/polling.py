@@ -208,9 +208,10 @@ def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: 
 
 
 def polled_before_s(polled_s: Iterable[float], now_s: float) -> float:
-    """Return the time limit: switches whose ports and queues were last polled before it are polled now.
+    """Return a time: the ports and queues of switches that were last polled before it, or at it, are polled now.
 
-    ``polled_s`` is the time of each switch's last poll. If a switch is due, others are polled too, TOGETHER in total.
+    ``polled_s`` is the time of each switch's last poll. Once a switch is due, up to TOGETHER switches are polled at the
+    same time, those longest ago first, even if they would be due a little later.
     """
     due_s = now_s - PORT_QUEUE_INTERVAL_S
     soon = sorted([one_s for one_s in polled_s if one_s <= now_s - MAX_EARLY_S])

@@ -112,9 +112,9 @@ def entry_rates(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rate of each pair, (pairs,), and the rate that each link allows it, (uses,) (section 4.3).
 
-    ``rate_bps`` and ``beta`` (loops,), ``part`` (uses,) from ``shares``. Every destination gets its part of beta of the
-    rate, and all of them share the rest equally, so that each can show a higher demand. The rates of an entity's pairs
-    through a link sum to at most its rate there.
+    ``rate_bps`` and ``beta`` (loops,), ``part`` (uses,) from ``shares``. The part ``beta`` of a loop's rate is divided
+    among its destinations by ``part``, the rest equally, so that each can show a higher demand. The rates of an
+    entity's pairs through a link sum to at most its rate there.
     """
     ones = np.ones(len(loops.use_loop))
     count = loops.sum(ones)[loops.use_loop]

@@ -1,9 +1,9 @@
 """The version of the code that made the runs of a digest, and the parts of it that have changed since.
 
 A version is a *tree*. A digest's ``trees`` have the parts of the project that its runs depend on, each with its digest;
-``judged`` has the parts that judged them. Trees from before digests may have the ``commit`` instead. ``outcomes`` has
-the digest of the outcome of one seed of each control; ``repeated`` has the parts of a later tree with the same
-outcomes, and the number of its runs.
+``judged`` has the parts that judged them. Older trees may have a ``commit`` in place of the parts' digests. The
+``outcomes`` are digests of the outcome of one seed of each control; ``repeated`` has the parts of a later tree with the
+same outcomes, and the number of its runs.
 """
 
 from __future__ import annotations

@@ -63,6 +63,7 @@ def as_promised(experiment: str, control: str = NAME, cells: tuple[Cell, ...] = 
     """Judge whether all cells meet the guarantees."""
 
     def judge(measured: Measured) -> ClaimVerdict:
+        """Return the verdict; UNDECIDED if seeds differ in whether all cells meet their guarantees."""
         found, holds = cells_kept(measured, experiment, control, cells, near)
         seen = [rates_in(measured, experiment, control, cell) for cell in cells]
         seeds = {all(_kept(*pair, near) for pair in zip(cells, got, strict=True)) for got in zip(*seen, strict=False)}
