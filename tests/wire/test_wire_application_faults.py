@@ -242,7 +242,7 @@ def test_a_refused_barrier_confirms_no_change(two: WireRun) -> None:
     refuse_barriers(-1)
     revision = change(300_000_000)
     two.app.wait_for(lambda: two.app.events("switch-error", last), "refused")
-    assert unconfirmed(revision) == ["s1"]
+    two.app.wait_for(lambda: unconfirmed(revision) == ["s1"], "confirmed by s2 alone")
     refuse_barriers(0)
     two.app.wait_for(lambda: not unconfirmed(revision), "confirmed by a later barrier", 10)
     assert two.fabric.connections(1) == connections
