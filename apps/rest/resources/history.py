@@ -57,7 +57,8 @@ def list_history(query: request_parameters.HistoryQuery) -> Json:
         if place[0] is None:
             raise problems.invalid(InvalidValueError("vlan", "", "is needed with switch and port"))
         shown = [change for change in shown if settings.change_concerns(change.revision, place)]
-    return {"next": cursor, "changes": [_without_items(asdict(change)) for change in shown]}
+    changes = [{key: value for key, value in asdict(change).items() if key != "items"} for change in shown]
+    return {"next": cursor, "changes": changes}
 
 
 @api.get("/history/<revision>", responses={200: change_responses.ChangeDetail, **NOT_FOUND})
@@ -83,11 +84,5 @@ def export_overrides(query: request_parameters.NoQuery) -> Any:
 
 
 def _item_view(settings: Settings, item: Json) -> Json:
-    switch, port_no = item["switch"], item["port_no"]
-    port = None if switch is None else views.port_label(settings, switch, port_no)
+    port = None if item["switch"] is None else views.port_label(settings, item["switch"], item["port_no"])
     return {**with_whole_numbers(item), "port": port}
-
-
-def _without_items(change: Json) -> Json:
-    change.pop("items")
-    return change
