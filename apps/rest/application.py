@@ -37,6 +37,7 @@ __all__ = ["change", "create_app", "event_stream", "fabric", "history", "hosts",
 _WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
 _WITHOUT_BODY = frozenset({"/v1/reload", "/v1/history/<revision>/undo"})  # rules
 _LONG_BODIES = frozenset({"/v1/limits", "/v1/import"})
+_MAX_PARAMETERS = 64  # of a query
 _FIELDS = {
     model.__name__: tuple(field.alias or name for name, field in model.model_fields.items())
     for model in (vars(request_parameters) | vars(request_bodies)).values()
@@ -144,7 +145,7 @@ def _refuse(error: ValidationError) -> Response:
 
 
 def _check_request() -> None:
-    """Raise HttpRefusedError for a path with empty parts, a repeated parameter or a bad body."""
+    """Raise HttpRefusedError for a path with empty parts, a repeated parameter, too many parameters or a bad body."""
     path = str(request.environ["REQUEST_URI"]).partition("?")[0]
     if "//" in path or "%2f" in path.lower():
         what = "the parts of a path are not empty and hold no slash, nor %2F for one"
@@ -152,6 +153,8 @@ def _check_request() -> None:
         raise HttpRefusedError(HTTPStatus.NOT_FOUND, "not-found", detail)
     if request.routing_exception is not None:
         return
+    if (count := request.query_string.count(b"&") + 1) > _MAX_PARAMETERS:
+        raise problems.invalid(InvalidValueError("query", count, f"are more parameters than {_MAX_PARAMETERS}"))
     for name, values in request.args.lists():
         if len(values) > 1 and request.path != "/metrics":
             raise problems.invalid(InvalidValueError(name, values, "is given more than once"))

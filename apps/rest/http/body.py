@@ -13,7 +13,7 @@ from flask import Request
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from apps.rest.http.incremental_json import IncrementalJson
+from apps.rest.http.incremental_json import MAX_MEMBERS, IncrementalJson
 from apps.rest.http.problems import HttpRefusedError, invalid
 from controller.errors import InvalidValueError
 
@@ -90,8 +90,8 @@ def check_body(request: JsonRequest, most_bytes: int, yield_control: Callable[[]
         raise HttpRefusedError(
             HTTPStatus.BAD_REQUEST, "broken-json", f"the body is not acceptable JSON: {reason}"
         ) from error
-    if not isinstance(value, dict):
-        raise invalid(InvalidValueError("body", value, "must be a JSON object, such as {}"))
+    if not isinstance(value, dict) or len(value) > MAX_MEMBERS:
+        raise invalid(InvalidValueError("body", value, f"must be a JSON object of at most {MAX_MEMBERS} keys"))
     request.body = value
 
 

@@ -92,6 +92,26 @@ def test_the_longest_body_and_one_byte_more(desk: Desk) -> None:
     assert desk.send(VN, body.rjust(MAX_BODY_BYTES)).status_code == 200
 
 
+def test_more_keys_or_parameters_than_there_are_names_for_are_counted_and_not_looked_at_one_by_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[str] = []
+    monkeypatch.setattr("apps.rest.http.problems.near_name", lambda name, known: compared.append(name) or "")
+    names = [f"n{number}" for number in range(1000)]
+    for answer, field, limit in (
+        (desk.client.get("/v1/live?" + "&".join(names)), "query", "64"),
+        (desk.client.get("/metrics?" + "&".join(names)), "query", "64"),
+        (desk.patch(VN, dict.fromkeys(names, 1)), "body", "16"),
+        (desk.client.post("/v1/limits", json=dict.fromkeys(names, 1)), "body", "16"),
+    ):
+        (error,) = problem_of(answer, 422)["errors"]
+        assert error["field"] == field
+        assert limit in error["reason"]
+    assert not compared
+    assert len(problem_of(desk.client.get("/v1/live?" + "&".join(names[:64])), 422)["errors"]) == 20
+    assert len(problem_of(desk.patch(VN, dict.fromkeys(names[:16], 1)), 422)["errors"]) == 16
+
+
 @pytest.mark.parametrize(
     ("path", "field", "exists"),
     [
