@@ -10,7 +10,8 @@ from controller.columns import BoolArray, FloatArray, IntArray, reindex
 
 WINDOW_INTERVALS = 20
 TOLERANCE = 0.05
-# Tolerance: meters and agents are not read at the same time, up to an interval apart, and frames are whole.
+# Tolerance: meters and agents are not read at the same time, up to an interval apart, and frames are whole. A lower
+# rate reaches an agent after the reading, so that the highest grant of the window and of the interval before counts.
 SLACK_INTERVALS = 1
 SLACK_BYTES = 3 * 1522
 
@@ -20,13 +21,15 @@ class Verification:
     """Sums over the current window, in bytes and seconds; columns of shape (pairs,).
 
     ``metered`` is what arrived at the meter, in ``metered_s`` of the meter's own time; ``last`` and ``last_s`` are the
-    meter's counter and clock, NaN where unknown. ``reported`` and ``granted`` cover ``covered_s``.
+    meter's counter and clock, NaN where unknown. ``reported`` and ``granted`` cover ``covered_s``; ``highest`` is the
+    highest grant of an interval, including the one before the window.
     """
 
     metered: FloatArray
     metered_s: FloatArray
     reported: FloatArray
     granted: FloatArray
+    highest: FloatArray
     covered_s: FloatArray
     last: FloatArray
     last_s: FloatArray
@@ -35,9 +38,8 @@ class Verification:
     @classmethod
     def initial(cls, entries: int) -> Verification:
         """Return the state before the first comparison."""
-        metered, metered_s, reported, granted, told_s = np.zeros((5, entries))
         last, last_s = np.full((2, entries), np.nan)
-        return cls(metered, metered_s, reported, granted, told_s, last, last_s, np.zeros(entries, dtype=np.int64))
+        return cls(*np.zeros((6, entries)), last, last_s, np.zeros(entries, dtype=np.int64))
 
     def reindexed(self, old_row: IntArray) -> Verification:
         """Return the state for a re-arranged pair table."""
@@ -73,13 +75,15 @@ class Verification:
         self.metered_s = np.where(watched, self.metered_s + np.where(known, passed_s, 0.0), 0.0)
         self.reported = np.where(watched, self.reported + reported_octets, 0.0)
         self.granted = np.where(watched, self.granted + granted, 0.0)
+        self.highest = np.where(watched, np.maximum(self.highest, granted), 0.0)
         self.covered_s = np.where(watched, self.covered_s + interval_s, 0.0)
         self.intervals = np.where(watched, self.intervals + 1, 0)
         full = known & (self.intervals >= WINDOW_INTERVALS)
-        slack = SLACK_INTERVALS * granted + SLACK_BYTES
+        slack = SLACK_INTERVALS * self.highest + SLACK_BYTES
         maximum = (1 + TOLERANCE) * self.metered_s / np.maximum(self.covered_s, interval_s)
         above = [self.metered > maximum * addressed + slack for addressed in (self.granted, self.reported)]
         lied: BoolArray = full & (above[0] | above[1])
         for column in (self.metered, self.metered_s, self.reported, self.granted, self.covered_s, self.intervals):
             column[full | begins] = 0
+        self.highest = np.where(full | begins, granted, self.highest)
         return lied

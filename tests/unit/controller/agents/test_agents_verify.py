@@ -51,3 +51,17 @@ def test_one_that_sends_more_than_it_was_granted_or_reports_is_not(read_at, late
 def test_it_takes_a_window() -> None:
     assert not lies(always, counted=2.0, intervals=WINDOW_INTERVALS)
     assert lies(always, counted=2.0, intervals=WINDOW_INTERVALS + 1)
+
+
+@pytest.mark.parametrize("falls_at", range(20, 44))
+def test_an_honest_agent_is_believed_when_its_grant_falls_to_a_tenth(falls_at) -> None:
+    """The rate reaches the agent 20 ms after the reading: so long it sends at the one before."""
+    one, sent, delay = Verification.initial(1), 0.0, 0.4
+    for number in range(falls_at + 2 * WINDOW_INTERVALS):
+        granted, was = (10 * OCTETS if at < falls_at else OCTETS for at in (number, number - 1))
+        octets = delay * was + (1 - delay) * granted
+        sent += octets
+        reading = np.array([sent]), np.array([number * INTERVAL_S])
+        limit_bps = np.array([granted * 8 / INTERVAL_S])
+        lied = one.updated(np.ones(1, dtype=bool), *reading, np.array([octets]), limit_bps, INTERVAL_S)
+        assert not lied.any()
