@@ -163,7 +163,7 @@ def _watch_floods_and_frame_sizes(fabric: FabricState, reports: MeterStatsBatch,
     answered = np.array([dpid in reports for dpid in vns.dpids], dtype=np.bool_)[vns.switch]
     sender = fabric.state.entries.sender
     follow_frame_sizes(fabric, dropped_frame_bytes(reports.whole, listed, sender, len(vns)), now_s)
-    floods.read(reports.whole, of_vns[:, _OF_FLOODS].T, answered, now_s)
+    floods.read(reports.whole, of_vns[:, _OF_FLOODS].T, answered, vns.capacity_bps, now_s)
     began, ended = floods.update(vns.vlan, vns.receive_limit_bps, now_s)
     for row in fabric.events.limit_named(EventKind.FLOOD_BEGAN, began, now_s):
         limit, dropped = fabric.flood_limit_bps[row] / 1e6, floods.dropped_bps[row] / 1e6

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import FloatArray, IntArray, reindex
-from controller.metering.counters import MIN_ELAPSED_S
+from controller.metering.counters import MIN_ELAPSED_S, PLAUSIBLE_LOAD
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import PACKETS_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
@@ -113,13 +113,19 @@ class FloodRates:
         return due
 
     def read(
-        self, stats: NDArray[np.void], positions: NDArray[np.int32], answered: NDArray[np.bool_], now_s: float
+        self,
+        stats: NDArray[np.void],
+        positions: NDArray[np.int32],
+        answered: NDArray[np.bool_],
+        capacity_bps: FloatArray,
+        now_s: float,
     ) -> None:
         """Store the counters (METER_STATS) of the VNs whose switches have ``answered``, shape (vns,).
 
         ``positions`` (3, vns) are the rows in ``stats`` of each VN's meters of floods, discovery and packet-ins; below
         0: no such meter. A meter that was modified since the last reading has counted from zero since its modification.
-        A counter that fell without a modification was reset: the rate of its VN stays.
+        A counter that fell without a modification was reset, and one that grew faster than PLAUSIBLE_LOAD times
+        ``capacity_bps`` (vns,) did not count frames: the rate of its VN stays.
         """
         last, now = self._last, _Counters.read(stats, positions)
         modified, last_s = self._modified_s > self._last_s, self._last_s
@@ -135,6 +141,7 @@ class FloodRates:
             wrapped = (lost < 0) & (now.dropped_bytes[2] > last.dropped_bytes[2])
             lost = np.where(wrapped, lost + PACKETS_UNAVAILABLE + 1, lost)
             known = ((passed >= 0) & (dropped >= 0) & (elapsed_s >= MIN_ELAPSED_S)).all(axis=0) & answered
+            known &= (passed + dropped <= PLAUSIBLE_LOAD * capacity_bps).all(axis=0)
         self.passed_bps[known] = passed[:, known].sum(axis=0)
         self.dropped_bps[known] = dropped[:, known].sum(axis=0)
         self.reports_dropped += np.where(answered & (lost > 0), lost, 0.0)

@@ -13,6 +13,7 @@ IDS = np.array([[11, 0, 12], [21, 0, 22], [31, 0, 0]])  # floods, discovery, rep
 ANSWERED = np.array([True, False, True])
 VLANS = np.array([10, 10, 10])
 LIMITS = np.full(3, 50e6)
+CAPACITIES = np.full(3, 100e6)
 
 
 def stats(duration_s, **meters):
@@ -26,7 +27,7 @@ def stats(duration_s, **meters):
 def read(floods, counters, now_s, answered=ANSWERED):
     at = {meter_id: place for place, meter_id in enumerate(counters["meter_id"].tolist())}
     place = [[at.get(meter_id, -1) for meter_id in kind] for kind in IDS.tolist()]
-    floods.read(counters, np.array(place, dtype=np.int32), answered, now_s)
+    floods.read(counters, np.array(place, dtype=np.int32), answered, CAPACITIES, now_s)
 
 
 def read_twice(second, first=None):
@@ -59,6 +60,18 @@ def test_rates_are_told_by_the_switchs_own_clock():
 def test_what_is_not_known_is_not_taken_for_nothing(second):
     floods = read_twice(second, first=dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (1000, 0, 0)))
     assert np.isnan(floods.passed_bps).all()
+
+
+@pytest.mark.parametrize("jumped", [(2**50, 0, 0), (2**50, 2**50 - 500_000, 0)])
+def test_a_counter_that_jumps_takes_nothing_from_the_other_receivers(jumped):
+    floods = read_twice(stats(3.0, m11=(250_000, 0, 0), m21=(0, 0, 0)))
+    read(floods, stats(5.0, m11=jumped, m21=(0, 0, 0)), 13.0)
+    floods.update(VLANS, LIMITS, 13.0)
+    assert floods.passed_bps[0] == 1e6
+    assert floods.received_bps.tolist() == [0.0, 1e6, 1e6]
+    assert not floods.dropping.any()
+    read(floods, stats(7.0, m11=(jumped[0] + 500_000, jumped[1], 0), m21=(0, 0, 0)), 15.0)
+    assert floods.passed_bps[0] == 2e6
 
 
 def test_the_counters_of_a_late_switch_are_told_from_when_it_answered_last():
