@@ -38,8 +38,10 @@ class Verification:
     @classmethod
     def initial(cls, entries: int) -> Verification:
         """Return the state before the first comparison."""
+        metered, metered_s, reported, granted, highest, covered_s = np.zeros((6, entries))
         last, last_s = np.full((2, entries), np.nan)
-        return cls(*np.zeros((6, entries)), last, last_s, np.zeros(entries, dtype=np.int64))
+        intervals = np.zeros(entries, dtype=np.int64)
+        return cls(metered, metered_s, reported, granted, highest, covered_s, last, last_s, intervals)
 
     def reindexed(self, old_row: IntArray) -> Verification:
         """Return the state for a re-arranged pair table."""
