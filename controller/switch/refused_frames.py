@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 
 from controller.forwarding.pipeline import Refusal
 from controller.openflow.bounded_reader import Buffer
@@ -18,13 +18,14 @@ class RefusedFrames:
     def __init__(self) -> None:
         self._total: dict[int, dict[str, int]] = {}
         self._listed: dict[Flow, int] = {}
+        self._known: Mapping[bytes, Flow] = {}
 
     def read(self, body: Buffer, port_of: Callable[[int], int], ports: Container[int]) -> None:
         """Add the counts since the last reply at these ports; ``port_of`` returns the port with a number.
 
         A recreated flow entry counts from zero. Raises ProtocolError if malformed, with nothing added.
         """
-        stats = decode_flow_stats(body)
+        stats = decode_flow_stats(body, self._known)
         listed = {
             flow: count
             for flow, count in zip(stats.flows, stats.packet_count.tolist(), strict=True)
@@ -36,7 +37,7 @@ class RefusedFrames:
                 before = self._listed.get(flow, 0)
                 of_port = self._total.setdefault(port_no, dict.fromkeys(REASONS.values(), 0))
                 of_port[REASONS[flow.cookie]] += count - before if count >= before else count
-        self._listed = listed
+        self._listed, self._known = listed, stats.known
 
     def counts_at_port(self, port_no: int) -> dict[str, int] | None:
         """Return the frames by reason; None before the first count."""

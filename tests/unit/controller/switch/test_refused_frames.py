@@ -7,8 +7,9 @@ import pytest
 from controller.errors import ProtocolError
 from controller.fabric.config_model import EdgePort
 from controller.forwarding.pipeline import refuse_others
+from controller.openflow import flows
 from controller.openflow.constants import COUNTER_UNAVAILABLE
-from controller.openflow.flows import Flow
+from controller.openflow.flows import Flow, decode_entry
 from controller.openflow.match import encode_match
 from controller.switch.refused_frames import RefusedFrames
 from experiments.switch.flow_tables import _STATS
@@ -43,6 +44,21 @@ def test_reasons_add_up_also_when_entries_are_made_again() -> None:
         "untagged": 6,
         "foreign-vlan": 8,
     }
+
+
+def test_only_new_entries_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused, decoded = RefusedFrames(), []
+    monkeypatch.setattr(flows, "decode_entry", lambda raw: decoded.append(raw) or decode_entry(raw))
+    for packet_count in (1, 2):
+        read(refused, {UNTAGGED: packet_count, FOREIGN: packet_count})
+    assert len(decoded) == 2
+    assert read(refused, {UNTAGGED: 3, PRIORITY: 5, FOREIGN: 3}) == {
+        "fenced": 0,
+        "lldp": 0,
+        "untagged": 8,
+        "foreign-vlan": 3,
+    }
+    assert len(decoded) == 3
 
 
 def test_what_a_switch_makes_up_is_not_kept() -> None:
