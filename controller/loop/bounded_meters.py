@@ -23,22 +23,25 @@ def within_bounds(
     bounds: MeterBounds,
     now_s: float,
 ) -> tuple[Enforcement, MeterChanges]:
-    """Return the enforcement and the changes with settings that the switches accept, without ineffective ones.
+    """Return ``after`` and ``changes`` with settings that the switches accept, without ineffective changes.
 
-    ``bounds`` are the bounds of the pairs' switches, (pairs,).
+    ``before`` are the meters of the last interval, ``after`` and ``changes`` the decision of this one. ``bounds`` are
+    the bounds of the pairs' switches, (pairs,).
     """
     rows = changes.rows
     rate_kbps, burst_kbits = bounds.select(rows).fitted(after.rate_kbps[rows], after.burst_kbits[rows])
-    stands_kbps, stood_kbits = before.rate_kbps[rows], before.burst_kbits[rows]
+    old_rate_kbps, old_burst_kbits = before.rate_kbps[rows], before.burst_kbits[rows]
+    # The switch's bucket if the meter is not modified: filled at the old rate, emptied by what passed.
     elapsed_s = np.maximum(now_s - before.updated_s[rows], 0.0)
-    moved_bits = (from_kilo(stands_kbps) - measured.passed_bps[rows]) * elapsed_s
-    level_bits = np.clip(before.level_bits[rows] + moved_bits, 0.0, from_kilo(stood_kbits))
-    worth_bits = np.maximum(DEADBAND_S * from_kilo(rate_kbps), MIN_BURST_BITS)
-    idle = (rate_kbps == stands_kbps) & (burst_kbits == stood_kbits)
-    idle &= from_kilo(burst_kbits) - level_bits <= worth_bits
+    net_inflow_bits = (from_kilo(old_rate_kbps) - measured.passed_bps[rows]) * elapsed_s
+    level_bits = np.clip(before.level_bits[rows] + net_inflow_bits, 0.0, from_kilo(old_burst_kbits))
+    # A modify with the same settings only fills the bucket: it is worth a message if more than this is missing.
+    min_refill_bits = np.maximum(DEADBAND_S * from_kilo(rate_kbps), MIN_BURST_BITS)
+    ineffective = (rate_kbps == old_rate_kbps) & (burst_kbits == old_burst_kbits)
+    ineffective &= from_kilo(burst_kbits) - level_bits <= min_refill_bits
     columns = {name: getattr(after, name).copy() for name in ("rate_kbps", "burst_kbits", "modified_s", "level_bits")}
     columns["rate_kbps"][rows], columns["burst_kbits"][rows] = rate_kbps, burst_kbits
-    columns["modified_s"][rows] = np.where(idle, before.modified_s[rows], after.modified_s[rows])
-    columns["level_bits"][rows] = np.where(idle, level_bits, from_kilo(burst_kbits))
-    kept = MeterChanges(rows[~idle], columns["rate_kbps"], columns["burst_kbits"])
-    return after._replace(**columns), kept
+    columns["modified_s"][rows] = np.where(ineffective, before.modified_s[rows], after.modified_s[rows])
+    columns["level_bits"][rows] = np.where(ineffective, level_bits, from_kilo(burst_kbits))
+    effective = MeterChanges(rows[~ineffective], columns["rate_kbps"], columns["burst_kbits"])
+    return after._replace(**columns), effective

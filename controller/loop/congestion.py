@@ -11,7 +11,7 @@ from controller.dets.rate_allocator import CALM_INTERVALS, CONGESTED_ABOVE
 from controller.fabric.vn_table import VnTable
 from controller.loop.control_step import ControlState
 
-_NOBODY = np.empty(0, dtype=np.int64)
+_NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,10 @@ class Congestion:
     ``since_s`` is NaN for a VN without congestion, or with congestion since the start.
 
     In most VLANs the rate allocator (DETS, section II) or the policy declares congestion. A policy that always controls
-    senders acts before a receiver gets too much. Choice: under such a policy, unless it declares congestion itself, a
-    VN is congested while a sender offers more than its grant because of the receiver's limit or a link on the path, and
-    not because of the sender's own limit. Congestion ends after as many intervals without that as in section II.
+    senders acts before a receiver gets too much. Choice: under such a policy, unless the policy declares congestion
+    itself, a VN is congested while a sender offers more than its grant because of the receiver's limit or a link on the
+    path, and not because of the sender's own limit. Congestion ends after CALM_INTERVALS intervals without such a
+    sender.
     """
 
     congested: BoolArray
@@ -52,25 +53,27 @@ class Congestion:
         limit_bps: FloatArray,
         now_s: float,
     ) -> tuple[Congestion, IntArray, IntArray]:
-        """Return the state after an interval, and the rows of the VN table where congestion began, and where it ended.
+        """Return the state after an interval, the rows of VNs where congestion began, and the rows where it ended.
 
         The interval led from ``before`` to ``state``, with ``limit_bps`` (pairs,) effective after it. ``declared``
-        (vns,) is the mask of the VNs whose policy declares congestion itself.
+        (vns,) is the mask of the VNs for which the policy declares congestion itself. For VNs that always control their
+        senders, and are not ``declared``, congestion is inferred from senders that offer more than their grants.
         """
-        was, congested, calm_intervals = before.allocators.congested, state.allocators.congested, self.calm_intervals
-        held_back_counts = vns.always_controlled & ~declared if vns.some_always_controlled else None
-        if held_back_counts is not None and held_back_counts.any():
-            entries = state.entries
-            own_limit = CONGESTED_ABOVE * limit_bps >= vns.send_max_bps[entries.sender]
-            held_back = (state.measured.offered_bps > CONGESTED_ABOVE * limit_bps) & ~own_limit
-            held = np.bincount(entries.receiver[held_back], minlength=len(vns)) > 0
-            calm_intervals = np.where(held, 0, self.calm_intervals + 1)
-            since = held | (self.congested & (calm_intervals < CALM_INTERVALS))
-            was = np.where(held_back_counts, self.congested, was)
-            congested = np.where(held_back_counts, since, congested)
-        elif congested is was or np.array_equal(congested, was):
+        was_congested, congested = before.allocators.congested, state.allocators.congested
+        calm_intervals = self.calm_intervals
+        inferred_mask = vns.always_controlled & ~declared if vns.some_always_controlled else None
+        if inferred_mask is not None and inferred_mask.any():
+            pairs = state.entries
+            bound_by_sender = CONGESTED_ABOVE * limit_bps >= vns.send_max_bps[pairs.sender]
+            held_back = (state.measured.offered_bps > CONGESTED_ABOVE * limit_bps) & ~bound_by_sender
+            has_held_back_sender = np.bincount(pairs.receiver[held_back], minlength=len(vns)) > 0
+            calm_intervals = np.where(has_held_back_sender, 0, self.calm_intervals + 1)
+            inferred = has_held_back_sender | (self.congested & (calm_intervals < CALM_INTERVALS))
+            was_congested = np.where(inferred_mask, self.congested, was_congested)
+            congested = np.where(inferred_mask, inferred, congested)
+        elif congested is was_congested or np.array_equal(congested, was_congested):
             after = self if congested is self.congested else replace(self, congested=congested)
-            return after, _NOBODY, _NOBODY
-        began, ended = congested & ~was, was & ~congested
+            return after, _NO_ROWS, _NO_ROWS
+        began, ended = congested & ~was_congested, was_congested & ~congested
         since_s = np.where(began, now_s, np.where(ended, np.nan, self.since_s))
         return Congestion(congested, since_s, calm_intervals), np.flatnonzero(began), np.flatnonzero(ended)

@@ -37,7 +37,7 @@ class ControlState(NamedTuple):
 
     ``unread_intervals`` (pairs,) counts the intervals since a meter was read. ``decided_s`` is the time of the last
     interval, NaN before the first. ``adopted_bps`` (pairs,) are adopted grants, infinite for other pairs: no grant
-    rises above them until ``with_released_grants``. None: there are none, or they have been released.
+    rises above an adopted one until ``with_released_grants``. None: no grant is adopted, or all have been released.
     """
 
     entries: PairTable
@@ -70,11 +70,11 @@ class StepResult(NamedTuple):
     """The decisions of one interval, besides the next state, and the loads of VNs.
 
     ``changes`` are the meters to modify, ``backstops`` the meters of pairs that agents shape. ``limit_bps`` (pairs,)
-    are the new effective limits, ``agent_bps`` (pairs,) what agents shape to: where no queue holds the receiver, its
-    senders together within its budget. ``received_bps`` has shape (vns,). ``implausible`` are rows of the pair table
-    with impossible counter changes. ``receiver_loads_bps`` are the rates offered to each VN, passed and dropped at its
-    senders' meters, (vns,) each, and ``notified`` the number of senders that each VN notified of congestion, (vns,);
-    None where no policy has such messages.
+    are the new effective limits, ``agent_bps`` (pairs,) the rates to which agents shape: where no queue holds a
+    receiver, the rates of its senders are together within its receive budget. ``received_bps`` has shape (vns,).
+    ``implausible`` are rows of the pair table with impossible counter changes. ``receiver_loads_bps`` are the rates
+    offered to each VN, passed and dropped at its senders' meters, (vns,) each. ``notified`` (vns,) is the number of
+    senders that each VN notified of congestion; None: no policy has such messages.
     """
 
     changes: MeterChanges
@@ -90,7 +90,7 @@ class StepResult(NamedTuple):
 def ceilings(entries: PairTable, vns: VnTable) -> FloatArray:
     """Return the rate that a pair may carry without congestion, shape (pairs,).
 
-    It is the lower of the pair's two limits; where ceilings are used, of its two ceilings.
+    The rate is the lower of the sender's and the receiver's limit, or, where a VN uses its ceiling, its ceiling.
 
     Deviation: in the paper senders are unlimited until their receiver is congested. Here a meter at the lower limit is
     installed before that, so that no single sender can exceed either limit: only several together exceed a receive
@@ -116,38 +116,37 @@ def with_frozen_grants(state: ControlState) -> ControlState:
 def with_released_grants(state: ControlState) -> ControlState:
     """Return the state in which grants may rise above adopted ones, since all senders are known.
 
-    While grants were frozen, policies learned from only a part of the senders and from grants without effect: at these
-    receivers they begin again.
+    While grants were frozen, policies learned from only a part of the senders and from grants without effect: at the
+    receivers of frozen grants the policies begin again.
     """
     if state.adopted_bps is None:
         return state
     receiver = state.entries.receiver
     vns = len(state.allocators.congested)
-    held = np.bincount(receiver, np.isfinite(state.adopted_bps), vns) > 0
-    kept_row = np.where(held[receiver], NEW_ROW, np.arange(len(receiver)))
-    kept = np.flatnonzero(~held)
-    memories = tuple(one.reindexed(kept_row).limited_to(kept) for one in state.allocators.memories)
+    was_frozen = np.bincount(receiver, np.isfinite(state.adopted_bps), vns) > 0
+    old_row = np.where(was_frozen[receiver], NEW_ROW, np.arange(len(receiver)))
+    kept_vns = np.flatnonzero(~was_frozen)
+    memories = tuple(memory.reindexed(old_row).limited_to(kept_vns) for memory in state.allocators.memories)
     return state._replace(allocators=state.allocators._replace(memories=memories), adopted_bps=None)
 
 
-class Began(NamedTuple):
-    """The result of ``read`` for ``decide``: the senders' side, and the loads on receivers."""
+class ReadResult(NamedTuple):
+    """The result of ``read``, which ``decide`` takes: the senders' side, and the loads on receivers."""
 
     senders: SenderSide
     loads: ReceiverLoads
 
 
-class Decided(NamedTuple):
-    """The result of ``decide`` for ``enforce``.
+class DecideResult(NamedTuple):
+    """The result of ``decide``, which ``enforce`` takes.
 
-    ``ceiling_bps`` (pairs,) is what pairs may carry, whatever their grants.
-
+    ``messages`` are the answers to local senders. ``ceiling_bps`` (pairs,) bounds each pair, whatever its grant.
     ``received_bps`` is what each VN receives, (vns,); ``notified`` is as in StepResult.
     """
 
     senders: SenderSide
     receivers: ReceiverSide
-    answered: SenderMessages
+    messages: SenderMessages
     ceiling_bps: FloatArray
     received_bps: FloatArray
     notified: IntArray | None
@@ -172,8 +171,8 @@ def control_step(
     The senders' side, the receivers' side and the grants' side have a module each, and exchange only the values in
     ``read``, ``decide`` and ``enforce``: they may run on different machines.
     """
-    began = read(state, vns, groups, readings, now_s)
-    decided = decide(began, state, vns, groups, now_s, links, observed)
+    read_result = read(state, vns, groups, readings, now_s)
+    decided = decide(read_result, state, vns, groups, now_s, links, observed)
     return enforce(decided, state, vns, now_s, shaped)
 
 
@@ -184,21 +183,21 @@ def read(
     readings: Readings,
     now_s: float,
     remote: RemoteSide = NO_REMOTE_SIDE,
-) -> Began:
-    """Begin an interval.
+) -> ReadResult:
+    """Begin an interval: return the senders' side with new rates, and its loads on receivers.
 
     1) Senders: turn counters into rates, and rates into what each sender sends. The loads go to the receivers.
     """
-    entries = state.entries
+    pairs = state.entries
     # 1
-    holds = remote.crosses(entries) | held_while_stale(groups, entries.receiver, len(vns))
-    counted = state.counters, state.measured, state.machines, state.unread_intervals
-    senders = read_meters(entries, *counted, readings, vns, holds)
-    return Began(senders, senders.loads(state.enforcement, vns, now_s))
+    stays_controlled = remote.crosses(pairs) | held_while_stale(groups, pairs.receiver, len(vns))
+    before = state.counters, state.measured, state.machines, state.unread_intervals
+    senders = read_meters(pairs, *before, readings, vns, stays_controlled)
+    return ReadResult(senders, senders.loads(state.enforcement, vns, now_s))
 
 
 def decide(
-    began: Began,
+    read_result: ReadResult,
     state: ControlState,
     vns: VnTable,
     groups: tuple[PolicyGroup, ...],
@@ -206,8 +205,8 @@ def decide(
     links: LinkTable | None = None,
     observed: FabricReadings | None = None,
     remote: RemoteSide = NO_REMOTE_SIDE,
-) -> Decided:
-    """Share the receivers' limits.
+) -> DecideResult:
+    """Share the receivers' limits: return both sides after the decision, and the messages to local senders.
 
     2) Receivers: compare what a VN receives with its limit: congestion begins, continues or ends. 3) Receivers:
     Initialize Traffic Control at senders of congested VNs, Deactivate where congestion is over. 4) Senders: those under
@@ -215,49 +214,47 @@ def decide(
     Alive.
     """
     # 2
-    loads = remote.with_loads(began.loads)
+    loads = remote.with_loads(read_result.loads)
     receivers = remote.watched(watch_receivers(state.allocators, state.accounts, loads, vns, now_s), now_s)
     # 3
-    begin, end = receivers.first_messages(state.entries, began.senders.machines.controlled, vns)
-    begin, end = (
-        begin._replace(entry=remote.local_rows(begin.entry)),
-        end._replace(entry=remote.local_rows(end.entry)),
-    )
-    senders = began.senders.after_messages(begin, end)
+    begin, end = receivers.first_messages(state.entries, read_result.senders.machines.controlled, vns)
+    begin = begin._replace(entry=remote.local_rows(begin.entry))
+    end = end._replace(entry=remote.local_rows(end.entry))
+    senders = read_result.senders.after_messages(begin, end)
     # 4
     ceiling_bps = current_ceilings(state, vns)
-    seen = IntervalContext(
+    context = IntervalContext(
         now_s,
-        0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,
+        0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,  # the length of this interval
         links,
-        *_in_use(senders, ceiling_bps, groups),
+        *_link_use(senders, ceiling_bps, groups),
         senders.seen.unread_intervals,
         loads.passed_bps,
         senders.seen.measured.passed_bps,
         observed,
     )
-    view = remote.view(senders, receivers, vns, seen)
+    view = remote.view(senders, receivers, vns, context)
     # 5
     receivers, set_rate, keep_alive = receivers.answer(groups, view.entries, view.vns, view.reports, view.seen)
     notified = notifications(receivers.allocators.decisions, view.entries.receiver, len(vns))
-    receivers, answered = remote.answered(view, receivers, set_rate, keep_alive)
-    answered = answered._replace(set_rate=cap_at_adopted(answered.set_rate, state.adopted_bps))
-    return Decided(senders, receivers, answered, ceiling_bps, loads.passed_bps, notified)
+    receivers, messages = remote.answered(view, receivers, set_rate, keep_alive)
+    messages = messages._replace(set_rate=cap_at_adopted(messages.set_rate, state.adopted_bps))
+    return DecideResult(senders, receivers, messages, ceiling_bps, loads.passed_bps, notified)
 
 
 def enforce(
-    decided: Decided, state: ControlState, vns: VnTable, now_s: float, shaped: BoolArray | None = None
+    decided: DecideResult, state: ControlState, vns: VnTable, now_s: float, shaped: BoolArray | None = None
 ) -> tuple[ControlState, StepResult]:
-    """End an interval.
+    """End an interval: return the next state, and the decisions for switches and agents.
 
     6) Grants: meters enforce the rates. Where no queue holds a receiver, its senders' meters together pass no more than
     the receiver's budget.
     """
-    senders, receivers, (set_rate, keep_alive, forfeits) = decided.senders, decided.receivers, decided.answered
+    senders, receivers, (set_rate, keep_alive, forfeits) = decided.senders, decided.receivers, decided.messages
     # 6
     before = state.enforcement.forfeited(forfeits) if len(forfeits) else state.enforcement
-    notified = set_rate, keep_alive, decided.ceiling_bps
-    granted = apply_grants(senders, before, *notified, shaped, receivers.remaining, now_s, vns.meter_bounds)
+    grants = set_rate, keep_alive, decided.ceiling_bps
+    granted = apply_grants(senders, before, *grants, shaped, receivers.remaining, now_s, vns.meter_bounds)
     result = StepResult(
         changes=granted.changes,
         backstops=granted.backstops,
@@ -290,10 +287,13 @@ def cap_at_adopted(message: SetRate, adopted_bps: FloatArray | None) -> SetRate:
     return SetRate(message.entry, np.minimum(message.rate_bps, adopted_bps[message.entry]))
 
 
-def _in_use(
+def _link_use(
     senders: SenderSide, ceiling_bps: FloatArray, groups: tuple[PolicyGroup, ...]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return ``used_bps`` and ``limit_bps`` of IntervalContext, which only policies that read links use."""
+    """Return ``used_bps`` and ``limit_bps`` of IntervalContext, (pairs,) each.
+
+    Only policies that read links use these columns. Without such policies the result costs no pass over the pairs.
+    """
     measured, limit_bps = senders.seen.measured, senders.machines.limit_bps
     if ReadingKind.LINKS not in required_readings(groups):
         return measured.passed_bps, limit_bps
@@ -301,12 +301,12 @@ def _in_use(
 
 
 def effective_limits_bps(state: ControlState, vns: VnTable) -> FloatArray:
-    """Return the rate limit of each pair, shape (pairs,); its meter follows within the deadband."""
+    """Return the rate limit of each pair, shape (pairs,); the pair's meter follows it within the deadband."""
     return np.minimum(state.machines.limit_bps, current_ceilings(state, vns))
 
 
 def with_settled_limits(state: ControlState) -> Enforcement:
-    """Return the enforcement with the limits that policies leave for a time without a controller."""
+    """Return the enforcement with the limits that hold after the controller has stopped, as the policies decide."""
     limit_bps = state.enforcement.limit_bps.copy()
     for decision in state.allocators.decisions:
         if decision.final_bps is not None:

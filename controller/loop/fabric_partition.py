@@ -1,4 +1,4 @@
-"""The part of a fabric that this controller has: here all of it. ``controller.partition`` has the sharded form."""
+"""The part of a fabric that a controller has. Here it is the whole; ``controller.partition`` has the sharded form."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class FabricPartition:
 
     is_whole = True
     remote_switches: frozenset[int] = frozenset()
-    """the switches (dpid) that other nodes have under control"""
+    """the dpids of the switches that other nodes own"""
     ownership_lag_s = 0.0
-    """time in which peers may not know the owner of the last switch yet, and their messages may be missing"""
+    """the time in which peers may not have learned the last switch's owner, so that their messages may be missing"""
 
     @property
     def receives(self) -> BoolArray | np.bool_:
@@ -29,7 +29,7 @@ class FabricPartition:
 
     @property
     def remote_senders(self) -> IntArray | int:
-        """Return the number of known senders of each VN behind other nodes' switches, (vns,) or one value for all."""
+        """Return how many senders of each VN are known behind other nodes' switches, (vns,) or one value for all."""
         return 0
 
     def step(
@@ -47,7 +47,7 @@ class FabricPartition:
         return control_step.control_step(state, vns, groups, readings, now_s, links, observed, shaped)
 
     def released(self) -> None:
-        """Let grants rise again."""
+        """Let grants rise again: nothing is frozen in a whole fabric."""
 
 
 WHOLE_FABRIC = FabricPartition()

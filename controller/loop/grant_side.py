@@ -22,9 +22,10 @@ from controller.metering.receive_budgets import RemainingBudget
 
 
 class GrantSide(NamedTuple):
-    """The new effective limits, and the meters to modify for them: ``backstops`` are meters of agents' pairs.
+    """The new effective limits ``limit_bps`` (pairs,), and the meters to modify so that the limits hold.
 
-    ``agent_bps`` (pairs,) are the rates at which agents shape.
+    ``changes`` are the meters of pairs that no agent shapes, ``backstops`` the meters of pairs that an agent shapes, to
+    ``agent_bps`` (pairs,).
     """
 
     machines: SendRateControllers
@@ -47,11 +48,16 @@ def apply_grants(
     now_s: float,
     bounds: MeterBounds | None = None,
 ) -> GrantSide:
-    """Apply the receivers' answers. ``bounds`` are the bounds of the VNs' switches, (vns,); None: there are none."""
+    """Apply the receivers' answers ``set_rate`` and ``keep_alive``: return the new limits, and the meters to modify.
+
+    ``before`` are the meters' present settings, ``ceiling_bps`` (pairs,) what pairs may carry at most. ``shaped``
+    (pairs,) is the mask of pairs that an agent shapes; None: none. ``remaining`` are the receive budgets; None: queues
+    hold all receivers. ``bounds`` are the bounds of the VNs' switches, (vns,); None: no switch has any.
+    """
     entries, seen = senders.entries, senders.seen
     machines, limit_bps = senders.machines.after_messages(set_rate, keep_alive, ceiling_bps)
-    of_entries = None if bounds is None else bounds.select(entries.sender)
-    min_burst_bits = None if of_entries is None else of_entries.min_burst_bits(MIN_BURST_BITS)
+    pair_bounds = None if bounds is None else bounds.select(entries.sender)
+    min_burst_bits = None if pair_bounds is None else pair_bounds.min_burst_bits(MIN_BURST_BITS)
     enforcement, changes = enforce(
         before, limit_bps, seen.measured, seen.seen_s, now_s, seen.too_soon, remaining, entries.receiver, min_burst_bits
     )
@@ -60,10 +66,10 @@ def apply_grants(
         enforcement, changes, backstops = with_backstops(
             before, enforcement, changes, shaped, entries.metered, limit_bps, now_s
         )
-    if shaped is not None and remaining is not None:  # what agents save is in their hosts, not in a bucket
+    if shaped is not None and remaining is not None:  # agents queue in their hosts, so they need no credit
         agent_bps, _ = remaining.share(entries.receiver, limit_bps, np.zeros(len(entries)), seen.measured)
-    if of_entries is not None:
-        enforcement, changes = within_bounds(before, enforcement, changes, seen.measured, of_entries, now_s)
-        enforcement, backstops = within_bounds(before, enforcement, backstops, seen.measured, of_entries, now_s)
+    if pair_bounds is not None:
+        enforcement, changes = within_bounds(before, enforcement, changes, seen.measured, pair_bounds, now_s)
+        enforcement, backstops = within_bounds(before, enforcement, backstops, seen.measured, pair_bounds, now_s)
     counters = seen.counters.modified(changes.rows, now_s, in_place=True)
     return GrantSide(machines, counters, enforcement, limit_bps, changes, backstops, agent_bps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.columns import NEW_ROW, FloatArray, IntArray, reindex
+from controller.columns import NEW_ROW, FloatArray, IntArray, reindex, with_rows
 from controller.dets.messages import InitializeTrafficControl, SetRate
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
@@ -23,31 +23,35 @@ def first_settings(
     receiver: IntArray,
     remote_senders: IntArray | int = 0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the rates and bursts with which the meters of new pairs start, shape of ``sender`` each.
+    """Return the first rates (bit/s) and bursts (bits) of the meters of new pairs, shape of ``sender`` each.
 
-    ``remote_senders`` (vns,) is the number of each VN's senders that are not in ``state``. The policy decides the
-    rates. Where no queue holds the receiver, each new pair has at most its part of the receiver's reserve; half of the
-    burst was already granted to frames before the meter (``new_pair_limits``), unless there can be no other sender.
+    ``sender`` and ``receiver`` are the new pairs' rows of the VN table. ``remote_senders`` (vns,) is the number of each
+    VN's senders that are not in ``state``. The policy decides the rates. Where no queue holds the receiver, each new
+    pair has at most its part of the receiver's reserve. Half of that part's burst was already granted to the frames
+    before the meter (``new_pair_limits``), unless the VLAN has only two VNs, so that there can be no other sender.
     """
-    receivers = np.concatenate([state.entries.receiver, receiver])
-    senders = (np.bincount(receivers, minlength=len(vns)) + remote_senders)[receiver]
+    all_receivers = np.concatenate([state.entries.receiver, receiver])
+    sender_count = (np.bincount(all_receivers, minlength=len(vns)) + remote_senders)[receiver]
     congested, first_bps = state.allocators.congested[receiver], np.empty(len(sender))
     for group in groups:
-        new = np.flatnonzero(np.isin(receiver, group.vns))
-        if len(new):
-            new_pairs = NewPairs(vns, sender[new], receiver[new], senders[new], congested[new], group.parameters)
-            first_bps[new] = group.policy.first_bps(new_pairs)
-    most_bps = np.minimum(vns.send_max_bps[sender], vns.receive_max_bps[receiver])
-    rate_bps = whole_rates(np.minimum(first_bps, most_bps))
+        rows = np.flatnonzero(np.isin(receiver, group.vns))
+        if len(rows):
+            new_pairs = NewPairs(
+                vns, sender[rows], receiver[rows], sender_count[rows], congested[rows], group.parameters
+            )
+            first_bps[rows] = group.policy.first_bps(new_pairs)
+    ceiling_bps = np.minimum(vns.send_max_bps[sender], vns.receive_max_bps[receiver])
+    rate_bps = whole_rates(np.minimum(first_bps, ceiling_bps))
     burst_bits = first_bursts(rate_bps)
-    reserve_bps, standing_bits = first_meter_setting(
-        vns.receive_limit_bps[receiver], senders.astype(np.float64), UNSEEN_S
+    reserve_bps, reserve_burst_bits = first_meter_setting(
+        vns.receive_limit_bps[receiver], sender_count.astype(np.float64), UNSEEN_S
     )
-    shaped, alone = vns.has_queue[receiver], np.bincount(vns.vlan)[vns.vlan[receiver]] == 2
-    standing_bits = np.where(alone, standing_bits, standing_bits / 2)
+    has_queue = vns.has_queue[receiver]
+    only_two_vns = np.bincount(vns.vlan)[vns.vlan[receiver]] == 2
+    reserve_burst_bits = np.where(only_two_vns, reserve_burst_bits, reserve_burst_bits / 2)
     return (
-        np.where(shaped, rate_bps, np.minimum(rate_bps, whole_rates(reserve_bps))),
-        np.where(shaped, burst_bits, np.minimum(burst_bits, least_burst(standing_bits))),
+        np.where(has_queue, rate_bps, np.minimum(rate_bps, whole_rates(reserve_bps))),
+        np.where(has_queue, burst_bits, np.minimum(burst_bits, least_burst(reserve_burst_bits))),
     )
 
 
@@ -63,21 +67,21 @@ def add_entries(
     *,
     added_now: bool,
 ) -> ControlState:
-    """Return the state with more pairs, whose meters have the given rates and bursts.
+    """Return the state with more pairs: their senders, receivers, and their meters' ids, rates and bursts.
 
-    ``added_now``: the meters are new on their switches; otherwise they were adopted. Pairs that the state already has
-    are not allowed.
+    ``added_now``: the meters are new on their switches; otherwise they were adopted. No pair may be in the state
+    already.
 
     Choice: an adopted meter below its pair's ceiling was set by an allocator of an earlier run. So its receiver counts
     as congested and its rate as granted; otherwise a restart would begin with a surge at the ceilings. Its sender
     counts as limited at that rate until it is measured; as an idle sender it would lose its share to the others. No
-    grant rises above it until ``with_released_grants``, since other senders may be unknown yet.
+    grant rises above the adopted rate until ``with_released_grants``, since other senders may be unknown yet.
     """
     entries, old_row = state.entries.add(sender, receiver, meter_id)
     new = np.flatnonzero(old_row < 0)
-    order = np.lexsort((sender, receiver))
+    table_order = np.lexsort((sender, receiver))
     rates, bursts = np.zeros(len(entries)), np.zeros(len(entries))
-    rates[new], bursts[new] = rate_bps[order], burst_bits[order]
+    rates[new], bursts[new] = rate_bps[table_order], burst_bits[table_order]
     added = ControlState(
         entries,
         state.counters.reindexed(old_row, added_s=now_s if added_now else None),
@@ -91,7 +95,7 @@ def add_entries(
         None if state.adopted_bps is None else reindex(state.adopted_bps, old_row, np.inf),
     )
     if added_now:
-        return _with_saved(added, vns, new)
+        return _with_full_credit(added, vns, new)
     ceiling_bps = ceilings(entries, vns)
     granted = new[rates[new] < whole_rates(ceiling_bps)[new]]
     congested = added.allocators.congested.copy()
@@ -105,18 +109,22 @@ def add_entries(
     return added._replace(allocators=allocators, machines=machines, measured=measured, adopted_bps=adopted_bps)
 
 
-def _with_saved(state: ControlState, vns: VnTable, new: IntArray) -> ControlState:
-    """Return the state in which the ``new`` rows that are their receivers' only senders have a full bucket saved.
+def _with_full_credit(state: ControlState, vns: VnTable, new: IntArray) -> ControlState:
+    """Return the state in which ``new`` rows have full credit if they are their receiver's only sender.
 
-    They have sent next to nothing, and no other sender is affected if they use the credit of a sender after a pause.
-    The meter is lower until the next interval, which shows whether other senders came too: the receive budget then
-    decides what they may use.
+    Such a sender has sent next to nothing, and no other sender is affected if it uses the credit of a sender after a
+    pause. Its meter is lower until the next interval, which shows whether other senders began too: the receive budget
+    then decides what each may use.
+
+    A receiver with a queue needs no such credit. In a VLAN of two VNs the whole burst was granted already.
     """
     receiver = state.entries.receiver
-    alone = ~vns.has_queue[receiver[new]] & (np.bincount(receiver, minlength=len(vns))[receiver[new]] == 1)
-    rows = new[alone & (np.bincount(vns.vlan)[vns.vlan[receiver[new]]] > 2)]
-    credit_bits = state.enforcement.credit_bits.copy()
-    credit_bits[rows] = first_bursts(ceilings(state.entries, vns)[rows])
+    new_receiver = receiver[new]
+    is_only_sender = np.bincount(receiver, minlength=len(vns))[new_receiver] == 1
+    has_other_vns = np.bincount(vns.vlan)[vns.vlan[new_receiver]] > 2
+    rows = new[~vns.has_queue[new_receiver] & is_only_sender & has_other_vns]
+    full_bits = first_bursts(ceilings(state.entries, vns)[rows])
+    credit_bits = with_rows(state.enforcement.credit_bits, rows, full_bits)
     return state._replace(enforcement=state.enforcement._replace(credit_bits=credit_bits))
 
 
@@ -125,14 +133,14 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
     kept = np.ones(len(state.entries), dtype=np.bool_)
     kept[rows] = False
     entries, old_row = state.entries.keep(kept)
-    nothing = np.zeros(len(entries))  # no row is new
+    unused = np.zeros(len(entries))  # settings of new rows, of which there are none
     return ControlState(
         entries,
         state.counters.reindexed(old_row),
         state.measured.reindexed(old_row),
         state.machines.reindexed(old_row),
         state.allocators.reindexed(old_row),
-        state.enforcement.reindexed(old_row, nothing, nothing, 0.0),
+        state.enforcement.reindexed(old_row, unused, unused, 0.0),
         state.accounts,
         reindex(state.unread_intervals, old_row, 0),
         state.decided_s,
@@ -143,9 +151,9 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
 def with_meters(
     state: ControlState, rows: IntArray, meter_id: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float
 ) -> ControlState:
-    """Return the state with the meters ``meter_id`` (pairs,), of which those of ``rows`` are new.
+    """Return the state with the meters ``meter_id`` (pairs,); the meters of ``rows`` were added at ``now_s``.
 
-    New meters have ``rate_bps`` and ``burst_bits``, shape of ``rows``, and were added now.
+    New meters have ``rate_bps`` and ``burst_bits``, shape of ``rows``; all others are unchanged.
     """
     old_row = np.arange(len(state.entries))
     old_row[rows] = NEW_ROW
@@ -159,5 +167,5 @@ def with_meters(
 
 
 def first_bursts(rate_bps: FloatArray) -> FloatArray:
-    """Return the burst of new meters: that of responsive senders, until drops show otherwise."""
+    """Return the bursts of new meters, in bits: those of responsive senders, until drops show otherwise."""
     return burst_for(rate_bps, np.zeros(len(rate_bps), dtype=np.bool_))

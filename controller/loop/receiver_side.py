@@ -1,7 +1,7 @@
 """The receivers' side of an interval: congestion, receive budgets and grants (DETS, section III-A).
 
-It has receiving VNs and their senders, but no meters. It receives ``ReceiverLoads`` and ``TrafficReport``, and sends
-the other four messages; where no queue holds a receiver, it also sends what the senders' meters may pass
+This side has receiving VNs and their senders, but no meters. It receives ``ReceiverLoads`` and ``TrafficReport``, and
+sends the other four messages. Where no queue holds a receiver, it also sends what the senders' meters may pass
 (``remaining``).
 """
 
@@ -26,7 +26,7 @@ from controller.fabric.vn_table import VnTable
 from controller.metering.receive_budgets import ReceiveBudgets, RemainingBudget
 from controller.policy.policy_groups import PolicyGroup
 
-NO_LIMIT_BPS = 1e15  # held by a queue
+NO_LIMIT_BPS = 1e15  # the budget's limit of a VN that a queue holds
 
 
 class ReceiverSide(NamedTuple):
@@ -39,7 +39,7 @@ class ReceiverSide(NamedTuple):
     def first_messages(
         self, entries: PairTable, controlled: BoolArray, vns: VnTable
     ) -> tuple[InitializeTrafficControl, DeactivateTrafficControl]:
-        """Return Initialize and Deactivate messages for pairs, given the mask of ``controlled`` pairs, (pairs,)."""
+        """Return Initialize and Deactivate messages; ``controlled`` (pairs,) is the mask of pairs under control."""
         return initialize(self.allocators, entries, controlled, vns.always_controlled)
 
     def answer(
@@ -50,7 +50,7 @@ class ReceiverSide(NamedTuple):
         reports: TrafficReport,
         seen: IntervalContext,
     ) -> tuple[ReceiverSide, SetRate, KeepAlive]:
-        """Let the policies decide, and answer the reports."""
+        """Let the policies decide: return the receivers' side after it, and the answers to the reports."""
         allocators, set_rate, keep_alive = answer_reports(self.allocators, groups, entries, vns, reports, seen)
         return ReceiverSide(allocators, self.accounts, self.remaining), set_rate, keep_alive
 
@@ -58,13 +58,15 @@ class ReceiverSide(NamedTuple):
 def watch_receivers(
     allocators: RateAllocators, accounts: ReceiveBudgets, loads: ReceiverLoads, vns: VnTable, now_s: float
 ) -> ReceiverSide:
-    """Compare what VNs receive with their limits, and update their receive budgets."""
+    """Return the receivers' side with new congestion and receive budgets, from the loads on VNs and their limits."""
     allocators = watch_congestion(allocators, loads, vns)
     if vns.all_shaped:
         return ReceiverSide(allocators, accounts, None)
-    taken_bits = loads.taken_bits
+    received_bits = loads.taken_bits
     counted_bps = limit_bps = vns.receive_max_bps
-    if vns.some_shaped:
-        taken_bits, counted_bps = (np.where(vns.has_queue, 0.0, column) for column in (taken_bits, counted_bps))
+    if vns.some_shaped:  # a VN with a queue counts nothing, and has no limit
+        received_bits = np.where(vns.has_queue, 0.0, received_bits)
+        counted_bps = np.where(vns.has_queue, 0.0, counted_bps)
         limit_bps = np.where(vns.has_queue, NO_LIMIT_BPS, limit_bps)
-    return ReceiverSide(allocators, *accounts.received(taken_bits, loads.dropped_bps, counted_bps, limit_bps, now_s))
+    accounts, remaining = accounts.received(received_bits, loads.dropped_bps, counted_bps, limit_bps, now_s)
+    return ReceiverSide(allocators, accounts, remaining)

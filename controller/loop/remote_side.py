@@ -39,7 +39,7 @@ class RemoteSide:
     """Without other nodes: all senders and all receivers are local."""
 
     def crosses(self, entries: PairTable) -> BoolArray | bool:
-        """Return the mask of the pairs, (pairs,), with receivers that other nodes decide for."""
+        """Return the mask of the pairs with receivers that other nodes decide for, (pairs,); False: no pair has one."""
         return False
 
     def with_loads(self, loads: ReceiverLoads) -> ReceiverLoads:
@@ -47,7 +47,7 @@ class RemoteSide:
         return loads
 
     def watched(self, receivers: ReceiverSide, now_s: float) -> ReceiverSide:
-        """Return the receivers' side: the local state for local decisions, the peers' state for the others."""
+        """Return the receivers' side with the peers' state at VNs that peers decide for."""
         return receivers
 
     def local_rows(self, rows: IntArray) -> IntArray:
@@ -55,7 +55,10 @@ class RemoteSide:
         return rows
 
     def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: IntervalContext) -> ReceiverInput:
-        """Return the reports of all senders, and the policies' further input; ``seen`` is the local one."""
+        """Return the reports of all senders, and the policies' further input.
+
+        ``seen`` is that input for local pairs alone.
+        """
         machines = senders.machines
         reports = traffic_reports(machines, machines.rows, senders.entries, vns, senders.seen.measured)
         return ReceiverInput(senders.entries, vns, reports, seen)
@@ -71,5 +74,6 @@ NO_REMOTE_SIDE = RemoteSide()
 
 
 def _forfeits(decisions: Iterable[Decision]) -> IntArray:
-    lost = [one.view.rows[one.forfeits] for one in decisions if one.forfeits is not None]
-    return np.concatenate([np.empty(0, dtype=np.int64), *lost])
+    """Return the rows of the pairs that lose their saved bursts by these decisions."""
+    rows = [decision.view.rows[decision.forfeits] for decision in decisions if decision.forfeits is not None]
+    return np.concatenate([np.empty(0, dtype=np.int64), *rows])

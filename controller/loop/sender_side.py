@@ -1,6 +1,6 @@
 """The senders' side of an interval: meter readings, summed up and reported (DETS, section III and figure 4).
 
-It has sending VNs, their pairs and meters. It may run on another machine than the receivers' side: it sends only
+This side has sending VNs, their pairs and meters. It may run on another machine than the receivers' side: it sends only
 ``ReceiverLoads`` and ``TrafficReport`` there, and receives only the other four messages.
 """
 
@@ -28,7 +28,7 @@ class SenderSide(NamedTuple):
     machines: SendRateControllers
 
     def after_messages(self, begin: InitializeTrafficControl, end: DeactivateTrafficControl) -> SenderSide:
-        """Apply the receivers' first messages."""
+        """Return the senders' side after Initialize and Deactivate messages of receivers."""
         return self._replace(machines=self.machines.on_initialize(begin).on_deactivate(end))
 
     def loads(self, before: Enforcement, vns: VnTable, now_s: float) -> ReceiverLoads:
@@ -49,13 +49,14 @@ def read_meters(
     unread_intervals: Int16Array,
     readings: Readings,
     vns: VnTable,
-    holds: BoolArray | bool,
+    stays_controlled: BoolArray | bool,
 ) -> SenderSide:
-    """Turn counters into rates, and rates into what each sender sends.
+    """Return the senders' side with the rates of an interval, from the meters' counters.
 
-    Pairs in the mask ``holds``, (pairs,), stay under control without messages from their receivers.
+    ``counters`` to ``unread_intervals`` are the state before, (pairs,). Pairs in the mask ``stays_controlled`` (pairs,)
+    stay under control even without messages from their receivers.
     """
     seen = evaluate_readings(
         (entries.sender, entries.receiver), counters, measured, unread_intervals, readings, vns.capacity_bps
     )
-    return SenderSide(entries, seen, machines.on_interval(holds))
+    return SenderSide(entries, seen, machines.on_interval(stays_controlled))

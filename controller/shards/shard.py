@@ -108,8 +108,8 @@ class Shard(RemoteSide):
         self._table = ReceiverTable.from_parts([])
         self._crossing: PairPartition | None = None
         self._granted: dict[int, PeerGrants] = {}
-        self._began: control_step.Began | None = None
-        self._decided: control_step.Decided | None = None
+        self._read_result: control_step.ReadResult | None = None
+        self._decide_result: control_step.DecideResult | None = None
         self._local_report: tuple[TrafficReport, int] | None = (
             None  # the local senders' reports, and their omitted columns
         )
@@ -189,7 +189,7 @@ class Shard(RemoteSide):
             senders = senders._replace(machines=machines)
         reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.seen.measured)
         left = self._left(senders, reports)
-        self._began, self._local_report = control_step.Began(senders, loads), (reports, left)
+        self._read_result, self._local_report = control_step.ReadResult(senders, loads), (reports, left)
         silent_intervals = senders.seen.measured.silent_intervals
         rows_by_peer = crossing.remote_rows  # active senders are reported
         if not left & OmittedColumns.ACTIVE:
@@ -241,11 +241,11 @@ class Shard(RemoteSide):
         ``links`` are the links of the whole fabric; None: access links only. ``observed`` are the readings of local
         switches; None: no policy uses them.
         """
-        assert self._began is not None
-        self._decided = control_step.decide(
-            self._began, self.state, self.vns, self.groups, now_s, links, observed, self
+        assert self._read_result is not None
+        self._decide_result = control_step.decide(
+            self._read_result, self.state, self.vns, self.groups, now_s, links, observed, self
         )
-        return self._encode_grants(self._decided.receivers.allocators.congested, now_s)
+        return self._encode_grants(self._decide_result.receivers.allocators.congested, now_s)
 
     def _encode_grants(self, congested: BoolArray, now_s: float) -> dict[int, Octets]:
         """Return Grants for each peer: the congested receivers, (vns,), and the rates of its senders.
@@ -350,13 +350,13 @@ class Shard(RemoteSide):
 
     def enforce(self, now_s: float) -> control_step.StepResult:
         """End an interval: apply the grants of local receivers and of peers. Call it after ``decide``."""
-        decided = self._decided
+        decided = self._decide_result
         assert decided is not None
         senders = decided.senders._replace(machines=self._obey(decided.senders.machines, now_s))
-        forfeits = np.concatenate([decided.answered.forfeits, *self._received_grants.drain_forfeits()])
-        decided = decided._replace(senders=senders, answered=decided.answered._replace(forfeits=forfeits))
+        forfeits = np.concatenate([decided.messages.forfeits, *self._received_grants.drain_forfeits()])
+        decided = decided._replace(senders=senders, messages=decided.messages._replace(forfeits=forfeits))
         self.state, result = control_step.enforce(decided, self.state, self.vns, now_s)
-        self._began = self._decided = None
+        self._read_result = self._decide_result = None
         return result
 
     @property
