@@ -1,4 +1,4 @@
-"""Array types in use, and how columns follow their rows when rows are added, removed or reordered."""
+"""Array types in use, and functions that make changed columns: with rows added, removed, reordered or replaced."""
 
 from __future__ import annotations
 
@@ -34,14 +34,21 @@ def nan_column(rows: int) -> FloatArray:
 
 
 def incremented(counts: Int16Array) -> Int16Array:
-    """Return the counts after one more interval."""
-    more: Int16Array = counts + (counts < MAX_COUNTED)
-    return more
+    """Return the counts after one more interval, at most MAX_COUNTED."""
+    incremented_counts: Int16Array = counts + (counts < MAX_COUNTED)
+    return incremented_counts
 
 
 def columns_equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
     """Return whether two columns are equal, as ``np.array_equal`` does, in a tenth of the steps."""
     return one is other or (len(one) == len(other) and bool((one == other).all()))
+
+
+def with_rows(column: NDArray[_Scalar], rows: IntArray, values: NDArray[_Scalar] | float) -> NDArray[_Scalar]:
+    """Return a copy of a column with ``values`` at ``rows``; ``values`` is a scalar or one value per row."""
+    changed = column.copy()
+    changed[rows] = values
+    return changed
 
 
 def reindex(column: NDArray[_Scalar], old_row: IntArray, initial: Any) -> NDArray[_Scalar]:
@@ -52,7 +59,7 @@ def reindex(column: NDArray[_Scalar], old_row: IntArray, initial: Any) -> NDArra
     """
     new = np.flatnonzero(old_row == NEW_ROW)
     moved = column[old_row] if len(column) else np.empty(len(old_row), dtype=column.dtype)
-    if len(new):  # whose last element is the last old row
+    if len(new):  # NEW_ROW as an index gave them the last old row's value
         first = np.asarray(initial)
         moved[new] = first[new] if first.ndim else first
     return moved

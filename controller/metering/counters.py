@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, reindex
+from controller.columns import BoolArray, FloatArray, IntArray, reindex, with_rows
 from controller.metering import measurement_native
 from controller.native_loader import choose
 from controller.openflow.constants import COUNTER_UNAVAILABLE
@@ -76,41 +76,42 @@ class ListedReadings:
 
     @property
     def native_columns(self) -> tuple[NDArray[np.generic], ...]:
-        """Return the readings with ``modified_s`` set to never."""
-        modified_s = self.received_s if self.modified_s is None else self.modified_s
-        latest_s = np.empty(len(self.received_s))
-        latest_s.fill(-np.inf)
-        return (self.meter, self.switch, self.stats, self.received_s, self.confirmed_s, modified_s, latest_s)
+        """The columns for ``measurement_native.read``; the last is its buffer of (switches,) modify times."""
+        modified_s = self.received_s if self.modified_s is None else self.modified_s  # None: the values are not read
+        latest_modify_s = np.empty(len(self.received_s))
+        latest_modify_s.fill(-np.inf)
+        return (self.meter, self.switch, self.stats, self.received_s, self.confirmed_s, modified_s, latest_modify_s)
 
     @property
     def never_modified(self) -> ListedReadings:
-        """Return the readings as columns (``MeterReadings``)."""
+        """The readings with ``modified_s`` set to never, for meters whose times of modification are not tracked."""
         never_s = np.empty(len(self.meter))
         never_s.fill(-np.inf)
         return ListedReadings(self.meter, self.switch, self.stats, self.received_s, self.confirmed_s, never_s)
 
     @cached_property
     def columns(self) -> MeterReadings:
-        """The same as columns."""
+        """The readings as one row per meter (``MeterReadings``)."""
         if measurement_native.library is not None:
             floats, present = measurement_native.read(self.native_columns, self.modified_s is not None)
             byte_in, dropped, duration_s, received_s, confirmed_s = floats
             return MeterReadings(byte_in, dropped, duration_s, received_s, present, confirmed_s)
         readings = MeterReadings.initial(len(self.meter))
-        rows = np.flatnonzero(self.meter != NOT_LISTED)
-        switch, meters = self.switch[rows], self.stats[self.meter[rows]]
-        readings.confirmed_s[rows] = self.confirmed_s[switch]
+        listed_rows = np.flatnonzero(self.meter != NOT_LISTED)
+        switch, meter_stats = self.switch[listed_rows], self.stats[self.meter[listed_rows]]
+        readings.confirmed_s[listed_rows] = self.confirmed_s[switch]
         if self.modified_s is not None:
-            latest_s = np.full(len(self.received_s), -np.inf)
-            np.maximum.at(latest_s, switch, self.modified_s[rows])
-            readings.confirmed_s[rows[self.modified_s[rows] < latest_s[switch]]] = np.nan
-        byte_in, dropped = meters["byte_in_count"], meters["band_byte_count"]
-        known = (byte_in != COUNTER_UNAVAILABLE) & (dropped != COUNTER_UNAVAILABLE)
-        rows = rows[known]
-        readings.byte_in_count[rows] = byte_in[known]
-        readings.dropped_byte_count[rows] = dropped[known]
-        readings.duration_s[rows] = meters["duration_s"][known]
-        readings.received_s[rows] = self.received_s[switch[known]]
+            modified_s, latest_modify_s = self.modified_s[listed_rows], np.full(len(self.received_s), -np.inf)
+            np.maximum.at(latest_modify_s, switch, modified_s)
+            modified_earlier = modified_s < latest_modify_s[switch]
+            readings.confirmed_s[listed_rows[modified_earlier]] = np.nan
+        byte_in, dropped = meter_stats["byte_in_count"], meter_stats["band_byte_count"]
+        counted = (byte_in != COUNTER_UNAVAILABLE) & (dropped != COUNTER_UNAVAILABLE)
+        rows = listed_rows[counted]
+        readings.byte_in_count[rows] = byte_in[counted]
+        readings.dropped_byte_count[rows] = dropped[counted]
+        readings.duration_s[rows] = meter_stats["duration_s"][counted]
+        readings.received_s[rows] = self.received_s[switch[counted]]
         readings.present[rows] = True
         return readings
 
@@ -144,7 +145,7 @@ class MeterCounters(NamedTuple):
 
     @property
     def columns(self) -> tuple[FloatArray, ...]:
-        """Return the columns in their order."""
+        """Return the columns in the order of ``measurement_native``."""
         return (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s, self.received_s)
 
     def reindexed(self, old_row: IntArray, *, added_s: float | None = None) -> MeterCounters:
@@ -164,11 +165,7 @@ class MeterCounters(NamedTuple):
 
     def invalidated(self, rows: IntArray) -> MeterCounters:
         """Return the state in which the counters of ``rows`` are unknown."""
-        columns = [self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s, self.received_s]
-        for number, column in enumerate(columns):
-            columns[number] = column.copy()
-            columns[number][rows] = np.nan
-        return MeterCounters(*columns)
+        return MeterCounters(*(with_rows(column, rows, np.nan) for column in self))
 
     def modified(self, rows: IntArray, sent_s: float, *, in_place: bool = False) -> MeterCounters:
         """Return the state after OFPMC_MODIFY was sent for ``rows`` at ``sent_s`` on the controller's clock.
@@ -189,20 +186,23 @@ class MeterCounters(NamedTuple):
         return self._replace(byte_in_count=byte_in, dropped_byte_count=dropped, epoch_s=epoch)
 
     def confirmed(self, confirmed_s: FloatArray) -> MeterCounters:
-        """Return the state with the times of switches' last execution, shape (pairs,); NaN: unknown.
+        """Return the state in which a modified meter counts from the time when its switch executed the modify.
 
-        A modified meter counts from then on; on a busy switch that is later than the modify was sent.
+        ``confirmed_s`` (pairs,) is that time by the controller's clock; NaN: unknown. On a busy switch it is later than
+        the modify was sent.
         """
-        done_s = self.duration_s + (confirmed_s - self.received_s)
-        late = (self.epoch_s > self.duration_s) & (done_s > self.epoch_s)
-        return self._replace(epoch_s=np.where(late, done_s, self.epoch_s)) if late.any() else self
+        executed_s = self.duration_s + (confirmed_s - self.received_s)  # by the meter's own clock
+        was_modified = self.epoch_s > self.duration_s
+        late = was_modified & (executed_s > self.epoch_s)
+        return self._replace(epoch_s=np.where(late, executed_s, self.epoch_s)) if late.any() else self
 
 
 class MeterRates(NamedTuple):
     """The meters' rates since the last reading, shape (pairs,), NaN where unknown.
 
-    ``offered_bps`` arrived, ``dropped_bps`` was dropped, ``passed_bps`` is the difference, all over ``seen_s``, which
-    begins at the last modify if there was one. ``implausible`` marks impossible counter changes.
+    ``offered_bps`` arrived, ``dropped_bps`` was dropped, ``passed_bps`` is the difference. All are means over the
+    ``seen_s`` seconds since the last reading, or since a later modify. ``implausible`` marks impossible counter
+    changes.
     """
 
     offered_bps: FloatArray
@@ -215,9 +215,9 @@ class MeterRates(NamedTuple):
 def _plain_meter_rates(
     before: MeterCounters, now: MeterReadings, capacity_bps: FloatArray
 ) -> tuple[MeterRates, MeterCounters]:
-    """Return the rates since the last readings, and the counters for the next comparison.
+    """Return the rates between the readings ``before`` and ``now``, and the counters for the next comparison.
 
-    ``capacity_bps``, shape (pairs,), is the capacity of the sender's edge port.
+    ``capacity_bps`` (pairs,) is the capacity of the sender's edge port.
 
     1) A modified meter counts from the time when its switch executed the modify, where known.
     2) A meter whose duration decreased was added again: it has counted from zero since then.
@@ -227,10 +227,10 @@ def _plain_meter_rates(
     # 1
     before = before.confirmed(now.confirmed_s)
     # 2
-    added_anew = now.duration_s < before.duration_s
-    start_s = np.where(added_anew, 0.0, before.epoch_s)
-    start_in = np.where(added_anew, 0.0, before.byte_in_count)
-    start_dropped = np.where(added_anew, 0.0, before.dropped_byte_count)
+    added_again = now.duration_s < before.duration_s
+    start_s = np.where(added_again, 0.0, before.epoch_s)
+    start_in = np.where(added_again, 0.0, before.byte_in_count)
+    start_dropped = np.where(added_again, 0.0, before.dropped_byte_count)
     # 3
     elapsed_s = now.duration_s - start_s
     newer = now.present & (elapsed_s >= MIN_ELAPSED_S)
@@ -245,13 +245,13 @@ def _plain_meter_rates(
     passed_bps = np.maximum(offered_bps - dropped_bps, 0.0)
     seen_s = np.where(np.isnan(offered_bps), np.nan, elapsed_s)
     rates = MeterRates(offered_bps, dropped_bps, passed_bps, implausible, seen_s)
-    read = newer | (now.present & np.isnan(elapsed_s))
+    accepted = newer | (now.present & np.isnan(elapsed_s))  # NaN: this is the meter's first reading
     counters = MeterCounters(
-        byte_in_count=np.where(read, now.byte_in_count, before.byte_in_count),
-        dropped_byte_count=np.where(read, now.dropped_byte_count, before.dropped_byte_count),
-        duration_s=np.where(read, now.duration_s, before.duration_s),
-        epoch_s=np.where(read, now.duration_s, before.epoch_s),
-        received_s=np.where(read, now.received_s, before.received_s),
+        byte_in_count=np.where(accepted, now.byte_in_count, before.byte_in_count),
+        dropped_byte_count=np.where(accepted, now.dropped_byte_count, before.dropped_byte_count),
+        duration_s=np.where(accepted, now.duration_s, before.duration_s),
+        epoch_s=np.where(accepted, now.duration_s, before.epoch_s),
+        received_s=np.where(accepted, now.received_s, before.received_s),
     )
     return rates, counters
 
@@ -259,7 +259,7 @@ def _plain_meter_rates(
 def _compiled_meter_rates(
     before: MeterCounters, now: MeterReadings, capacity_bps: FloatArray
 ) -> tuple[MeterRates, MeterCounters]:
-    """Return the rates since the last counters, and the new counters, by the native function."""
+    """Return what ``_plain_meter_rates`` returns, by the native function."""
     settings = (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE))
     (offered_bps, dropped_bps, passed_bps, seen_s), implausible, after = measurement_native.meter_rates(
         settings, before.columns, (*now.in_order, capacity_bps)

@@ -21,12 +21,11 @@ few modifies (docs/enforcement.md; docs/adr/0030 has the alternatives):
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, UInt32Array, incremented, reindex
+from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, UInt32Array, incremented, reindex, with_rows
 from controller.metering import enforcement_native, measurement_native
 from controller.metering.measurement import IDLE_INTERVALS, Measurement
 from controller.metering.receive_budgets import IDLE_RESERVE_S, RemainingBudget
@@ -40,8 +39,8 @@ _FRAMES = 3
 MIN_BURST_BITS = _FRAMES * FRAME_BITS
 MIN_BURST_S = 0.005  # Open vSwitch fills buckets once in a millisecond, and tokens above their depth are lost
 
-# A sender with more than this part dropped in this many intervals did not respond to the drops; a sender with less than
-# the lower part dropped in this many did.
+# A sender is unresponsive after UNRESPONSIVE_INTERVALS with more than UNRESPONSIVE_DROP of its load dropped, and
+# responsive again after RESPONSIVE_INTERVALS with less than RESPONSIVE_DROP.
 UNRESPONSIVE_DROP = 0.30
 UNRESPONSIVE_INTERVALS = 20
 RESPONSIVE_DROP = 0.10
@@ -51,11 +50,11 @@ RESPONSIVE_INTERVALS = 20
 # MIN_BURST_BITS. An algorithm that is controlled by the effect of its grants, as RAA-FE, oscillates if it has to wait.
 DEADBAND_S = 0.010
 REPAY_S = 0.220  # an excess is compensated in this time
-MAX_REPAY = 0.5  # ... but a rate is lowered by at most this part of it
-# And by at most this many bucket depths: what passed before a switch executed the modify is not all compensated.
+MAX_REPAY = 0.5  # for that, a rate is lowered by at most this part of it
+# The largest excess that is compensated, in bucket depths: what passed before a switch executed a modify may be more.
 MAX_DEBT = 1.0
 
-# How long a meter may stay unmodified because its counters, zeroed by the last modify, are useless yet.
+# How long a meter may stay unmodified because its counters, zeroed by the last modify, are not usable yet.
 MAX_UNREAD_S = 0.220
 
 RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFlow 1.3.5, section 7.3.4.4)
@@ -67,9 +66,6 @@ _SETTINGS = np.array(
         *(MAX_UNREAD_S, RATE_STEP_BPS, MAX_KILO),
     ]
 )  # the same as Settings of _enforcement.c
-
-
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class Enforcement(NamedTuple):
@@ -95,10 +91,10 @@ class Enforcement(NamedTuple):
     @classmethod
     def empty(cls) -> Enforcement:
         """Return the state without meters."""
-        nothing, no_kilo = np.empty(0), np.empty(0, dtype=np.uint32)
-        accounts = (nothing,) * 4
-        judged = np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int16)
-        return cls(nothing, nothing, no_kilo, no_kilo, *accounts, *judged)
+        floats, kilos = np.empty(0), np.empty(0, dtype=np.uint32)
+        buckets = (floats,) * 4
+        responses = np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int16)
+        return cls(floats, floats, kilos, kilos, *buckets, *responses)
 
     @property
     def rate_bps(self) -> FloatArray:
@@ -113,20 +109,20 @@ class Enforcement(NamedTuple):
     def reindexed(
         self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float, *, full: bool = True
     ) -> Enforcement:
-        """Return the state for a re-arranged pair table; new pairs' meters have the given rate and burst.
+        """Return the state for a re-arranged pair table.
 
-        Their buckets are ``full`` if they have just been added. The level of an adopted one is unknown, and counts as
-        empty.
+        New pairs' meters have ``rate_bps`` and ``burst_bits``, (pairs,) each. Their buckets are ``full`` if the meters
+        have just been added. The level of an adopted meter is unknown, and counts as empty.
         """
-        saved_bits = burst_bits if full else 0.0
+        level_bits = burst_bits if full else 0.0
         return Enforcement(
             reindex(self.limit_bps, old_row, rate_bps),
             reindex(self.allowed_bps, old_row, rate_bps),
             reindex(self.rate_kbps, old_row, to_kilo(rate_bps)),
             reindex(self.burst_kbits, old_row, to_kilo(burst_bits)),
-            reindex(self.modified_s, old_row, now_s - REPAY_S),  # its counters have not restarted
-            reindex(self.level_bits, old_row, saved_bits),
-            reindex(self.credit_bits, old_row, saved_bits),
+            reindex(self.modified_s, old_row, now_s - REPAY_S),  # no recent modify: the counters did not restart
+            reindex(self.level_bits, old_row, level_bits),
+            reindex(self.credit_bits, old_row, level_bits),
             reindex(self.updated_s, old_row, now_s),
             reindex(self.unresponsive, old_row, False),
             reindex(self.evidence, old_row, 0),
@@ -134,7 +130,7 @@ class Enforcement(NamedTuple):
 
     def forfeited(self, rows: IntArray) -> Enforcement:
         """Return the state in which the senders of ``rows`` have no saved credit."""
-        return self._replace(credit_bits=_put(self.credit_bits, rows, np.minimum(self.credit_bits[rows], 0.0)))
+        return self._replace(credit_bits=with_rows(self.credit_bits, rows, np.minimum(self.credit_bits[rows], 0.0)))
 
 
 class MeterChanges(NamedTuple):
@@ -159,7 +155,7 @@ class MeterChanges(NamedTuple):
 
 
 def to_kilo(values: FloatArray) -> UInt32Array:
-    """Return bit/s as kb/s, or bits as kb; the values are whole, or above what a band carries."""
+    """Return bit/s as kb/s, or bits as kb, at most MAX_KILO. Smaller values must be whole kb/s or kb."""
     return np.minimum(np.rint(values / RATE_STEP_BPS), MAX_KILO).astype(np.uint32)
 
 
@@ -169,20 +165,20 @@ def from_kilo(kilos: UInt32Array | IntArray) -> FloatArray:
 
 
 def whole_rates(rate_bps: FloatArray) -> FloatArray:
-    """Return the rates a meter can be set to: whole kb/s, rounded down so that no limit is exceeded, at least 1."""
+    """Return rates in bit/s to which a meter can be set: whole kb/s, rounded down so that limits hold, at least 1."""
     return np.maximum(np.floor(rate_bps / RATE_STEP_BPS), 1.0) * RATE_STEP_BPS
 
 
 def burst_for(
     rate_bps: FloatArray, unresponsive: BoolArray, min_burst_bits: FloatArray | float = MIN_BURST_BITS
 ) -> FloatArray:
-    """Return the burst sizes in whole kb for responsive or unresponsive senders."""
+    """Return the burst sizes, in bits (whole kb), of meters at ``rate_bps``, by whether the sender is unresponsive."""
     burst_s = np.where(unresponsive, UNRESPONSIVE_BURST_S, RESPONSIVE_BURST_S)
     return _whole_bursts(np.maximum(rate_bps * burst_s, 2 * min_burst_bits))
 
 
 def least_burst(burst_bits: FloatArray) -> FloatArray:
-    """Return the burst sizes in whole kb, at least enough for a few frames."""
+    """Return the burst sizes, in bits, rounded up to whole kb, at least enough for a few frames."""
     return _whole_bursts(np.maximum(burst_bits, MIN_BURST_BITS))
 
 
@@ -191,16 +187,16 @@ def _whole_bursts(burst_bits: FloatArray) -> FloatArray:
 
 
 def classify_senders(before: Enforcement, measured: Measurement) -> tuple[BoolArray, Int16Array]:
-    """Return the mask of the unresponsive senders, and the evidence so far.
+    """Return the mask of the unresponsive senders, and the evidence so far, (pairs,) each.
 
-    An interval in which more than UNRESPONSIVE_DROP of the load was dropped counts against a sender, one with less than
-    RESPONSIVE_DROP for it; UNRESPONSIVE_INTERVALS, or RESPONSIVE_INTERVALS, in a row decide.
+    The evidence is the number of intervals in a row with more than UNRESPONSIVE_DROP of the load dropped, or, negative,
+    with less than RESPONSIVE_DROP. A sender becomes unresponsive after UNRESPONSIVE_INTERVALS of the first kind, and
+    responsive after RESPONSIVE_INTERVALS of the second.
     """
-    dropped = measured.dropped_bps / np.maximum(measured.offered_bps, 1.0)
-    against = dropped > UNRESPONSIVE_DROP
-    in_favour = dropped < RESPONSIVE_DROP
-    evidence = np.where(against, incremented(np.maximum(before.evidence, 0)), 0)
-    evidence = np.where(in_favour, -incremented(-np.minimum(before.evidence, 0)), evidence).astype(np.int16)
+    dropped_part = measured.dropped_bps / np.maximum(measured.offered_bps, 1.0)
+    is_high, is_low = dropped_part > UNRESPONSIVE_DROP, dropped_part < RESPONSIVE_DROP
+    evidence = np.where(is_high, incremented(np.maximum(before.evidence, 0)), 0)
+    evidence = np.where(is_low, -incremented(-np.minimum(before.evidence, 0)), evidence).astype(np.int16)
     unresponsive = before.unresponsive | (evidence >= UNRESPONSIVE_INTERVALS)
     return unresponsive & (evidence > -RESPONSIVE_INTERVALS), evidence
 
@@ -213,59 +209,64 @@ def update_buckets(
     elapsed_s: FloatArray,
     min_burst_bits: FloatArray | float = MIN_BURST_BITS,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return level and credit after ``elapsed_s`` more seconds, (pairs,) each.
+    """Return level and credit, in bits, after ``elapsed_s`` more seconds, (pairs,) each.
 
-    Counters restart at a modify, so no counter has what passed between the last reading and the modify; it is assumed
-    to equal the later rate, up to the meter's rate for a limited sender. The bucket was set after that. Where the meter
-    dropped, its bucket was empty at that time and holds at most what was filled in since, which is nothing for a sender
-    that does not stop. If such a sender's bucket should hold more, a shallow one lost it, because a full bucket takes
-    no more; a deep one passed it where no counter saw it, and it is subtracted from the credit. Where meters do not
-    count, flow entries do, before the meters: they may count more than a bucket could pass, and no drops. Of that, only
-    what could pass counts as passed. Where nothing is known (NaN), the grant counts as passed; the next reading covers
-    that time as well.
+    ``seen_s`` (pairs,) is the measured part of that time; NaN: the meter was not read.
+
+    a) Counters restart at a modify, so no counter has what passed between the last reading and the modify, during
+       ``uncounted_s``. It is assumed to equal the later rate, up to the meter's rate for a limited sender. The modify
+       set the bucket after that.
+    b) Where the meter dropped, its bucket was empty at that time. So it holds at most what was filled in since, which
+       is nothing for a sender that does not stop.
+    c) If such a sender's bucket should hold more, it lost the difference. A shallow bucket was full, and a full bucket
+       takes no more. A deep one passed the difference where no counter saw it: it is subtracted from the credit.
+    d) Where meters do not count, flow entries do, before the meters: they may count more than a bucket could pass, and
+       no drops. Of that, only what could pass counts as passed.
+    e) Where nothing is known, the grant counts as passed; the next reading covers that time as well.
     """
     known = ~np.isnan(seen_s)
     dropping = known & (measured.dropped_bps > 0.0)
     seen_s = np.where(known, seen_s, elapsed_s)
     modified = before.modified_s >= before.updated_s
     elapsed_s = np.where(modified, elapsed_s, seen_s)
-    unseen_s = np.where(modified, np.maximum(elapsed_s - seen_s, 0.0), 0.0)
-    passed_bps = np.where(known, measured.passed_bps, before.limit_bps)
+    uncounted_s = np.where(modified, np.maximum(elapsed_s - seen_s, 0.0), 0.0)
+    passed_bps = np.where(known, measured.passed_bps, before.limit_bps)  # e
     passed_bits = passed_bps * seen_s
     rate_bps = before.rate_bps
-    filled_bits = rate_bps * (elapsed_s - unseen_s)
-    left_bits = np.minimum(before.level_bits + filled_bits - passed_bits, before.burst_bits)
-    held_back = dropping | (known & (left_bits < -min_burst_bits))
-    unseen_bps = np.where(held_back, np.minimum(passed_bps, rate_bps), passed_bps)
-    since_bits = np.where(unresponsive, 0.0, filled_bits) + min_burst_bits / _FRAMES
-    level_bits = np.clip(left_bits, 0.0, np.where(dropping, since_bits, np.inf))
-    missing_bits = np.where(unresponsive, 0.0, left_bits - level_bits)
-    pressing = known & (measured.dropped_bps > UNRESPONSIVE_DROP * measured.offered_bps)
-    filled_bps = np.where(pressing, before.allowed_bps, before.limit_bps)
-    credit_bits = before.credit_bits + filled_bps * elapsed_s - passed_bits - unseen_bps * unseen_s
+    filled_bits = rate_bps * (elapsed_s - uncounted_s)
+    expected_bits = np.minimum(before.level_bits + filled_bits - passed_bits, before.burst_bits)
+    limited = dropping | (known & (expected_bits < -min_burst_bits))  # d
+    uncounted_bps = np.where(limited, np.minimum(passed_bps, rate_bps), passed_bps)  # a
+    max_after_drop_bits = np.where(unresponsive, 0.0, filled_bits) + min_burst_bits / _FRAMES
+    level_bits = np.clip(expected_bits, 0.0, np.where(dropping, max_after_drop_bits, np.inf))  # b
+    lost_bits = np.where(unresponsive, 0.0, expected_bits - level_bits)  # c
+    # A sender that sends far above a lowered rate gets no credit for the difference to its grant.
+    keeps_sending = known & (measured.dropped_bps > UNRESPONSIVE_DROP * measured.offered_bps)
+    credited_bps = np.where(keeps_sending, before.allowed_bps, before.limit_bps)
+    credit_bits = before.credit_bits + credited_bps * elapsed_s - passed_bits - uncounted_bps * uncounted_s
     depth_bits = burst_for(before.limit_bps, unresponsive, min_burst_bits)
-    return level_bits, np.minimum(credit_bits, depth_bits) - missing_bits
+    return level_bits, np.minimum(credit_bits, depth_bits) - lost_bits
 
 
 def passed_bits(before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float) -> FloatArray:
-    """Return what passed each pair's meter since its last reading, (pairs,); 0 where unknown.
+    """Return the bits that passed each pair's meter since its last reading, (pairs,); 0 where unknown.
 
-    What passed between the last reading and a modify is not counted: it is assumed to equal the later rate, at most the
-    meter's rate.
+    No counter has what passed between the last reading and a modify: it is assumed to equal the later rate, and at most
+    the meter's rate for a sender with drops.
     """
     known = ~np.isnan(seen_s)
-    unseen_s = np.where(before.modified_s >= before.updated_s, now_s - before.updated_s - seen_s, 0.0)
-    held_bps = np.where(measured.dropped_bps > 0.0, before.rate_bps, np.inf)
-    unseen_bps = np.minimum(measured.passed_bps, held_bps)
-    bits = measured.passed_bps * seen_s + unseen_bps * np.maximum(unseen_s, 0.0)
+    uncounted_s = np.where(before.modified_s >= before.updated_s, now_s - before.updated_s - seen_s, 0.0)
+    max_bps = np.where(measured.dropped_bps > 0.0, before.rate_bps, np.inf)
+    uncounted_bps = np.minimum(measured.passed_bps, max_bps)
+    bits = measured.passed_bps * seen_s + uncounted_bps * np.maximum(uncounted_s, 0.0)
     return np.where(known, bits, 0.0)
 
 
 def _native_passed_by(
     before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float, receiver: IntArray, vns: int
 ) -> FloatArray:
-    times = (before.rate_kbps, before.modified_s, before.updated_s)
-    columns = (*times, measured.passed_bps, measured.dropped_bps, seen_s)
+    meters = (before.rate_kbps, before.modified_s, before.updated_s)
+    columns = (*meters, measured.passed_bps, measured.dropped_bps, seen_s)
     return enforcement_native.passed_bits(now_s, RATE_STEP_BPS, columns, receiver, vns)
 
 
@@ -288,15 +289,16 @@ def _plain_enforce(
     receiver: IntArray | None = None,
     min_burst_bits: FloatArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
-    """Return which meters to modify so that the limits hold, and the resulting state.
+    """Return the state in which ``limit_bps`` (pairs,) hold, and the meters to modify for that, by the module's steps.
 
-    ``seen_s`` (pairs,) is the measured part of the last interval; NaN: unknown. ``too_soon`` (pairs,) marks meters
-    that were read so soon after their last modify that the reading is useless (None: none). A busy switch executes a
-    modify just before it is asked for its counters, which begin again at zero. With a modify in every interval its
-    senders would never be measured: so these meters wait for the next reading, at most MAX_UNREAD_S, so that a switch
-    cannot keep a rate for ever. ``remaining`` bound the sum of what the senders of a ``receiver`` (pairs,) may send;
-    None where queues do. ``min_burst_bits`` (pairs,) are bursts that pass a few frames, at least MIN_BURST_BITS;
-    None: MIN_BURST_BITS for all.
+    ``seen_s`` (pairs,) is the measured part of the last interval; NaN: unknown. ``remaining`` bounds the sum of what
+    the senders of a ``receiver`` (pairs,) may send; None: queues do. ``min_burst_bits`` (pairs,) are bursts that pass a
+    few frames, at least MIN_BURST_BITS; None: MIN_BURST_BITS for all.
+
+    ``too_soon`` (pairs,) marks meters that were read so soon after their last modify that the reading is useless (None:
+    none). A busy switch executes a modify just before it is asked for its counters, which begin again at zero: with a
+    modify in every interval its senders would never be measured. So these meters wait for the next reading, at most
+    MAX_UNREAD_S, so that a switch cannot keep a rate for ever.
     """
     known = ~np.isnan(seen_s)
     least_bits = MIN_BURST_BITS if min_burst_bits is None else min_burst_bits
@@ -307,41 +309,44 @@ def _plain_enforce(
     # 1, 2
     level_bits, credit_bits = update_buckets(before, measured, seen_s, unresponsive, elapsed_s, least_bits)
     depth_bits = burst_for(granted_bps, unresponsive, least_bits)
-    spent_bits = credit_bits - np.where(known, 0.0, level_bits)  # for unknown meters no bucket is filled again
+    # The credit after a modify: a meter that was not read may still have its level, which a modify would grant again.
+    refill_bits = credit_bits - np.where(known, 0.0, level_bits)
     credit_bits = np.clip(credit_bits, -MAX_DEBT * depth_bits, depth_bits)
-    spent_bits = np.clip(spent_bits, -MAX_DEBT * depth_bits, depth_bits)
-    meter_bps, usable_bits, given_bits = limit_bps, credit_bits, spent_bits
+    refill_bits = np.clip(refill_bits, -MAX_DEBT * depth_bits, depth_bits)
+    # 5
+    meter_bps, usable_bits, granted_bits = limit_bps, credit_bits, refill_bits
     if remaining is not None and receiver is not None:
         meter_bps, usable_bits = remaining.share(receiver, limit_bps, credit_bits, measured)
-        given_bits = np.minimum(spent_bits, usable_bits)
+        granted_bits = np.minimum(refill_bits, usable_bits)
     exact_bps = whole_rates(meter_bps)
     # 4, for all; step 3 selects the meters to modify
-    burst_bits = _whole_bursts(np.maximum(given_bits, np.maximum(MIN_BURST_S * exact_bps, least_bits)))
-    excess_bits = np.maximum(burst_bits - given_bits - RATE_STEP_BPS, 0.0)
+    burst_bits = _whole_bursts(np.maximum(granted_bits, np.maximum(MIN_BURST_S * exact_bps, least_bits)))
+    excess_bits = np.maximum(burst_bits - granted_bits - RATE_STEP_BPS, 0.0)
     rate_bps = whole_rates(exact_bps - np.minimum(excess_bits / REPAY_S, MAX_REPAY * exact_bps))
     # 3
-    was_bps = before.rate_bps
-    ahead_bits = level_bits - usable_bits + (was_bps - meter_bps) * elapsed_s
-    budget_bits = np.maximum(DEADBAND_S * meter_bps, least_bits)
-    stands_s = np.maximum(now_s - before.modified_s, REPAY_S)
-    saves = (was_bps - rate_bps) * stands_s > burst_bits - level_bits
-    # A sender that pauses would have that much at once.
+    old_bps = before.rate_bps
+    ahead_bits = level_bits - usable_bits + (old_bps - meter_bps) * elapsed_s  # above 0: more would pass than granted
+    deadband_bits = np.maximum(DEADBAND_S * meter_bps, least_bits)
+    # A modify fills the bucket: a lower rate must save more than that within the expected time until the next one.
+    unmodified_s = np.maximum(now_s - before.modified_s, REPAY_S)
+    pays_off = (old_bps - rate_bps) * unmodified_s > burst_bits - level_bits
+    # An unresponsive sender that pauses would have the whole bucket at once.
     too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)
-    wanted = ((ahead_bits > budget_bits) & saves) | (known & (ahead_bits < -budget_bits)) | too_deep
+    to_modify = ((ahead_bits > deadband_bits) & pays_off) | (known & (ahead_bits < -deadband_bits)) | too_deep
     if too_soon is not None:
-        wanted &= ~(too_soon & (now_s - before.modified_s < MAX_UNREAD_S))
-    rows = np.flatnonzero(wanted)
-    rows = rows[np.argsort(rate_bps[rows] > was_bps[rows], kind="stable")]
+        to_modify &= ~(too_soon & (now_s - before.modified_s < MAX_UNREAD_S))
+    rows = np.flatnonzero(to_modify)
+    rows = rows[np.argsort(rate_bps[rows] > old_bps[rows], kind="stable")]  # decreases first
     burst_bits = burst_bits[rows]
     after = Enforcement(
         limit_bps,
         meter_bps,
-        _put(before.rate_kbps, rows, to_kilo(rate_bps[rows])),
-        _put(before.burst_kbits, rows, to_kilo(burst_bits)),
-        _put(before.modified_s, rows, now_s),
-        _put(np.where(known, level_bits, before.level_bits), rows, burst_bits),
-        _put(np.where(known, credit_bits, before.credit_bits), rows, spent_bits[rows]),
-        _put(np.where(known, now_s, before.updated_s), rows, now_s),
+        with_rows(before.rate_kbps, rows, to_kilo(rate_bps[rows])),
+        with_rows(before.burst_kbits, rows, to_kilo(burst_bits)),
+        with_rows(before.modified_s, rows, now_s),
+        with_rows(np.where(known, level_bits, before.level_bits), rows, burst_bits),
+        with_rows(np.where(known, credit_bits, before.credit_bits), rows, refill_bits[rows]),
+        with_rows(np.where(known, now_s, before.updated_s), rows, now_s),
         unresponsive,
         evidence,
     )
@@ -359,49 +364,46 @@ def _compiled_enforce(
     receiver: IntArray | None = None,
     min_burst_bits: FloatArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
-    """Return the new state, and the meters to modify, by the native function."""
-    granted, set_to = (before.limit_bps, before.allowed_bps), (before.rate_kbps, before.burst_kbits)
-    stands = (before.modified_s, before.level_bits, before.credit_bits, before.updated_s)
-    sent = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)
+    """Return what ``_plain_enforce`` returns, by the native function."""
+    limits, settings = (before.limit_bps, before.allowed_bps), (before.rate_kbps, before.burst_kbits)
+    buckets = (before.modified_s, before.level_bits, before.credit_bits, before.updated_s)
+    rates_bps = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)
     too_soon = np.zeros(len(limit_bps), dtype=np.bool_) if too_soon is None else too_soon
     bounds = None
     if remaining is not None and receiver is not None:
         bounds = tuple(remaining)
-    floats, kilos, judged, rows = enforcement_native.enforce(
+    floats, kilos, responses, rows = enforcement_native.enforce(
         _SETTINGS,
         now_s,
         (IDLE_RESERVE_S, IDLE_INTERVALS),
         RATE_STEP_BPS,
         limit_bps,
-        (*granted, *set_to, *stands, before.unresponsive, before.evidence),
-        (*sent, measured.silent_intervals, seen_s, too_soon),
+        (*limits, *settings, *buckets, before.unresponsive, before.evidence),
+        (*rates_bps, measured.silent_intervals, seen_s, too_soon),
         np.empty(0, dtype=np.int64) if receiver is None else receiver,
         bounds,
         min_burst_bits,
     )
     limit_bps, allowed_bps, modified_s, level_bits, credit_bits, updated_s = floats
-    stands_now = (modified_s, level_bits, credit_bits, updated_s)
-    return Enforcement(limit_bps, allowed_bps, *kilos, *stands_now, *judged), MeterChanges(rows, *kilos)
+    buckets = (modified_s, level_bits, credit_bits, updated_s)
+    return Enforcement(limit_bps, allowed_bps, *kilos, *buckets, *responses), MeterChanges(rows, *kilos)
 
 
 def finalize(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges]:
-    """Return the meters to modify so that all have the rates and bursts of their limits when the controller stops."""
+    """Return the state in which all meters have the rates of their limits, when the controller stops, and the changes.
+
+    A burst that is larger than its limit needs stays.
+    """
     rate_bps = whole_rates(before.limit_bps)
     burst_bits = burst_for(rate_bps, before.unresponsive)
     rows = np.flatnonzero((before.rate_bps != rate_bps) | (before.burst_bits < burst_bits))
     after = before._replace(
         rate_kbps=to_kilo(rate_bps),
-        burst_kbits=_put(before.burst_kbits, rows, to_kilo(burst_bits[rows])),
-        modified_s=_put(before.modified_s, rows, now_s),
-        level_bits=_put(before.level_bits, rows, burst_bits[rows]),
+        burst_kbits=with_rows(before.burst_kbits, rows, to_kilo(burst_bits[rows])),
+        modified_s=with_rows(before.modified_s, rows, now_s),
+        level_bits=with_rows(before.level_bits, rows, burst_bits[rows]),
     )
     return after, MeterChanges(rows, after.rate_kbps, after.burst_kbits)
-
-
-def _put(column: NDArray[_Scalar], rows: IntArray, values: NDArray[_Scalar] | float) -> NDArray[_Scalar]:
-    changed = column.copy()
-    changed[rows] = values
-    return changed
 
 
 passed_bits_by = choose(measurement_native, _native_passed_by, _plain_passed_by)

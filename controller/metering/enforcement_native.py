@@ -45,27 +45,28 @@ def enforce(
     bounded. ``min_burst_bits`` (pairs,); None: the value in the settings for all. ``idle`` is the reserve of idle
     senders in seconds, and the number of silent intervals after which they are idle.
     """
-    size, nothing = len(limit_bps), np.empty(0)
-    allowed_bps = nothing if remaining is None else np.empty(size)
+    size, absent = len(limit_bps), np.empty(0)
+    allowed_bps = absent if remaining is None else np.empty(size)
     floats = [allowed_bps, *[np.empty(size) for _ in range(4)]]
     kilos = np.empty(size, np.uint32), np.empty(size, np.uint32)
-    judged = np.empty(size, np.bool_), np.empty(size, np.int16)
-    below, rows = np.empty(1, np.int64), np.empty(size, np.int64)
-    given = (settings, limit_bps, *before, *measured, receiver, *(remaining or (nothing,) * 5))
-    bursts = nothing if min_burst_bits is None else min_burst_bits
+    responses = np.empty(size, np.bool_), np.empty(size, np.int16)
+    has_low_limit, rows = np.empty(1, np.int64), np.empty(size, np.int64)
+    inputs = (settings, limit_bps, *before, *measured, receiver, *(remaining or (absent,) * 5))
+    bursts = absent if min_burst_bits is None else min_burst_bits
     count = measurement_native.library.dets_enforce(
-        (*given, *floats, *kilos, *judged, below, rows, bursts), now_s, *idle
+        (*inputs, *floats, *kilos, *responses, has_low_limit, rows, bursts), now_s, *idle
     )
     if count < 0:
         raise MemoryError("no memory for the budget of one receiver")
-    limits_bps = np.maximum(limit_bps, least_bps) if below[0] else limit_bps  # which usually needs no separate column
-    return [limits_bps, limits_bps if remaining is None else allowed_bps, *floats[1:]], kilos, judged, rows[:count]
+    # Usually no limit is below the minimum: then no separate column is needed.
+    limits_bps = np.maximum(limit_bps, least_bps) if has_low_limit[0] else limit_bps
+    return [limits_bps, limits_bps if remaining is None else allowed_bps, *floats[1:]], kilos, responses, rows[:count]
 
 
 def update_budgets(
     now_s: float, horizon_s: float, columns: Columns
 ) -> tuple[list[FloatArray], tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
-    """Return the columns of ReceiveBudgets after an interval but ``updated_s``, and of RemainingBudget but the limit.
+    """Return the next ReceiveBudgets without ``updated_s``, and RemainingBudget without the limit, as columns.
 
     ``columns`` are the settings of ``receive_budgets``; the received bits, the dropped rates, the limit for counting
     and the present limit, (vns,) each; and the columns of ReceiveBudgets before.
@@ -74,8 +75,8 @@ def update_budgets(
     after = [np.empty(len(columns[5])), np.empty(slots), np.empty(vns), np.empty(vns)]
     allowed, ahead_s, free_bits = np.empty(vns), np.empty(slots + 1), np.empty((slots + 1, vns))
     saved_bits, lasting_bits = np.empty(vns), np.empty(vns)
-    given = (*columns, *after, allowed, ahead_s, free_bits, saved_bits, lasting_bits)
-    times = measurement_native.library.dets_receive(given, now_s, horizon_s) + 1
+    buffers = (*after, allowed, ahead_s, free_bits, saved_bits, lasting_bits)
+    times = measurement_native.library.dets_receive((*columns, *buffers), now_s, horizon_s) + 1
     return after, (ahead_s[:times], free_bits[:times], saved_bits, lasting_bits)
 
 

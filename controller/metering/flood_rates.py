@@ -33,14 +33,14 @@ class _Counters(NamedTuple):
 
     @classmethod
     def read(cls, stats: NDArray[np.void], positions: NDArray[np.int32]) -> _Counters:
-        """Return the counters of the meters at these positions of ``stats``."""
-        columns, listed = [], positions >= 0
-        at = positions[listed]
+        """Return the counters of the meters at ``positions`` (3, vns) of ``stats`` (METER_STATS); below 0: no meter."""
+        columns, is_listed = [], positions >= 0
+        listed_positions = positions[is_listed]
         for name in ("byte_in_count", "band_byte_count", "band_packet_count", "duration_s"):
-            found = stats[name][at]
+            values = stats[name][listed_positions]
             unavailable = PACKETS_UNAVAILABLE if name == "band_packet_count" else COUNTER_UNAVAILABLE
             column = np.full(positions.shape, np.nan)
-            column[listed] = np.where(found == unavailable, np.nan, found)
+            column[is_listed] = np.where(values == unavailable, np.nan, values)
             columns.append(column)
         entered, dropped, packets, duration_s = columns
         return cls(entered - dropped, dropped, packets, duration_s)
@@ -48,7 +48,7 @@ class _Counters(NamedTuple):
 
 @dataclass
 class FloodRates:
-    """Columns of shape (vns,). NaN: not known yet, or the switch has no such meter.
+    """Rates of VNs' floods, (vns,). NaN: not known yet, or the switch has no such meter.
 
     ``passed_bps`` is the VN's flood rate, ``dropped_bps`` what its flood meters dropped, ``received_bps`` the other
     VNs' floods that it receives. ``reports_dropped`` counts frames that its packet-in meter kept from the controller.
@@ -62,7 +62,7 @@ class FloodRates:
     dropping: NDArray[np.bool_]
     _dropped_s: FloatArray
     _last: _Counters
-    _last_s: FloatArray  # the time of their arrival
+    _last_s: FloatArray  # when the last counters arrived
     _modified_s: FloatArray  # when the flood and discovery meters were last modified
     _read_s: float = -math.inf
 
@@ -106,7 +106,7 @@ class FloodRates:
         self._last = _Counters(*last)
 
     def due(self, now_s: float) -> bool:
-        """Return whether the switches' counters should be read again; if so, record that they are."""
+        """Return whether READ_S have passed since the counters were last read; if so, record a reading at ``now_s``."""
         due = now_s - self._read_s >= READ_S
         if due:
             self._read_s = now_s
@@ -132,32 +132,36 @@ class FloodRates:
         self._last = _Counters(*(np.where(answered, *columns) for columns in zip(now, last, strict=True)))
         self._last_s = np.where(answered, now_s, last_s)
         with np.errstate(invalid="ignore", divide="ignore"):
-            began_s = np.where(modified, self._modified_s - last_s, 0.0)
-            elapsed_s = now.duration_s[:2] - (last.duration_s[:2] + began_s)
-            passed = now.passed_bytes[:2] - np.where(modified, 0.0, last.passed_bytes[:2])
-            dropped = now.dropped_bytes[:2] - np.where(modified, 0.0, last.dropped_bytes[:2])
-            passed, dropped = passed * BITS_PER_BYTE / elapsed_s, dropped * BITS_PER_BYTE / elapsed_s
-            lost = now.dropped_packets[2] - last.dropped_packets[2]
-            wrapped = (lost < 0) & (now.dropped_bytes[2] > last.dropped_bytes[2])
-            lost = np.where(wrapped, lost + PACKETS_UNAVAILABLE + 1, lost)
-            known = ((passed >= 0) & (dropped >= 0) & (elapsed_s >= MIN_ELAPSED_S)).all(axis=0) & answered
-            known &= (passed + dropped <= PLAUSIBLE_LOAD * capacity_bps).all(axis=0)
-        self.passed_bps[known] = passed[:, known].sum(axis=0)
-        self.dropped_bps[known] = dropped[:, known].sum(axis=0)
-        self.reports_dropped += np.where(answered & (lost > 0), lost, 0.0)
-        self._dropped_s[known & (dropped.sum(axis=0) > 0)] = now_s
+            # Rows 0 and 1: the meters of floods and of discovery.
+            uncounted_s = np.where(modified, self._modified_s - last_s, 0.0)
+            elapsed_s = now.duration_s[:2] - (last.duration_s[:2] + uncounted_s)
+            passed_bytes = now.passed_bytes[:2] - np.where(modified, 0.0, last.passed_bytes[:2])
+            dropped_bytes = now.dropped_bytes[:2] - np.where(modified, 0.0, last.dropped_bytes[:2])
+            passed_bps = passed_bytes * BITS_PER_BYTE / elapsed_s
+            dropped_bps = dropped_bytes * BITS_PER_BYTE / elapsed_s
+            known = ((passed_bps >= 0) & (dropped_bps >= 0) & (elapsed_s >= MIN_ELAPSED_S)).all(axis=0) & answered
+            known &= (passed_bps + dropped_bps <= PLAUSIBLE_LOAD * capacity_bps).all(axis=0)
+            # Row 2: the packet-in meter. The low 32 bits of its count may have wrapped around.
+            lost_packets = now.dropped_packets[2] - last.dropped_packets[2]
+            wrapped = (lost_packets < 0) & (now.dropped_bytes[2] > last.dropped_bytes[2])
+            lost_packets = np.where(wrapped, lost_packets + PACKETS_UNAVAILABLE + 1, lost_packets)
+        self.passed_bps[known] = passed_bps[:, known].sum(axis=0)
+        self.dropped_bps[known] = dropped_bps[:, known].sum(axis=0)
+        self.reports_dropped += np.where(answered & (lost_packets > 0), lost_packets, 0.0)
+        self._dropped_s[known & (dropped_bps.sum(axis=0) > 0)] = now_s
 
     def update(self, vlan: IntArray, receive_limit_bps: FloatArray, now_s: float) -> tuple[IntArray, IntArray]:
         """Update ``received_bps`` and ``dropping``; return the rows that began to drop, and the rows that stopped.
 
-        ``vlan`` (vns,) is each VN's VLAN index (``VnTable.vlan``).
+        ``vlan`` (vns,) is each VN's VLAN index (``VnTable.vlan``). ``received_bps`` changes in steps of STEP.
         """
         passed_bps = np.where(np.isnan(self.passed_bps), 0.0, self.passed_bps)
-        taken_bps = np.maximum(np.bincount(vlan, passed_bps)[vlan] - passed_bps, 0.0)
-        taken_bps = np.where(taken_bps < STEP * receive_limit_bps, 0.0, taken_bps)
-        far = np.abs(taken_bps - self.received_bps) > STEP * receive_limit_bps
-        far |= (taken_bps == 0.0) & (self.received_bps > 0.0)
-        if far.any():
-            self.received_bps = np.where(far, taken_bps, self.received_bps)
+        # A VN receives the floods of all other VNs of its VLAN.
+        arriving_bps = np.maximum(np.bincount(vlan, passed_bps)[vlan] - passed_bps, 0.0)
+        arriving_bps = np.where(arriving_bps < STEP * receive_limit_bps, 0.0, arriving_bps)
+        changed = np.abs(arriving_bps - self.received_bps) > STEP * receive_limit_bps
+        changed |= (arriving_bps == 0.0) & (self.received_bps > 0.0)
+        if changed.any():
+            self.received_bps = np.where(changed, arriving_bps, self.received_bps)
         before, self.dropping = self.dropping, now_s - self._dropped_s < FORGET_S
         return np.flatnonzero(self.dropping & ~before), np.flatnonzero(before & ~self.dropping)

@@ -9,13 +9,13 @@ import numpy as np
 from controller.columns import BoolArray, FloatArray, IntArray, reindex
 from controller.metering import enforcement_native, measurement_native
 
-# Over a single interval TCP gets more or less than its rate by chance, and a raised limit takes effect after one or
-# two.
+# In a single interval TCP gets more or less than its rate by chance, and a raised limit takes effect after one or two
+# intervals.
 MEAN_S = 3.0
 VIOLATED_BELOW = 0.95  # of the entitled rate
 RESTORED_ABOVE = 0.97
-MIN_OWED_BPS = 1000.0  # a fading mean below this is no traffic
-_PROMISE = np.array([VIOLATED_BELOW, RESTORED_ABOVE, MIN_OWED_BPS])  # the same as Promise of _budgets.c
+MIN_ENTITLED_BPS = 1000.0  # a fading mean below this is no traffic
+_THRESHOLDS = np.array([VIOLATED_BELOW, RESTORED_ABOVE, MIN_ENTITLED_BPS])  # the same as Promise of _budgets.c
 
 
 class Guarantees(NamedTuple):
@@ -23,7 +23,7 @@ class Guarantees(NamedTuple):
 
     ``entitled_bps`` is the offered rate within the VN's limit, and ``received_bps`` what passes the senders' meters,
     both as exponential means over MEAN_S. The guarantee of a VN that gets less than its entitled rate is ``violated``;
-    ``violated_intervals`` counts these intervals in all.
+    ``violated_intervals`` is the total number of intervals in which it was.
     """
 
     entitled_bps: FloatArray
@@ -49,19 +49,19 @@ class Guarantees(NamedTuple):
     def updated(
         self, offered_bps: FloatArray, received_bps: FloatArray, limit_bps: FloatArray, interval_s: float
     ) -> Guarantees:
-        """Return the state after one more interval with these offered and received rates of each VN."""
+        """Return the state after one more interval of ``interval_s``; the VNs' rates and limits are (vns,) each."""
         share = min(interval_s / MEAN_S, 1.0)
         if measurement_native.library is not None:
             before = (self.entitled_bps, self.received_bps, self.violated, self.violated_intervals)
-            columns = (_PROMISE, offered_bps, received_bps, limit_bps, *before)
-            (owed, received, missing, missed), changed = enforcement_native.track_guarantees(share, columns)
-            # If no state changed it is the same column, so that callers need not compare.
-            return Guarantees(owed, received, missing if changed else self.violated, missed)
-        owed = self.entitled_bps + share * (np.minimum(offered_bps, limit_bps) - self.entitled_bps)
-        received = self.received_bps + share * (received_bps - self.received_bps)
-        least = np.where(self.violated, RESTORED_ABOVE, VIOLATED_BELOW) * owed
-        missing = (received < least) & (owed >= MIN_OWED_BPS)
-        return Guarantees(owed, received, missing, self.violated_intervals + missing)
+            columns = (_THRESHOLDS, offered_bps, received_bps, limit_bps, *before)
+            (entitled_bps, mean_bps, violated, counts), changed = enforcement_native.track_guarantees(share, columns)
+            # If no guarantee changed its state, the mask is the same array, so that callers need not compare.
+            return Guarantees(entitled_bps, mean_bps, violated if changed else self.violated, counts)
+        entitled_bps = self.entitled_bps + share * (np.minimum(offered_bps, limit_bps) - self.entitled_bps)
+        mean_bps = self.received_bps + share * (received_bps - self.received_bps)
+        threshold_bps = np.where(self.violated, RESTORED_ABOVE, VIOLATED_BELOW) * entitled_bps
+        violated = (mean_bps < threshold_bps) & (entitled_bps >= MIN_ENTITLED_BPS)
+        return Guarantees(entitled_bps, mean_bps, violated, self.violated_intervals + violated)
 
 
 def sender_entitlements(
@@ -74,11 +74,12 @@ def sender_entitlements(
 ) -> FloatArray:
     """Return (vns,) the rates that VNs offer within their parts of the receivers' receive limits.
 
-    The first four are columns of pairs; ``weight`` and limits (vns,). A guarantee needs both ends (hose model): a
-    sender to a receiver that others fill is entitled to its part by weight there, and no more.
+    ``sender`` to ``active`` are columns of pairs, ``weight`` and ``receive_limit_bps`` columns of VNs. A guarantee
+    needs both ends (hose model): a sender to a receiver with other senders is entitled to its part by weight, and no
+    more.
     """
-    weights = np.where(active, weight[sender], 0.0)
-    sums = np.bincount(receiver, weights, minlength=len(weight))[receiver]
-    part = np.divide(weights, sums, out=np.zeros(len(sender)), where=sums > 0)
-    within_bps = np.minimum(offered_bps, receive_limit_bps[receiver] * part)
-    return np.bincount(sender, within_bps, minlength=len(weight)).astype(np.float64)
+    active_weight = np.where(active, weight[sender], 0.0)
+    receiver_weight = np.bincount(receiver, active_weight, minlength=len(weight))[receiver]
+    part = np.divide(active_weight, receiver_weight, out=np.zeros(len(sender)), where=receiver_weight > 0)
+    entitled_bps = np.minimum(offered_bps, receive_limit_bps[receiver] * part)
+    return np.bincount(sender, entitled_bps, minlength=len(weight)).astype(np.float64)

@@ -16,9 +16,9 @@ PHANTOM_BURST_S = 0.006
 class MarkReadings:
     """Rates of marks, NaN where unknown.
 
-    ``marked_bps`` (pairs,) arrived at the receiver's switch with a CE mark, by counting meters. ``arrived_bps``
-    (vns,) is what a VN was sent, and ``beyond_bps`` (vns,) the excess at its phantom meter: both from one meter, so
-    that they cover the same time.
+    ``marked_bps`` (pairs,) is the traffic that arrived at the receiver's switch with a CE mark, by counting meters.
+    ``arrived_bps`` (vns,) is the traffic to a VN, and ``beyond_bps`` (vns,) the part of it above the rate of the VN's
+    phantom meter. Both are from that meter, so that they cover the same time.
     """
 
     marked_bps: FloatArray

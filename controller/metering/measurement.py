@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, incremented, reindex
+from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, incremented, reindex, with_rows
 from controller.metering import measurement_native
 from controller.metering.counters import (
     MIN_ELAPSED_S,
@@ -24,8 +24,8 @@ from controller.metering.counters import (
 from controller.native_loader import choose
 from controller.units import BITS_PER_BYTE
 
-# A TCP sender that lost its last segment is silent for its minimum retransmission timeout of 200 ms, four intervals,
-# and has not stopped: the memory fades over as many.
+# A TCP sender that lost its last segment is silent for its minimum retransmission timeout of 200 ms, four intervals. It
+# has not stopped, so the smoothed rate fades over four intervals.
 MEMORY_INTERVALS = 4
 # Choice: the paper does not say when a node becomes inactive. A sender that was silent for this many intervals (550 ms
 # at 55 ms) has no traffic to send. That is longer than two of TCP's minimum retransmission timeouts, so a TCP sender
@@ -64,24 +64,18 @@ class Measurement(NamedTuple):
         )
 
     def assume_backlogged(self, rows: IntArray, offered_bps: FloatArray, passed_bps: FloatArray) -> Measurement:
-        """Return the state in which these unmeasured pairs count as offering more than passes."""
-
-        def with_rows(column: FloatArray, values: FloatArray) -> FloatArray:
-            changed = column.copy()
-            changed[rows] = values
-            return changed
-
+        """Return the state in which pairs that were not measured yet offer ``offered_bps`` and pass ``passed_bps``."""
         return Measurement(
-            with_rows(self.offered_bps, offered_bps),
-            with_rows(self.dropped_bps, offered_bps - passed_bps),
-            with_rows(self.passed_bps, passed_bps),
-            with_rows(self.smoothed_bps, passed_bps),
+            with_rows(self.offered_bps, rows, offered_bps),
+            with_rows(self.dropped_bps, rows, offered_bps - passed_bps),
+            with_rows(self.passed_bps, rows, passed_bps),
+            with_rows(self.smoothed_bps, rows, passed_bps),
             self.silent_intervals,
         )
 
     @property
     def measured_bps(self) -> FloatArray:
-        """The rate for the allocation: it rises at once and fades over MEMORY_INTERVALS.
+        """The rate for the allocation, (pairs,): it rises at once and fades over MEMORY_INTERVALS.
 
         Choice: the paper does not say how its agents average. A rise must take effect in the interval in which it
         begins, and a TCP sender between two bursts must not lose its share.
@@ -90,7 +84,7 @@ class Measurement(NamedTuple):
 
     @property
     def active(self) -> BoolArray:
-        """The mask of the senders with traffic to send."""
+        """The mask of the pairs with traffic to send, (pairs,)."""
         return self.silent_intervals < IDLE_INTERVALS
 
 
@@ -101,10 +95,9 @@ def measure(before: Measurement, rates: MeterRates) -> Measurement:
     dropped_bps = np.where(known, rates.dropped_bps, before.dropped_bps)
     passed_bps = np.where(known, rates.passed_bps, before.passed_bps)
     smoothed_bps = before.smoothed_bps + (passed_bps - before.smoothed_bps) / MEMORY_INTERVALS
-    silent = np.where(offered_bps > 0.0, 0, incremented(before.silent_intervals)).astype(np.int16)
-    return Measurement(
-        offered_bps, dropped_bps, passed_bps, smoothed_bps, np.where(known, silent, before.silent_intervals)
-    )
+    silent_intervals = np.where(offered_bps > 0.0, 0, incremented(before.silent_intervals)).astype(np.int16)
+    silent_intervals = np.where(known, silent_intervals, before.silent_intervals)
+    return Measurement(offered_bps, dropped_bps, passed_bps, smoothed_bps, silent_intervals)
 
 
 def _compiled_sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> tuple[FloatArray, ...]:
@@ -152,7 +145,8 @@ def _plain_evaluate(
 ) -> MeterObservation:
     """Return the results of the readings of pairs' meters.
 
-    ``ends`` are the pairs' senders and receivers, rows of VNs, whose edge ports have ``capacity_bps`` (vns,).
+    ``ends`` are the pairs' senders and receivers, rows of VNs; ``capacity_bps`` (vns,) is the capacity of the edge port
+    of each VN. ``counters``, ``measured`` and ``unread_intervals`` are the state before these readings.
     """
     readings = columns_of(readings)
     rates, counters = meter_rates(counters, readings, capacity_bps[ends[0]])
@@ -173,25 +167,25 @@ def _native_evaluate(
     readings: Readings,
     capacity_bps: FloatArray,
 ) -> MeterObservation:
-    """Return the measurement from the readings, with sums by VN, by the native function."""
+    """Return what ``_plain_evaluate`` returns, by the native function."""
     listed = isinstance(readings, ListedReadings) and readings.modified_s is not None
     rates_bps = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)
-    found = measurement_native.evaluate_readings(
+    native = measurement_native.evaluate_readings(
         (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE), MEMORY_INTERVALS),
         (*ends, capacity_bps),
         (*counters.columns, *rates_bps, measured.silent_intervals, unread_intervals),
         readings.native_columns if isinstance(readings, ListedReadings) and listed else columns_of(readings).in_order,
         listed,
     )
-    offered_bps, dropped_bps, passed_bps, smoothed_bps = found.rates_bps
+    offered_bps, dropped_bps, passed_bps, smoothed_bps = native.rates_bps
     return MeterObservation(
-        MeterCounters(*found.counters),
-        Measurement(offered_bps, dropped_bps, passed_bps, smoothed_bps, found.silent_intervals),
-        found.unread_intervals,
-        found.seen_s,
-        found.implausible,
-        found.too_soon,
-        *found.sums_bps,
+        MeterCounters(*native.counters),
+        Measurement(offered_bps, dropped_bps, passed_bps, smoothed_bps, native.silent_intervals),
+        native.unread_intervals,
+        native.seen_s,
+        native.implausible,
+        native.too_soon,
+        *native.sums_bps,
     )
 
 

@@ -1,8 +1,7 @@
 """The native form of measurement (``_measurement.c``, ``_counters.c``): identical bits in one pass.
 
-Enforcement's is in enforcement_native.py.
-
-``library`` is None if it was not built; callers check that first.
+The native form of enforcement is in enforcement_native.py. ``library`` is None if it was not built; callers check that
+first.
 """
 
 from __future__ import annotations
@@ -59,9 +58,10 @@ def sums(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> FloatArra
 
 
 def index_meters(ends: IntArray, row: NDArray[np.int32], meter: NDArray[np.int32], switch: NDArray[np.int32]) -> None:
-    """Write the positions of rows' meters, and the number of the switch: ``row`` (meters,), -1 for none.
+    """Write the position of each row's meter into ``meter`` (rows,), and its switch's index into ``switch`` (rows,).
 
-    The meters of each switch end at its ``ends``. Raises IndexError for a row that ``meter`` does not have.
+    ``row`` (meters,) has the row of each meter in the replies, -1 for none; the meters of each switch end at its
+    ``ends`` (switches,). Raises IndexError for a row that ``meter`` does not have.
     """
     if library.dets_places((ends, row, meter, switch)) != len(row):
         raise IndexError(f"a meter is listed of a row beyond {len(meter)}")
@@ -70,8 +70,7 @@ def index_meters(ends: IntArray, row: NDArray[np.int32], meter: NDArray[np.int32
 def read(listed: Sequence[NDArray[np.generic]], modified: bool) -> tuple[list[FloatArray], BoolArray]:
     """Return bytes in and dropped, duration, arrival and confirmation time, and the present mask, (rows,) each.
 
-    ``listed`` are the columns of ListedReadings, and the time of each switch's last modify, initially minus infinity.
-    ``modified``: meters are modified.
+    ``listed`` are ``ListedReadings.native_columns``. ``modified`` is False for meters that are never modified.
     """
     rows = len(listed[0])
     columns, present = [np.empty(rows) for _ in range(5)], np.empty(rows, np.bool_)
@@ -86,19 +85,21 @@ def update_windows(
     settings: tuple[UInt32Array, UInt32Array],
     windows: Sequence[tuple[NDArray[np.uint32], FloatArray, UInt32Array]],
 ) -> list[int]:
-    """Add the METER_STATS since the last reading to a window for each switch, whose meters end at ``ends``.
+    """Add the METER_STATS since the last reading to each switch's window; return the result for each switch.
 
-    ``settings`` are the rates and bursts of the pairs, ``rows`` the pairs of the meters (-1: none). A window consists
-    of meter ids; bytes in and dropped at the last reading, and bytes in since the window began, NaN for a meter that
-    has dropped (3, meters); the highest rate and the sum of bursts (2, meters). Return 1 if a meter has counted, 0 if
-    none has, -1 if the meters changed.
+    The result is 1 if a meter has counted, 0 if none has, -1 if the meters changed.
+
+    The meters of each switch end at its ``ends`` (switches,). ``settings`` are the rates and bursts of the pairs,
+    ``rows`` the pairs of the meters (-1: none). A window consists of meter ids; bytes in and dropped at the last
+    reading, and bytes in since the window began, NaN for a meter that has dropped (3, meters); the highest rate and the
+    sum of bursts (2, meters).
     """
-    found = np.empty(len(windows), dtype=np.int64)
-    columns: list[NDArray[np.generic]] = [ends, stats, rows, *settings, found]
+    results = np.empty(len(windows), dtype=np.int64)
+    columns: list[NDArray[np.generic]] = [ends, stats, rows, *settings, results]
     for window in windows:
         columns += window
     library.dets_watch(tuple(columns))
-    return list(found.tolist())
+    return list(results.tolist())
 
 
 def meter_rates(
@@ -134,16 +135,17 @@ def evaluate_readings(
     counters, measured = [np.empty(entries) for _ in range(5)], [np.empty(entries) for _ in range(4)]
     silent, unread, seen_s = np.empty(entries, np.int16), np.empty(entries, np.int16), np.empty(entries)
     implausible, too_soon, sums = np.empty(entries, np.bool_), np.empty(entries, np.bool_), np.zeros((4, vns))
-    found = NativeObservation(counters, measured, silent, unread, seen_s, implausible, too_soon, sums)
+    observation = NativeObservation(counters, measured, silent, unread, seen_s, implausible, too_soon, sums)
     after: list[NDArray[np.generic]] = [*counters, *measured, silent, unread, seen_s, implausible, too_soon, sums]
     columns: tuple[NDArray[np.generic], ...] = (*ends, *before, *after, *now)
     library.dets_look(columns, *settings, int(listed))
-    return found
+    return observation
 
 
 def reset_counters(columns: tuple[NDArray[np.generic], ...], sent_s: float) -> None:
-    """Restart counters in place; ``columns`` are rows to modify, duration, arrival, bytes in, dropped, epoch.
+    """Restart the counters of meters that were modified at ``sent_s``, in place.
 
+    ``columns`` are the meters' rows, then durations, arrival times, bytes in, dropped bytes and epochs of all pairs.
     The last three are written.
     """
     library.dets_modify(columns, sent_s)

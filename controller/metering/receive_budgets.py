@@ -45,12 +45,12 @@ EXCESS_S, EXCESS = 4.0, 0.4  # in seconds of the limit, and of the limit within 
 IDLE_RESERVE_S = 0.080  # what all idle senders may send before they are measured, in seconds of the limit
 SAVED_S = 0.300  # what active senders may save and grow by in all, in seconds of the limit
 DIP = 0.5  # of the limit: a slot this much below it is a dip
-IDLE = 0.8  # ... and a slot this much below it is idle
+IDLE = 0.8  # of the limit: a slot this much below it is idle
 DIP_SLOTS = 20  # a dip counts for a window, if the traffic before it did not last longer
 UNSEEN_S = 0.060  # from the first frame of a new sender to its first reading
 REACTION_S = 0.008  # from reading the counters to installed meters, on a busy switch
 MAX_HORIZON_S = 0.2  # senders are not stopped because readings are late
-# The median of this many intervals is the expected length of the next: late ones among them have no effect.
+# The expected length of the next interval is the median of this many: a few late intervals have no effect.
 INTERVALS = 9
 # The same as Settings of _budgets.c.
 _SETTINGS = np.array(
@@ -59,11 +59,12 @@ _SETTINGS = np.array(
 
 
 class ReceiveBudgets(NamedTuple):
-    """What VNs received lately. ``slot_start_s`` (SLOTS,) and ``updated_s`` (up to INTERVALS,) begin with the newest.
+    """What VNs received lately.
 
     ``slot_bits``, shape (SLOTS * vns,), holds a row of all VNs for each slot: the received bits less the limit of that
-    time. ``pressed_s`` (vns,) is when the senders of each VN last kept sending in spite of drops,
-    ``excess_bits`` (vns,) by how much each has exceeded its limit since it last kept it.
+    time. ``slot_start_s`` (SLOTS,) are the slots' beginnings, ``updated_s`` (up to INTERVALS,) the times of the last
+    updates, both from the newest to the oldest. ``pressed_s`` (vns,) is when the senders of each VN last kept sending
+    in spite of drops, ``excess_bits`` (vns,) by how much each VN has exceeded its limit since it last kept the limit.
     """
 
     slot_bits: FloatArray
@@ -85,13 +86,15 @@ class ReceiveBudgets(NamedTuple):
         return self._replace(slot_bits=np.concatenate(slots), pressed_s=pressed_s, excess_bits=excess_bits)
 
     def horizon_s(self, now_s: float) -> float:
-        """Return the time from now until meters follow the next reading.
+        """Return the expected time, in seconds, from now until meters follow the next reading.
 
-        The rates of idle senders' meters depend on it: with the length of the last interval, a late one would modify
-        all of them, and delay the next one too.
+        The time is from the median of the last intervals, since the rates of idle senders' meters depend on it: with
+        the length of the last interval alone, a late interval would modify all these meters, and delay the next one
+        too.
         """
-        gaps_s = sorted(after - before for after, before in pairwise((now_s, *self.updated_s.tolist())))
-        return float(min(gaps_s[(len(gaps_s) - 1) // 2], MAX_HORIZON_S)) + REACTION_S
+        intervals_s = sorted(after - before for after, before in pairwise((now_s, *self.updated_s.tolist())))
+        median_s = intervals_s[(len(intervals_s) - 1) // 2]
+        return float(min(median_s, MAX_HORIZON_S)) + REACTION_S
 
     def received(
         self,
@@ -101,9 +104,11 @@ class ReceiveBudgets(NamedTuple):
         limit_bps: FloatArray,
         now_s: float,
     ) -> tuple[ReceiveBudgets, RemainingBudget]:
-        """Return ``updated`` with the limits ``counted_bps``, and its ``remaining`` with ``limit_bps``.
+        """Return the budgets after an interval, and what remains of them.
 
-        ``dropped_bps`` (vns,) is what meters dropped of the traffic to each VN.
+        ``received_bits`` (vns,) came since the last update, ``dropped_bps`` (vns,) is what meters dropped of the
+        traffic to each VN. ``counted_bps`` (vns,) are the limits for what came, ``limit_bps`` (vns,) the limits from
+        now on.
         """
         horizon_s = self.horizon_s(now_s)
         if measurement_native.library is not None:
@@ -123,59 +128,68 @@ class ReceiveBudgets(NamedTuple):
     def updated(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiveBudgets:
         """Return the budgets after ``received_bits`` (vns,) since the last update, under these limits (vns,)."""
         slots, starts_s = self._slots(), self.slot_start_s
-        received_bits = received_bits - limit_bps * min(now_s - float(self.updated_s[0]), WINDOW_S)
-        if not self.updated_s[0] < starts_s[0] + SLOT_S:  # 1
-            slots = np.concatenate([received_bits[None], slots[:-1]])
+        above_bits = received_bits - limit_bps * min(now_s - float(self.updated_s[0]), WINDOW_S)
+        newest_slot_full = not self.updated_s[0] < starts_s[0] + SLOT_S
+        if newest_slot_full:  # 1
+            slots = np.concatenate([above_bits[None], slots[:-1]])
             starts_s = np.concatenate([np.maximum(self.updated_s[:1], now_s - WINDOW_S), starts_s[:-1]])
         else:
             slots = slots.copy()
-            slots[0] += received_bits
+            slots[0] += above_bits
         return self._replace(slot_bits=slots.ravel(), slot_start_s=starts_s, updated_s=self._times(now_s))
 
     def remaining(self, limit_bps: FloatArray, allowed: FloatArray, horizon_s: float) -> RemainingBudget:
         """Return what may arrive in the next ``horizon_s`` and later.
 
-        ``limit_bps`` (vns,) are the limits, ``allowed`` (vns,) the factor of them that a window may have.
+        ``limit_bps`` (vns,) are the limits. A window may have ``allowed`` (vns,) times the limit.
         """
-        since_s = self.updated_s[0] - self.slot_start_s
-        if (old := since_s > 2 * WINDOW_S).any():
-            since_s = np.where(old, since_s[~old].max(initial=0.0), since_s)
-        # The time within a slot is unknown: all of it counts until the slot has left the window.
-        gone_s = [WINDOW_S, *(WINDOW_S - since_s[:-1]).tolist()]
-        later = sum(left_s > horizon_s for left_s in gone_s)
-        ahead_s = np.array([horizon_s, *gone_s[:later]])
-        # In this slot and all later ones: the excess above the limit of that time, and the present limit.
+        slot_age_s = self.updated_s[0] - self.slot_start_s  # (SLOTS,), ascending
+        is_unused = slot_age_s > 2 * WINDOW_S
+        if is_unused.any():
+            slot_age_s = np.where(is_unused, slot_age_s[~is_unused].max(initial=0.0), slot_age_s)
+        # 2: a slot leaves the window when its newer neighbour's start does, since the time within a slot is unknown.
+        leaves_in_s = [WINDOW_S, *(WINDOW_S - slot_age_s[:-1]).tolist()]
+        later_count = sum(time_s > horizon_s for time_s in leaves_in_s)
+        ahead_s = np.array([horizon_s, *leaves_in_s[:later_count]])
+        # For each slot, from it to the newest: the excess above the limits of that time, and the received bits.
         above_bits = _running_sums(self._slots())
-        taken_bits = above_bits + limit_bps * since_s[:, None]
-        free_bits = allowed * limit_bps * WINDOW_S - np.concatenate([taken_bits[later - 1 : later], taken_bits[:later]])
+        received_bits = above_bits + limit_bps * slot_age_s[:, None]
+        in_window_bits = np.concatenate([received_bits[later_count - 1 : later_count], received_bits[:later_count]])
+        free_bits = allowed * limit_bps * WINDOW_S - in_window_bits
+        # 5
         saved_bits = SAVED_S * limit_bps - np.maximum(above_bits.max(axis=0), 0.0)
         lasting_bits = (free_bits - limit_bps * (ahead_s - horizon_s)[:, None]).min(axis=0)
         lasting_bits -= np.maximum(allowed - ALLOWED_PRESSED, 0.0) * limit_bps * WINDOW_S
-        lasting_bits = np.where(self._dipped(limit_bps, since_s), free_bits[0], lasting_bits)
+        lasting_bits = np.where(self._dipped(limit_bps, slot_age_s), free_bits[0], lasting_bits)
         return RemainingBudget(limit_bps, ahead_s, free_bits, saved_bits, lasting_bits)
 
-    def _dipped(self, limit_bps: FloatArray, since_s: FloatArray) -> BoolArray:
-        """Return the mask of the VNs (vns,) that received much less than their limit lately, but not for long.
+    def _dipped(self, limit_bps: FloatArray, slot_age_s: FloatArray) -> BoolArray:
+        """Return the mask of the VNs (vns,) with a dip lately: a low slot, less than DIP_SLOTS after one with traffic.
 
-        ``since_s`` are the slots' ages.
+        The loop goes from the newest slot to the oldest: it meets a low slot before the earlier traffic.
+        ``slot_age_s`` (SLOTS,) are the times since the slots began.
         """
-        dipped, waits = np.zeros(len(limit_bps), dtype=np.bool_), np.zeros(len(limit_bps), dtype=np.int64)
-        lasted_s = np.diff(since_s, prepend=0.0)
-        for number, (bits, slot_s) in enumerate(zip(self._slots(), lasted_s.tolist(), strict=True)):
-            dipped |= (waits > 0) & (bits > -(IDLE * limit_bps * slot_s))
-            low = (number < DIP_SLOTS) & (bits < -(DIP * limit_bps * slot_s))
-            waits = np.where(low, DIP_SLOTS - 1, np.maximum(waits - 1, 0))
+        dipped = np.zeros(len(limit_bps), dtype=np.bool_)
+        slots_to_search = np.zeros(len(limit_bps), dtype=np.int64)  # for earlier traffic, after a low slot was met
+        slot_lengths_s = np.diff(slot_age_s, prepend=0.0)
+        for number, (above_bits, slot_s) in enumerate(zip(self._slots(), slot_lengths_s.tolist(), strict=True)):
+            has_traffic = above_bits > -(IDLE * limit_bps * slot_s)
+            dipped |= (slots_to_search > 0) & has_traffic
+            is_low = (number < DIP_SLOTS) & (above_bits < -(DIP * limit_bps * slot_s))
+            slots_to_search = np.where(is_low, DIP_SLOTS - 1, np.maximum(slots_to_search - 1, 0))
         return dipped
 
     def _times(self, now_s: float) -> FloatArray:
+        """Return ``updated_s`` after an update at ``now_s``."""
         return np.array([now_s, *self.updated_s[: INTERVALS - 1]])
 
     def _slots(self) -> FloatArray:
+        """Return ``slot_bits`` as (SLOTS, vns)."""
         return self.slot_bits.reshape(SLOTS, -1)
 
 
 def _running_sums(rows: FloatArray) -> FloatArray:
-    """Return ``np.cumsum`` along the first axis, computed row by row, since numpy's walk through columns is slow."""
+    """Return ``np.cumsum(rows, axis=0)``, computed by rows, which is faster than numpy's walk through columns."""
     sums = rows.copy()
     for row in range(1, len(sums)):
         sums[row] += sums[row - 1]
@@ -183,19 +197,20 @@ def _running_sums(rows: FloatArray) -> FloatArray:
 
 
 def first_meter_setting(limit_bps: FloatArray, senders: FloatArray, horizon_s: float) -> tuple[FloatArray, FloatArray]:
-    """Return rate and burst of the meter of a new sender, one of ``senders`` at its receiver.
+    """Return the rate (bit/s) and burst (bits) of a new sender's meter; its receiver has ``senders`` senders.
 
-    Half of its part of the reserve is for its burst, half for its rate during ``horizon_s``.
+    The new sender has an equal part of the reserve: half for its burst, half for its rate during ``horizon_s``.
     """
     each_bits = IDLE_RESERVE_S * limit_bps / senders
     return each_bits / (2 * horizon_s), each_bits / 2
 
 
 class RemainingBudget(NamedTuple):
-    """What may arrive at receiving VNs: ``free_bits`` (times, vns) until ``ahead_s`` (times,) from now.
+    """What may arrive at receiving VNs.
 
-    The first of the times is the next reading. ``saved_bits`` (vns,) is the credit that active senders may have saved,
-    ``lasting_bits`` (vns,) what may arrive until the next reading if all of them keep sending.
+    ``free_bits`` (times, vns) may arrive until ``ahead_s`` (times,) from now; the first time is the next reading.
+    ``saved_bits`` (vns,) is the credit that all active senders together may have saved, ``lasting_bits`` (vns,) what
+    may arrive until the next reading if all active senders keep sending. ``limit_bps`` (vns,) are the receive limits.
     """
 
     limit_bps: FloatArray
@@ -212,37 +227,41 @@ class RemainingBudget(NamedTuple):
         ``receiver`` (pairs,) are rows of the VN table. No rate exceeds the grant, no saved bits the credit.
         """
         horizon_s = float(self.ahead_s[0])
-        active, used_bps, growth_bps, kept_bits = _of_active(grant_bps, credit_bits, measured)
-        weights = (used_bps, growth_bps * horizon_s + kept_bits, ~active, active & (measured.silent_intervals > 0))
-        sums = [np.bincount(receiver, weights=column, minlength=len(self.limit_bps)) for column in weights]
-        used_sum_bps, wanted_bits, idle, still = np.array(sums, dtype=np.float64)
-        count = np.bincount(receiver, minlength=len(self.limit_bps))
+        active, used_bps, growth_bps, own_credit_bits = _use_of_grants(grant_bps, credit_bits, measured)
+        pauses = active & (measured.silent_intervals > 0)
+        summed = (used_bps, growth_bps * horizon_s + own_credit_bits, ~active, pauses)
+        sums = [np.bincount(receiver, weights=column, minlength=len(self.limit_bps)) for column in summed]
+        used_sum_bps, requested_bits, idle_count, pausing_count = np.array(sums, dtype=np.float64)
+        sender_count = np.bincount(receiver, minlength=len(self.limit_bps))
         # 2
-        most_bps = np.maximum((self.free_bits / self.ahead_s[:, None]).min(axis=0), 0.0)
+        max_bps = np.maximum((self.free_bits / self.ahead_s[:, None]).min(axis=0), 0.0)
         # 3
-        scale = np.minimum(most_bps / np.maximum(used_sum_bps, 1.0), 1.0)
-        now_bits = np.where(still > 0, self.free_bits[0], self.lasting_bits)
-        left_bits = now_bits - scale * used_sum_bps * horizon_s
+        scale = np.minimum(max_bps / np.maximum(used_sum_bps, 1.0), 1.0)
+        available_bits = np.where(pausing_count > 0, self.free_bits[0], self.lasting_bits)
+        remaining_bits = available_bits - scale * used_sum_bps * horizon_s
         # 4
-        reserve_bits = np.where(idle > 0, np.clip(left_bits, 0.0, IDLE_RESERVE_S * self.limit_bps), 0.0)
-        each_bits = reserve_bits / np.maximum(idle, 1)
+        reserve_bits = np.where(idle_count > 0, np.clip(remaining_bits, 0.0, IDLE_RESERVE_S * self.limit_bps), 0.0)
+        idle_share_bits = reserve_bits / np.maximum(idle_count, 1)
         # 5
-        left_bits = np.minimum(left_bits - reserve_bits, self.saved_bits)
-        part = np.clip(left_bits / np.maximum(wanted_bits, 1.0), 0.0, 1.0)
-        part, each_bits = part[receiver], each_bits[receiver]
-        idle_bps = np.minimum(grant_bps, each_bits / (2 * horizon_s))
+        remaining_bits = np.minimum(remaining_bits - reserve_bits, self.saved_bits)
+        part = np.clip(remaining_bits / np.maximum(requested_bits, 1.0), 0.0, 1.0)
+        part, idle_share_bits = part[receiver], idle_share_bits[receiver]
+        idle_bps = np.minimum(grant_bps, idle_share_bits / (2 * horizon_s))
         rate_bps = np.where(active, used_bps * scale[receiver] + part * growth_bps, idle_bps)
-        saved_bits = np.where(active, part * kept_bits, each_bits - idle_bps * horizon_s)
+        saved_bits = np.where(active, part * own_credit_bits, idle_share_bits - idle_bps * horizon_s)
         # 6
-        alone = count[receiver] < 2
-        rate_bps = np.where(alone, grant_bps, rate_bps)
-        return rate_bps, np.where(alone, credit_bits, np.minimum(credit_bits, saved_bits))
+        is_only_sender = sender_count[receiver] < 2
+        rate_bps = np.where(is_only_sender, grant_bps, rate_bps)
+        return rate_bps, np.where(is_only_sender, credit_bits, np.minimum(credit_bits, saved_bits))
 
 
-def _of_active(
+def _use_of_grants(
     grant_bps: FloatArray, credit_bits: FloatArray, measured: Measurement
 ) -> tuple[BoolArray, FloatArray, FloatArray, FloatArray]:
-    """Return the active mask, the used and the unused part of each grant (bit/s), and the saved credit (bits)."""
+    """Return the active mask, and of active pairs the used and unused grant (bit/s) and the saved credit (bits).
+
+    All have shape (pairs,); the values of other pairs are 0.
+    """
     active = measured.active & (measured.measured_bps > 0.0)
     used_bps = np.where(active, np.minimum(grant_bps, measured.measured_bps), 0.0)
     growth_bps = np.where(active, grant_bps - used_bps, 0.0)

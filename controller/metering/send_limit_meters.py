@@ -1,4 +1,4 @@
-"""Send-limit meters: all that a VN sends, and what its send limit drops of it.
+"""Send-limit meters: all traffic that a VN sends, and the part that its send limit drops.
 
 A frame passes the meter of its VN's send limit before its pair's meter, which counts only the rest.
 """
@@ -18,7 +18,7 @@ from controller.metering.measurement import Measurement, evaluate_readings
 
 @lru_cache(maxsize=4)
 def _columns_of(vns: int) -> tuple[IntArray, FloatArray, Int16Array]:
-    """Return shared, read-only columns for this number of VNs: row indices, no rates and no counts."""
+    """Return shared, read-only columns (vns,): row indices, rates of 0 and counts of 0."""
     return np.arange(vns), np.zeros(vns), np.zeros(vns, dtype=np.int16)
 
 
@@ -44,9 +44,9 @@ class SendLimitMeters(NamedTuple):
         The native form is ``evaluate_readings`` for pairs' meters, with one meter for each VN.
         """
         if measurement_native.library is not None and isinstance(readings, ListedReadings):
-            each, nothing, never = _columns_of(len(capacity_bps))
-            last = Measurement(self.offered_bps, self.dropped_bps, nothing, nothing, never)
-            seen = evaluate_readings((each, each), self.counters, last, never, readings.never_modified, capacity_bps)
+            vn, no_rates, no_counts = _columns_of(len(capacity_bps))
+            last = Measurement(self.offered_bps, self.dropped_bps, no_rates, no_rates, no_counts)
+            seen = evaluate_readings((vn, vn), self.counters, last, no_counts, readings.never_modified, capacity_bps)
             return SendLimitMeters(seen.counters, seen.measured.offered_bps, seen.measured.dropped_bps)
         readings = columns_of(readings)
         rates, counters = meter_rates(self.counters, readings, capacity_bps)

@@ -14,7 +14,7 @@ import numpy as np
 
 from controller.central.controller import CentralController
 from controller.columns import BoolArray, FloatArray, IntArray, reindex
-from controller.metering.guarantees import MEAN_S, MIN_OWED_BPS
+from controller.metering.guarantees import MEAN_S, MIN_ENTITLED_BPS
 from controller.monitoring.live_rates import connected, flood_rates, granted_bps, live_rates, mark_rates
 from controller.units import BITS_PER_BYTE
 
@@ -158,7 +158,7 @@ class TrafficTotals:
     def _judge(self, central: CentralController, elapsed_s: float, now_s: float) -> None:
         """Add the seconds since the last call to the present state of each guarantee, which is a mean over seconds."""
         guarantees = central.fabric.guarantees
-        outcome = np.where(guarantees.entitled_bps >= MIN_OWED_BPS, GuaranteeState.MET, GuaranteeState.IDLE).astype(
+        outcome = np.where(guarantees.entitled_bps >= MIN_ENTITLED_BPS, GuaranteeState.MET, GuaranteeState.IDLE).astype(
             np.int64
         )
         missing = guarantees.violated
