@@ -22,14 +22,14 @@ from controller.units import format_rate
 
 # A bound is raised by this factor to test whether the grant rises.
 RAISED = 1.001
-# A grant this close to another one, as a part of it, is the same grant.
-_AT = 1e-9
-# Where a limit is lifted, it is this, which is more than any port carries: columns of rates must be finite.
+# Two grants are the same if they differ by less than this part.
+_TOLERANCE = 1e-9
+# The value of a lifted limit: more than any port carries, but finite, as columns of rates must be.
 LIFTED_BPS = 1e15
 
 DEMAND = "its demand"
 # A sender with a low demand may get more than its demand (see controller.policy.max_min).
-STANDING = "an equal share of the guarantee, above its demand"
+IDLE_SHARE = "an equal share of the guarantee, above its demand"
 NOTHING_TO_SEND = "having nothing to send"
 SEND_LIMIT = "its own send limit"
 RECEIVE_LIMIT = "the receive limit"
@@ -39,7 +39,7 @@ NO_OTHER = "no other limit"
 
 Bounds = tuple[int, ...]
 RateWith = Callable[[Sequence[int], bool], float]
-"""Returns a pair's grant with some bounds raised by RAISED, or (true) lifted; all others unchanged."""
+"""``rate_with(bounds, lifted)``: a pair's grant with these bounds raised by RAISED, or lifted; all others unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class Explanation:
     sharers: int
     """the number of pairs with a grant that share the constraint; of several constraints, the largest number"""
     lifted_bps: float
-    """the grant if the binding constraint were lifted, all else equal; less if others that share a limit profit more"""
+    """the grant if the binding constraint were lifted, all else equal; other sharers of a limit may profit more"""
     next_constraint: str
-    """what would bind it in that case"""
+    """the constraint that would bind the grant in that case"""
 
     def __str__(self) -> str:
         share = f", share {self.rank} of {self.sharers}" if self.sharers else ""
@@ -66,24 +66,25 @@ class Explanation:
 
 
 def binding_constraints(candidates: Sequence[int], rate_bps: float, rate_with: RateWith) -> Bounds:
-    """Return the constraints that bind a rate: each that alone lets it rise.
+    """Return the ``candidates`` that bind a rate: each bound that lets the rate rise when it alone is raised.
 
-    Otherwise the smallest set that does so together; or none.
+    If there is none, return the smallest set of bounds that lets the rate rise when all of the set are raised; empty if
+    even all candidates together do not.
     """
 
     def rises(bounds: Sequence[int]) -> bool:
-        return rate_with(bounds, False) > rate_bps * (1 + _AT)
+        return rate_with(bounds, False) > rate_bps * (1 + _TOLERANCE)
 
     alone = tuple(bound for bound in candidates if rises([bound]))
     if alone or not rises(candidates):
         return alone
     together = list(candidates)
-    while True:  # a bound that could not be omitted may be omitted after another one
-        fewer = ([other for other in together if other != bound] for bound in together)
-        rest = next((bounds for bounds in fewer if rises(bounds)), None)
-        if rest is None:
+    while True:  # omit one bound at a time, as long as the rate still rises
+        one_fewer = ([other for other in together if other != bound] for bound in together)
+        smaller = next((bounds for bounds in one_fewer if rises(bounds)), None)
+        if smaller is None:
             return tuple(together)
-        together = rest
+        together = smaller
 
 
 # -- the whole network
@@ -94,14 +95,14 @@ class _NetworkProblem:
     """The problem that ``max-min`` solved.
 
     A bound is BY_DEMAND, the row of a constraint (its limit), or, for a ceiling above the limit, the row plus the
-    number of constraints. ``apart`` (constraints,) is the mask of the ceilings above their limits.
+    number of constraints. ``has_ceiling`` (constraints,) is the mask of the ceilings above their limits.
     """
 
     paths: FlowPaths
     constraints: Constraints
     demand_bps: FloatArray
     weight: FloatArray
-    apart: BoolArray
+    has_ceiling: BoolArray
 
     def changed(self, entry: int, bounds: Sequence[int], lifted: bool) -> _NetworkProblem:
         """Return the problem with some bounds raised or lifted. A limit can be lifted no higher than its ceiling."""
@@ -113,7 +114,7 @@ class _NetworkProblem:
                 demand_bps[entry] = LIFTED_BPS if lifted else demand_bps[entry] * RAISED
             elif bound >= rows:
                 ceiling_bps[bound - rows] *= factor
-            elif self.apart[bound]:
+            elif self.has_ceiling[bound]:
                 guaranteed_bps[bound] = min(guaranteed_bps[bound] * factor, ceiling_bps[bound])
             else:
                 guaranteed_bps[bound] = ceiling_bps[bound] = guaranteed_bps[bound] * factor
@@ -121,7 +122,7 @@ class _NetworkProblem:
         return replace(self, constraints=constraints, demand_bps=demand_bps)
 
     def rate_bps(self, entry: int) -> float:
-        """Return the entry's rate."""
+        """Return the pair's rate, in bit/s."""
         return float(allocate_network(self.paths, self.constraints, self.demand_bps, self.weight)[0][entry])
 
     def binding(self, entry: int) -> tuple[float, Bounds]:
@@ -130,22 +131,21 @@ class _NetworkProblem:
         Only exhausted constraints on the pair's path can bind.
         """
         rate_bps, within_bps, _ = allocate_network(self.paths, self.constraints, self.demand_bps, self.weight)
+        pair_bps = float(rate_bps[entry])
         rows = self.paths.constraint[self.paths.offsets[entry] : self.paths.offsets[entry + 1]]
         guaranteed_bps, ceiling_bps = self.constraints.guaranteed_bps[rows], self.constraints.ceiling_bps[rows]
-        apart = self.apart[rows]
-        limit_full = (constraint_load(self.paths, within_bps)[rows] >= guaranteed_bps * (1 - _AT)) & (
-            guaranteed_bps < ceiling_bps
-        )
-        ceiling_full = constraint_load(self.paths, rate_bps)[rows] >= ceiling_bps * (1 - _AT)
-        candidates = [BY_DEMAND] if rate_bps[entry] >= self.demand_bps[entry] * (1 - _AT) else []
-        candidates += rows[np.where(apart, limit_full, ceiling_full)].tolist()
-        candidates += (rows[apart & ceiling_full] + len(self.constraints)).tolist()
+        has_ceiling = self.has_ceiling[rows]
+        limit_load_bps, load_bps = (constraint_load(self.paths, bps)[rows] for bps in (within_bps, rate_bps))
+        limit_full = (limit_load_bps >= guaranteed_bps * (1 - _TOLERANCE)) & (guaranteed_bps < ceiling_bps)
+        ceiling_full = load_bps >= ceiling_bps * (1 - _TOLERANCE)
+        candidates = [BY_DEMAND] if pair_bps >= self.demand_bps[entry] * (1 - _TOLERANCE) else []
+        candidates += rows[np.where(has_ceiling, limit_full, ceiling_full)].tolist()
+        candidates += (rows[has_ceiling & ceiling_full] + len(self.constraints)).tolist()
         if len(candidates) == 1:
-            return float(rate_bps[entry]), tuple(candidates)
-        found = binding_constraints(
-            candidates, float(rate_bps[entry]), lambda b, up: self.changed(entry, b, up).rate_bps(entry)
+            return pair_bps, tuple(candidates)
+        return pair_bps, binding_constraints(
+            candidates, pair_bps, lambda bounds, lifted: self.changed(entry, bounds, lifted).rate_bps(entry)
         )
-        return float(rate_bps[entry]), found
 
 
 def constraint_name(
@@ -173,26 +173,27 @@ def explain_network(
     entry: int,
     name: Callable[[int], str],
 ) -> Explanation:
-    """Explain one pair of ``max-min`` grants. ``name`` gives the text of a bound (see constraint_name).
+    """Return the explanation of one pair's ``max-min`` grant. ``name`` gives the text of a bound (constraint_name).
 
-    Raises InvalidValueError for a pair that does not exist.
+    A grant above the pair's max-min rate is an idle share (``controller.policy.max_min``): the demand binds it. Raises
+    InvalidValueError for a pair that does not exist.
     """
     _check_entry(entry, paths.flows)
-    apart = constraints.ceiling_bps > constraints.guaranteed_bps
-    problem = _NetworkProblem(paths, constraints, grants.demand_bps, weight, apart)
+    has_ceiling = constraints.ceiling_bps > constraints.guaranteed_bps
+    problem = _NetworkProblem(paths, constraints, grants.demand_bps, weight, has_ceiling)
     grant_bps = float(grants.grant_bps[entry])
     rate_bps, bounds = problem.binding(entry)
-    standing = grant_bps > rate_bps * (1 + _AT)
-    if standing:
+    is_idle_share = grant_bps > rate_bps * (1 + _TOLERANCE)
+    if is_idle_share:
         bounds = (BY_DEMAND,)
     lifted_bps, next_bounds = problem.changed(entry, bounds, True).binding(entry)
-    shared = [_users(paths, bound % len(constraints)) for bound in bounds if bound != BY_DEMAND]
+    sharers = [_pairs_using(paths, bound % len(constraints)) for bound in bounds if bound != BY_DEMAND]
     return Explanation(
         entry,
         grant_bps,
-        STANDING if standing else _joined(map(name, bounds)),
-        *(_place(grants.grant_bps, max(shared, key=len), entry) if shared else (0, 0)),
-        max(lifted_bps, grant_bps) if standing else lifted_bps,
+        IDLE_SHARE if is_idle_share else _joined(map(name, bounds)),
+        *(_rank(grants.grant_bps, max(sharers, key=len), entry) if sharers else (0, 0)),
+        max(lifted_bps, grant_bps) if is_idle_share else lifted_bps,
         _joined(map(name, next_bounds)),
     )
 
@@ -203,7 +204,9 @@ Allocate = Callable[[AllocationInput, State], tuple[FloatArray, State]]
 
 
 def explain_receiver(allocate: Allocate, requests: AllocationInput, state: State, entry: int) -> Explanation:
-    """Explain one pair's grant by a per-receiver algorithm, from the algorithm's input and state for one receiver.
+    """Return the explanation of a pair's grant by the per-receiver algorithm ``allocate``.
+
+    ``requests`` and ``state`` are the algorithm's input and state for one receiver.
 
     Raises InvalidValueError for a pair that does not exist and for an input with more than one receiver.
     """
@@ -216,39 +219,40 @@ def explain_receiver(allocate: Allocate, requests: AllocationInput, state: State
     bounds = _receiver_bounds(allocate, requests, state, entry, ())
     lifted, lifted_state = _changed(requests, state, entry, bounds, True)
     lifted_bps = _grant(allocate, lifted, lifted_state, entry)
-    shared = not bounds or _RECEIVE in bounds or _FAIR in bounds
+    is_shared = not bounds or _RECEIVE in bounds or _FAIR in bounds
     next_bounds = _receiver_bounds(allocate, lifted, lifted_state, entry, bounds)
-    rows = np.flatnonzero(requests.active)
+    active_rows = np.flatnonzero(requests.active)
     return Explanation(
         entry,
         float(grants_bps[entry]),
-        _words(bounds, SHARING),
-        *(_place(grants_bps, rows, entry) if shared else (0, 0)),
+        _text_of(bounds, SHARING),
+        *(_rank(grants_bps, active_rows, entry) if is_shared else (0, 0)),
         lifted_bps,
-        _words(next_bounds, NO_OTHER if _RECEIVE in bounds else SHARING),
+        _text_of(next_bounds, NO_OTHER if _RECEIVE in bounds else SHARING),
     )
 
 
-_SEND, _RECEIVE, _FAIR, _OWN = range(4)
-_WORDS = {_SEND: SEND_LIMIT, _RECEIVE: RECEIVE_LIMIT, _FAIR: FAIR_RATE, _OWN: DEMAND}
+_SEND, _RECEIVE, _FAIR, _DEMAND = range(4)  # bounds of a grant by a per-receiver algorithm
+_TEXTS = {_SEND: SEND_LIMIT, _RECEIVE: RECEIVE_LIMIT, _FAIR: FAIR_RATE, _DEMAND: DEMAND}
 
 
 def _receiver_bounds(allocate: Allocate, requests: AllocationInput, state: State, entry: int, lifted: Bounds) -> Bounds:
     """Return the bounds that bind a pair and are not ``lifted``: limits first, then bounds of the state."""
 
-    def rate_with(bounds: Sequence[int], up: bool) -> float:
-        return _grant(allocate, *_changed(requests, state, entry, bounds, up), entry)
+    def rate_with(bounds: Sequence[int], lift: bool) -> float:
+        return _grant(allocate, *_changed(requests, state, entry, bounds, lift), entry)
 
     grant_bps = _grant(allocate, requests, state, entry)
-    for candidates in ((_SEND, _RECEIVE), (_FAIR,), (_OWN,)):
-        left = [bound for bound in candidates if bound not in lifted]
-        found = binding_constraints(left, grant_bps, rate_with)
-        if found:
-            return found
+    for group in ((_SEND, _RECEIVE), (_FAIR,), (_DEMAND,)):
+        candidates = [bound for bound in group if bound not in lifted]
+        binding = binding_constraints(candidates, grant_bps, rate_with)
+        if binding:
+            return binding
     return ()
 
 
 def _grant(allocate: Allocate, requests: AllocationInput, state: State, entry: int) -> float:
+    """Return one pair's grant, in bit/s."""
     return float(allocate(requests, state)[0][entry])
 
 
@@ -257,25 +261,26 @@ def _changed(
 ) -> tuple[AllocationInput, State]:
     """Return input and state with some bounds of a pair raised or lifted."""
 
-    def up(column: FloatArray, row: int) -> FloatArray:
+    def raised(column: FloatArray, row: int) -> FloatArray:
         column = column.copy()
         column[row] = LIFTED_BPS if lifted else column[row] * RAISED
         return column
 
     for bound in bounds:
         if bound == _SEND:
-            requests = replace(requests, available_bps=up(requests.available_bps, entry))
+            requests = replace(requests, available_bps=raised(requests.available_bps, entry))
         elif bound == _RECEIVE:
-            requests = replace(requests, limit_bps=up(requests.limit_bps, 0))
+            requests = replace(requests, limit_bps=raised(requests.limit_bps, 0))
         elif bound == _FAIR:
-            state = {name: up(column, 0) for name, column in state.items()}
+            state = {name: raised(column, 0) for name, column in state.items()}
         else:
-            requests = replace(requests, measured_bps=up(requests.measured_bps, entry))
+            requests = replace(requests, measured_bps=raised(requests.measured_bps, entry))
     return requests, state
 
 
-def _words(bounds: Bounds, otherwise: str) -> str:
-    return _joined(_WORDS[bound] for bound in bounds) if bounds else otherwise
+def _text_of(bounds: Bounds, otherwise: str) -> str:
+    """Return the names of bounds of a per-receiver algorithm, or ``otherwise`` if there are none."""
+    return _joined(_TEXTS[bound] for bound in bounds) if bounds else otherwise
 
 
 def _joined(names: Iterable[str]) -> str:
@@ -287,14 +292,15 @@ def _check_entry(entry: int, entries: int) -> None:
         raise InvalidValueError("entry", entry, f"does not exist: there are {entries}")
 
 
-def _users(paths: FlowPaths, constraint: int) -> IntArray:
+def _pairs_using(paths: FlowPaths, constraint: int) -> IntArray:
+    """Return the pairs that use a constraint, ascending."""
     uses = np.flatnonzero(paths.constraint == constraint)
-    users: IntArray = np.searchsorted(paths.offsets, uses, side="right") - 1
-    return users
+    pairs: IntArray = np.searchsorted(paths.offsets, uses, side="right") - 1
+    return pairs
 
 
-def _place(grants_bps: FloatArray, rows: IntArray, entry: int) -> tuple[int, int]:
+def _rank(grants_bps: FloatArray, rows: IntArray, entry: int) -> tuple[int, int]:
     """Return a pair's rank by grant among ``rows``, from 1, and the number of pairs that have a grant."""
     granted = rows[grants_bps[rows] > 0]
-    higher = grants_bps[granted] > grants_bps[entry] * (1 + _AT)
+    higher = grants_bps[granted] > grants_bps[entry] * (1 + _TOLERANCE)
     return int(higher.sum()) + 1, len(granted)

@@ -47,7 +47,7 @@ class AllocationInput:
     granted_bps: FloatArray
     """(pairs,) the effective rate limit; infinite where there is none yet"""
     available_bps: FloatArray
-    """(pairs,) maxRate of Algorithm 1: the sender's limit less what it sends to other receivers"""
+    """(pairs,) maxRate of Algorithm 1: the send limit less the rate that the sender sends to other receivers"""
     drops: BoolArray
     """(pairs,) whether the meter dropped frames: the sender offered more"""
     weight: FloatArray
@@ -84,9 +84,9 @@ def _check_shapes(requests: AllocationInput) -> None:
         raise InvalidValueError("offsets", f"{offsets.dtype}{offsets.shape}", "must be int64 of shape (receivers + 1,)")
     if offsets[0] != 0:
         raise ColumnError("offsets", 0, int(offsets[0]), "must be 0")
-    falls = np.flatnonzero(offsets[1:] < offsets[:-1])
-    if len(falls):
-        row = int(falls[0]) + 1
+    decreases = np.flatnonzero(offsets[1:] < offsets[:-1])
+    if len(decreases):
+        row = int(decreases[0]) + 1
         raise ColumnError("offsets", row, int(offsets[row]), f"must not be below the {int(offsets[row - 1])} before it")
     for names, rows in ((_RECEIVER_COLUMNS, len(offsets) - 1), (_ENTRY_COLUMNS, int(offsets[-1]))):
         for name in names:
@@ -111,13 +111,14 @@ def _check_values(requests: AllocationInput) -> None:
 def check_rates(name: str, column: FloatArray, *, positive: bool = False, infinite: bool = False) -> None:
     """Raise ColumnError for the first row of a column of rates that is NaN, negative, or infinite unless ``infinite``.
 
-    ``positive`` refuses zero as well. Costs one pass for the smallest and one for the largest value (NaN shows in
-    either), so that the good case, which is every case on the hot path, makes no mask.
+    ``positive`` rejects zero as well. A valid column, which is every one on the hot path, costs two passes and no mask:
+    one for the smallest and one for the largest value (either is NaN if any value is).
     """
     if len(column) == 0:
         return
     low, high = column.min(), column.max()
-    if (low > 0 or (low == 0 and not positive)) and (infinite or high < np.inf):
+    low_is_valid = low > 0 or (low == 0 and not positive)
+    if low_is_valid and (infinite or high < np.inf):
         return
     bad = ~((column > 0) | ((column == 0) & (not positive)))
     if not infinite:
@@ -133,7 +134,7 @@ receivers. Columns are never changed in place."""
 
 
 def remembered(requests: AllocationInput, state: State, name: str) -> FloatArray:
-    """Return a column of the state; raise InvalidValueError unless its length is the number of receivers."""
+    """Return the column ``name`` of the state, (receivers,); raise InvalidValueError for any other shape."""
     column = state[name]
     if column.shape != requests.limit_bps.shape:
         raise InvalidValueError(f"state.{name}", column.shape, f"must be for {requests.receivers} receivers")
@@ -141,10 +142,10 @@ def remembered(requests: AllocationInput, state: State, name: str) -> FloatArray
 
 
 def fully_used_mask(requests: AllocationInput) -> BoolArray:
-    """Return (pairs,) which active pairs use all of the rate they were granted.
+    """Return the mask of the active pairs that use all of the rate they were granted, (pairs,).
 
-    Choice: an entry passes 95 % of its limit or had frames dropped (see FULL_USE). An entry without a limit counts as
-    well: its receiver is congested, and no counter shows whether the congestion limits the entry.
+    Choice: a pair fully uses its rate if it passes 95 % of its limit or had frames dropped (see FULL_USE). A pair
+    without a limit counts as well: its receiver is congested, and no counter shows whether that limits the pair.
     """
     granted_bps = requests.granted_bps
     full: BoolArray = (requests.measured_bps >= FULL_USE * granted_bps) | requests.drops

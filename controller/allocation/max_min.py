@@ -18,8 +18,8 @@ from controller.units import MAX_WEIGHT, MIN_WEIGHT
 BY_DEMAND = -1
 """In ``MaxMinRates.bound``: the flow gets its whole demand."""
 
-# Two levels this close are one level with different rounding. To treat them as two would be correct, but would solve a
-# symmetric fabric link by link.
+# Two levels with at least this ratio are one level with different rounding. To treat them as two would be correct, but
+# would solve a symmetric fabric link by link.
 _SAME = 1 - 1e-12
 
 
@@ -46,9 +46,9 @@ class FlowPaths:
         offsets, constraint = self.offsets, self.constraint
         if len(offsets) == 0 or offsets[0] != 0:
             raise ColumnError("offsets", 0, int(offsets[0]) if len(offsets) else None, "must be 0")
-        falls = np.flatnonzero(offsets[1:] < offsets[:-1])
-        if len(falls):
-            row = int(falls[0]) + 1
+        decreases = np.flatnonzero(offsets[1:] < offsets[:-1])
+        if len(decreases):
+            row = int(decreases[0]) + 1
             raise ColumnError("offsets", row, int(offsets[row]), f"must not be below {int(offsets[row - 1])} before it")
         if offsets[-1] != len(constraint):
             raise ColumnError("offsets", len(offsets) - 1, int(offsets[-1]), f"must be {len(constraint)}, the uses")
@@ -59,9 +59,11 @@ class FlowPaths:
         self._check_no_use_twice()
 
     def _check_no_use_twice(self) -> None:
-        uses = np.repeat(np.arange(self.flows), np.diff(self.offsets)) * self.constraints + self.constraint
-        order = np.argsort(uses, kind="stable")
-        twice = order[1:][uses[order[1:]] == uses[order[:-1]]]
+        """Raise ColumnError for a flow that uses a constraint twice."""
+        flow = np.repeat(np.arange(self.flows), np.diff(self.offsets))
+        keys = flow * self.constraints + self.constraint  # one number for each (flow, constraint)
+        order = np.argsort(keys, kind="stable")
+        twice = order[1:][keys[order[1:]] == keys[order[:-1]]]
         if len(twice):
             row = int(twice.min())
             raise ColumnError("constraint", row, int(self.constraint[row]), "appears twice in one flow")
@@ -81,11 +83,11 @@ class MaxMinRates:
     bound: IntArray
     """(flows,) the constraint that binds the flow, or BY_DEMAND"""
     rounds: int
-    """the number of rounds"""
+    """the number of rounds of progressive filling; with native code, of evaluations of a constraint"""
 
 
 def check_flows(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> None:
-    """Raise InvalidValueError (ColumnError where one row is to blame) unless the columns make a solvable problem.
+    """Raise InvalidValueError (ColumnError if one row is wrong) unless the columns make a solvable problem.
 
     Capacities may be 0 (an exhausted constraint) or infinite, and demands infinite, but a flow needs a finite demand or
     a constraint of finite capacity.
@@ -129,37 +131,49 @@ def max_min(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, 
 
 
 def solve(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMinRates:
-    """Return what max_min does, from columns that were checked."""
+    """Return what ``max_min`` returns, from columns that were checked.
+
+    The open flows are rows of ``flows``. ``uses`` are their constraints, one flow after another: flow i of them has
+    ``use_count[i]`` uses from ``offsets[i]`` on.
+    """
     compiled = native.max_min(paths.offsets, paths.constraint, capacity_bps, demand_bps, weight)
     if compiled is not None:
         return MaxMinRates(*compiled)
     rate_bps, bound, rounds = np.zeros(paths.flows), np.full(paths.flows, BY_DEMAND), 0
-    left_bps = capacity_bps.copy()
-    unused = np.diff(paths.offsets) == 0
-    rate_bps[unused] = demand_bps[unused]
-    flows = np.flatnonzero(~unused)
-    offsets, uses = paths.offsets[:-1][~unused], paths.constraint
-    count, constraints = np.diff(paths.offsets)[~unused], paths.constraints
+    remaining_bps = capacity_bps.copy()
+    unconstrained = np.diff(paths.offsets) == 0
+    rate_bps[unconstrained] = demand_bps[unconstrained]
+    flows = np.flatnonzero(~unconstrained)
+    offsets, uses = paths.offsets[:-1][~unconstrained], paths.constraint
+    use_count, constraints = np.diff(paths.offsets)[~unconstrained], paths.constraints
     while len(flows):
         rounds += 1
-        open_weight = np.bincount(uses, np.repeat(weight[flows], count), minlength=constraints)
-        level = np.full(constraints, np.inf)  # 1
-        np.divide(np.maximum(left_bps, 0.0), open_weight, out=level, where=open_weight > 0)
-        flow_level = np.minimum.reduceat(level[uses], offsets)  # 2
-        satisfied = demand_bps[flows] <= flow_level * weight[flows]  # 3
-        lowest = np.full(constraints, np.inf)
-        np.minimum.at(lowest, uses, np.repeat(flow_level, count))
-        bottleneck = lowest >= level * _SAME  # 4
-        bottleneck[uses[np.repeat(satisfied, count)]] = False
-        limiting = bottleneck[uses] & (level[uses] * _SAME <= np.repeat(flow_level, count))
-        bounded = np.logical_or.reduceat(limiting, offsets) & ~satisfied
+        # 1
+        open_weight = np.bincount(uses, np.repeat(weight[flows], use_count), minlength=constraints)
+        level = np.full(constraints, np.inf)
+        np.divide(np.maximum(remaining_bps, 0.0), open_weight, out=level, where=open_weight > 0)
+        # 2
+        flow_level = np.minimum.reduceat(level[uses], offsets)
+        level_of_use = np.repeat(flow_level, use_count)
+        # 3
+        satisfied = demand_bps[flows] <= flow_level * weight[flows]
+        # 4
+        lowest_flow_level = np.full(constraints, np.inf)
+        np.minimum.at(lowest_flow_level, uses, level_of_use)
+        is_bottleneck = lowest_flow_level >= level * _SAME
+        is_bottleneck[uses[np.repeat(satisfied, use_count)]] = False
+        use_limits = is_bottleneck[uses] & (level[uses] * _SAME <= level_of_use)
+        bounded = np.logical_or.reduceat(use_limits, offsets) & ~satisfied
         fixed = satisfied | bounded
         rates = np.where(satisfied, demand_bps[flows], flow_level * weight[flows])
         rate_bps[flows[fixed]] = rates[fixed]
-        first = np.maximum.reduceat(np.where(limiting, -np.arange(len(uses)), -len(uses)), offsets)
-        bound[flows[bounded]] = uses[-first[bounded]]
-        fixed_uses = np.repeat(fixed, count)
-        left_bps -= np.bincount(uses[fixed_uses], np.repeat(rates[fixed], count[fixed]), minlength=constraints)
-        flows, count, uses = flows[~fixed], count[~fixed], uses[~fixed_uses]  # 5
-        offsets = np.concatenate([[0], np.cumsum(count[:-1])]) if len(count) else count
+        # Of several bottlenecks of a flow the first one binds it; reduceat has a maximum of negative indices for that.
+        first_use = -np.maximum.reduceat(np.where(use_limits, -np.arange(len(uses)), -len(uses)), offsets)
+        bound[flows[bounded]] = uses[first_use[bounded]]
+        fixed_uses = np.repeat(fixed, use_count)
+        fixed_bps = np.repeat(rates[fixed], use_count[fixed])
+        remaining_bps -= np.bincount(uses[fixed_uses], fixed_bps, minlength=constraints)
+        # 5
+        flows, use_count, uses = flows[~fixed], use_count[~fixed], uses[~fixed_uses]
+        offsets = np.concatenate([[0], np.cumsum(use_count[:-1])]) if len(use_count) else use_count
     return MaxMinRates(rate_bps, bound, rounds)

@@ -22,7 +22,7 @@ library = load_native(
     "dets_standing",
     "dets_max_min",
 )
-"""The native functions; None if it was not built: then every function here returns None."""
+"""The module with the native functions; None if it was not built: then every function here returns None."""
 
 
 def column(*parameters: float) -> FloatArray:
@@ -40,21 +40,21 @@ def _allocate(
     before: FloatArray = _NOTHING,
     after: FloatArray = _NOTHING,
 ) -> FloatArray:
-    """Return grants (pairs,).
+    """Return the grants (pairs,) of a native algorithm; raise MemoryError if it has no memory.
 
-    ``before`` is the algorithm's state per receiver, ``after`` the buffer for the next state.
+    ``before`` (receivers,) is the algorithm's state, ``after`` (receivers,) the buffer for the next state.
     """
-    r, grants_bps = requests, np.empty(len(requests.measured_bps))
+    grants_bps = np.empty(len(requests.measured_bps))
     columns = (
-        r.offsets,
-        r.limit_bps,
-        r.received_bps,
-        r.measured_bps,
-        r.granted_bps,
-        r.available_bps,
-        r.drops,
-        r.weight,
-        r.active,
+        requests.offsets,
+        requests.limit_bps,
+        requests.received_bps,
+        requests.measured_bps,
+        requests.granted_bps,
+        requests.available_bps,
+        requests.drops,
+        requests.weight,
+        requests.active,
         parameters,
         grants_bps,
         before,
@@ -81,7 +81,7 @@ def probe(requests: AllocationInput, parameters: FloatArray) -> FloatArray | Non
 def fair_level(
     requests: AllocationInput, booked: FloatArray, parameters: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the grants of Fair Level (pairs,), and what each receiver shares out, in limits (receivers,).
+    """Return the grants of Fair Level (pairs,), and the rate that each receiver shares out, in limits (receivers,).
 
     ``parameters`` has one value, booking.
     """
@@ -105,9 +105,10 @@ def with_idle_share(requests: AllocationInput, grants_bps: FloatArray) -> FloatA
     """Return the grants (pairs,), with the grants of idle senders replaced by their idle shares."""
     if library is None:
         return None
-    r, after_bps = requests, np.empty(len(grants_bps))
-    silent = library.dets_standing((r.offsets, r.limit_bps, r.available_bps, r.active, grants_bps, after_bps))
-    return after_bps if silent else grants_bps
+    after_bps = np.empty(len(grants_bps))
+    inputs = (requests.offsets, requests.limit_bps, requests.available_bps, requests.active, grants_bps)
+    has_idle_senders = library.dets_standing((*inputs, after_bps))
+    return after_bps if has_idle_senders else grants_bps
 
 
 def max_min(
@@ -119,7 +120,7 @@ def max_min(
     flows = len(demand_bps)
     rate_bps, bound = np.empty(flows), np.empty(flows, dtype=np.int64)
     columns = (offsets, constraint, capacity_bps, demand_bps, weight, rate_bps, bound)
-    looked = library.dets_max_min(columns)
-    if looked < 0:
+    evaluations = library.dets_max_min(columns)
+    if evaluations < 0:
         raise MemoryError(f"no memory for max-min rates of {flows} flows")
-    return rate_bps, bound, looked
+    return rate_bps, bound, evaluations

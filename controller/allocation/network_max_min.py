@@ -1,7 +1,7 @@
 """The allocation of ``max-min``: all demands and all links at once, which only a central controller knows.
 
 DETS shares each receiver's limit separately and ignores the network ("does not explicitly account for in-network
-congestions", section I), and no VN may use the idle part of another VN's limit. Here the rates of all entries are found
+congestions", section I), and no VN may use the idle part of another VN's limit. Here the rates of all pairs are found
 together, within the limits of senders and receivers, the access links and the core links of the paths in use, and idle
 bandwidth is lent up to each VN's ceiling.
 """
@@ -43,7 +43,8 @@ class Constraints:
     """The constraints that pairs share: send limits of VNs, receive limits of VNs, links, in this order.
 
     A limit is guaranteed to its VN; up to its ceiling the VN may borrow idle capacity. On a link, guarantees may use
-    the capacity that cross traffic within limits does not; the excess, only what all cross traffic leaves idle.
+    the capacity that cross traffic within limits does not use; borrowed rates only the capacity that no cross traffic
+    uses.
     """
 
     vns: int
@@ -65,7 +66,7 @@ class Constraints:
     ) -> Constraints:
         """Return the constraints of VNs (limits and ceilings: (vns,)) and links (capacities: (links,)).
 
-        Without ceilings no VN gets more than its limit. Guarantees may use the whole link; the excess may use
+        Without ceilings no VN gets more than its limit. Guarantees may use the whole link, borrowed rates only
         ``link_left_bps`` (links,), by default the whole link. Raises ColumnError for a ceiling below its limit, and for
         values that are not rates above 0.
         """
@@ -103,32 +104,33 @@ class Constraints:
         return len(self.guaranteed_bps)
 
     def paths(self, sender: IntArray, receiver: IntArray, link_offsets: IntArray, link: IntArray) -> FlowPaths:
-        """Return the constraints of each entry: its sender VN's, its receiver VN's, and the links of its path.
+        """Return the constraints of each pair: the send limit, the receive limit, and the links of the path.
 
-        ``sender`` and ``receiver`` (pairs,) are rows of VNs; ``link[link_offsets[e]:link_offsets[e + 1]]`` are the
-        links of entry ``e``, access links included. Raises ColumnError for a VN or link that does not exist.
+        ``sender`` and ``receiver`` (pairs,) are rows of VNs; ``link[link_offsets[p]:link_offsets[p + 1]]`` are the
+        links of pair ``p``, access links included. Raises ColumnError for a VN or link that does not exist.
         """
         uses = (("sender", sender, self.vns), ("receiver", receiver, self.vns), ("link", link, self.links))
         for name, column, rows in uses:
             bad = np.flatnonzero((column < 0) | (column >= rows))
             if len(bad):
                 raise ColumnError(name, int(bad[0]), int(column[bad[0]]), f"does not exist: there are {rows}")
-        entries = len(sender)
-        if len(receiver) != entries or len(link_offsets) != entries + 1:
-            raise InvalidValueError("receiver", len(receiver), f"and link_offsets must fit the {entries} senders")
-        offsets = link_offsets + 2 * np.arange(entries + 1)
-        constraint = np.empty(2 * entries + len(link), dtype=np.int64)
-        first = offsets[:-1]
+        pairs = len(sender)
+        if len(receiver) != pairs or len(link_offsets) != pairs + 1:
+            raise InvalidValueError("receiver", len(receiver), f"and link_offsets must fit the {pairs} senders")
+        # A pair's uses are its send limit, its receive limit, and then its links.
+        offsets = link_offsets + 2 * np.arange(pairs + 1)
+        send_use, receive_use = offsets[:-1], offsets[:-1] + 1
+        constraint = np.empty(2 * pairs + len(link), dtype=np.int64)
         is_link = np.ones(len(constraint), dtype=np.bool_)
-        is_link[first], is_link[first + 1] = False, False
-        constraint[first], constraint[first + 1] = sender, receiver + self.vns
+        is_link[send_use] = is_link[receive_use] = False
+        constraint[send_use], constraint[receive_use] = sender, receiver + self.vns
         constraint[is_link] = link + 2 * self.vns
         return FlowPaths(offsets, constraint, len(self))
 
 
 @dataclass(frozen=True, slots=True)
 class FlowCounters:
-    """What the meters counted of every entry; (pairs,) each, rates in bits per second."""
+    """The rates that the meters counted for every pair; (pairs,) each, in bits per second."""
 
     measured_bps: FloatArray
     granted_bps: FloatArray
@@ -162,7 +164,7 @@ class NetworkGrants:
 def allocate_network(
     paths: FlowPaths, constraints: Constraints, demand_bps: FloatArray, weight: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Return grants, the guaranteed part of each, and the constraint that binds each (pairs,).
+    """Return the grants (bit/s), the guaranteed part of each, and the constraint that binds each, (pairs,) each.
 
     1. Guarantees first: weighted max-min within the limits and the links.
     2. Then the excess: weighted max-min of the remaining demand, within what step 1 left of the ceilings and links.
@@ -172,15 +174,15 @@ def allocate_network(
     if (constraints.ceiling_bps == constraints.guaranteed_bps).all():
         return guaranteed.rate_bps, guaranteed.rate_bps, guaranteed.bound
     rate_bps = guaranteed.rate_bps
-    left_bps: FloatArray = np.maximum(constraints.ceiling_bps - constraint_load(paths, rate_bps), 0.0)
-    excess = solve(paths, left_bps, np.maximum(demand_bps - rate_bps, 0.0), weight)  # 2
+    idle_bps: FloatArray = np.maximum(constraints.ceiling_bps - constraint_load(paths, rate_bps), 0.0)
+    excess = solve(paths, idle_bps, np.maximum(demand_bps - rate_bps, 0.0), weight)  # 2
     return rate_bps + excess.rate_bps, rate_bps, excess.bound
 
 
 def constraint_load(paths: FlowPaths, rate_bps: FloatArray) -> FloatArray:
-    """Return (constraints,) the load that these rates (flows,) put on each constraint."""
-    uses = np.repeat(rate_bps, np.diff(paths.offsets))
-    return np.bincount(paths.constraint, uses, minlength=paths.constraints).astype(np.float64, copy=False)
+    """Return the load that rates (flows,) put on each constraint, (constraints,), in bit/s."""
+    use_bps = np.repeat(rate_bps, np.diff(paths.offsets))
+    return np.bincount(paths.constraint, use_bps, minlength=paths.constraints).astype(np.float64, copy=False)
 
 
 # Minimum demand of an active sender, so that probing can start from it.
@@ -194,22 +196,23 @@ def estimate_demands(
     headroom: FloatArray | float,
     guaranteed_bps: FloatArray | None = None,
 ) -> FloatArray:
-    """Return the estimated demand of each pair, (pairs,): 0 when inactive, at least ``least_bps`` when active.
+    """Return the estimated demand of each pair in bit/s, (pairs,): 0 if inactive, at least ``least_bps`` if active.
 
-    ``probe`` and ``headroom`` are scalars or (pairs,). A sender with many drops at its meter demands what it offers.
-    A sender that fills its grant, or has few drops, may want more than counters show, so its demand is raised to let it
-    grow; with ``guaranteed_bps`` (pairs,) to at least that rate, so that it has its guarantee back in one step. Any
-    other sender demands what it sends.
+    A sender with many drops at its meter does not respond to loss: its demand is what it offers. A sender that fills
+    its grant, or has few drops, may want more than counters show: its demand is ``probe`` times its grant, and with
+    ``guaranteed_bps`` (pairs,) at least that, so that it has its guarantee back in one step. The demand of any other
+    sender is its rate and ``headroom``, a part of it. ``probe`` and ``headroom`` are scalars or (pairs,).
     """
     measured_bps, granted_bps = counters.measured_bps, counters.granted_bps
     offered_bps = measured_bps + counters.dropped_bps
     unlimited = np.isinf(granted_bps)
-    full = (measured_bps >= FULL_USE * granted_bps) | (counters.dropped_bps > 0) | unlimited
-    in_force_bps = np.where(unlimited, measured_bps, granted_bps)
-    exact = (offered_bps >= UNRESPONSIVE * granted_bps) & (counters.dropped_bps > 0)
-    probed_bps = np.maximum(offered_bps, in_force_bps * probe)
+    may_want_more = (measured_bps >= FULL_USE * granted_bps) | (counters.dropped_bps > 0) | unlimited
+    effective_bps = np.where(unlimited, measured_bps, granted_bps)
+    is_unresponsive = (offered_bps >= UNRESPONSIVE * granted_bps) & (counters.dropped_bps > 0)
+    probed_bps = np.maximum(offered_bps, effective_bps * probe)
     if guaranteed_bps is not None:
         probed_bps = np.maximum(probed_bps, guaranteed_bps)
-    demand_bps = np.where(full, np.where(exact, offered_bps, probed_bps), measured_bps * (1 + headroom))
+    raised_bps = np.where(is_unresponsive, offered_bps, probed_bps)
+    demand_bps = np.where(may_want_more, raised_bps, measured_bps * (1 + headroom))
     result: FloatArray = np.where(counters.active, np.maximum(demand_bps, least_bps), 0.0)
     return result

@@ -15,9 +15,9 @@ _KEY = "parameter"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A numeric parameter of a policy, with its bounds: ``above`` is exclusive, ``least`` inclusive.
+    """A numeric parameter of a policy: at most ``most``, and at least ``least`` or more than ``above``.
 
-    A ``whole`` parameter takes whole numbers only; a whole one from 0 to 1 is a switch, off or on.
+    A ``whole`` parameter takes whole numbers only. A whole parameter from 0 to 1 is a switch, off or on.
     """
 
     default: float
@@ -75,19 +75,22 @@ def switch(default: bool, description: str) -> Any:
 def parameters_of(policy: type) -> Mapping[str, Parameter]:
     """Return a policy's parameters by name."""
     all_fields = fields(policy) if is_dataclass(policy) else ()
-    return {one.name: one.metadata[_KEY] for one in all_fields if _KEY in one.metadata}
+    return {column.name: column.metadata[_KEY] for column in all_fields if _KEY in column.metadata}
 
 
 def check_parameters(
-    owner: str, known: Mapping[str, Parameter], given: Mapping[str, object], key: str = "parameters"
+    owner: str, parameters: Mapping[str, Parameter], values: Mapping[str, object], key: str = "parameters"
 ) -> dict[str, float]:
-    """Return a value for every known parameter: the given one or the default.
+    """Return a value for each of the ``parameters``, by name: from ``values``, or the default.
 
     Raises InvalidValueError, with ``key.name`` as the key, for an unknown name or a value out of bounds. ``owner`` is
     the algorithm's name, for the message.
     """
-    for name, value in given.items():
-        if name not in known:
-            names = ", ".join(known) if known else "none"
+    for name, value in values.items():
+        if name not in parameters:
+            names = ", ".join(parameters) if parameters else "none"
             raise InvalidValueError(f"{key}.{name}", value, f"is not a parameter of {owner}, which takes: {names}")
-    return {name: one.check(given.get(name, one.default), f"{key}.{name}") for name, one in known.items()}
+    return {
+        name: parameter.check(values.get(name, parameter.default), f"{key}.{name}")
+        for name, parameter in parameters.items()
+    }

@@ -12,14 +12,14 @@ Values = TypeVar("Values", FloatArray, BoolArray, IntArray)
 
 
 class Segments:
-    """Groups of consecutive rows, given by offsets (groups + 1,); any of them may be empty."""
+    """Groups of consecutive rows, given by offsets (groups + 1,); any group may be empty."""
 
     __slots__ = ("_filled", "_starts", "offsets", "sizes")
 
     def __init__(self, offsets: IntArray) -> None:
         self.offsets = offsets
         self.sizes = np.diff(offsets)
-        # np.add.reduceat gives the row at the offset, not 0, for an empty group: leave those out, and put 0 there.
+        # For an empty group np.add.reduceat returns the row at its offset, not 0: sums leave empty groups out.
         self._filled = np.flatnonzero(self.sizes) if (self.sizes == 0).any() else None
         self._starts = offsets[:-1] if self._filled is None else offsets[:-1][self._filled]
 
@@ -27,30 +27,31 @@ class Segments:
         return len(self.sizes)
 
     def sum(self, rows: FloatArray | BoolArray) -> FloatArray:
-        """Return (groups,) the sum of each group's rows."""
+        """Return the sum of each group's ``rows``, (groups,); 0 for an empty group."""
         if len(self._starts) == 0:
             return np.zeros(len(self))
         sums: FloatArray = np.add.reduceat(rows, self._starts, dtype=np.float64)
         if self._filled is None:
             return sums
-        spread = np.zeros(len(self))
-        spread[self._filled] = sums
-        return spread
+        all_sums = np.zeros(len(self))
+        all_sums[self._filled] = sums
+        return all_sums
 
     def broadcast(self, values: Values) -> Values:
-        """Return (rows,) each group's value at each of its rows."""
+        """Return the ``values`` (groups,) repeated at each of the group's rows, (rows,)."""
         return np.repeat(values, self.sizes)
 
     def index(self) -> IntArray:
-        """Return (rows,) the group that each row belongs to."""
+        """Return the group of each row, (rows,)."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
     def subset(self, chosen: IntArray) -> tuple[Segments, IntArray]:
-        """Return some of the segments as new segments, and the rows that they contain."""
+        """Return the ``chosen`` groups as new segments, and their rows in these ones."""
         sizes = self.sizes[chosen]
         offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
         np.cumsum(sizes, out=offsets[1:])
-        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][chosen] - offsets[:-1], sizes)
+        shift = self.offsets[:-1][chosen] - offsets[:-1]  # from a group's rows in the subset to its rows here
+        rows = np.arange(offsets[-1]) + np.repeat(shift, sizes)
         return Segments(offsets), rows
 
 
@@ -62,11 +63,11 @@ def safe_divide(numerator: FloatArray, denominator: FloatArray, otherwise: float
 
 
 def fill_level(groups: Segments, amount: FloatArray, weight: FloatArray, room: FloatArray) -> FloatArray:
-    """Return (groups,) the level l at which ``min(weight * l, room)`` sums to the group's amount.
+    """Return the level l of each group, (groups,), at which ``min(weight * l, room)`` sums to the group's amount.
 
-    This is weighted max-min sharing of an amount among rows with an upper bound (``room``) ("the extra rate is fairly
-    distributed among other sending nodes with available sending capacity", section III.A). Infinite where the amount
-    fills all.
+    ``amount`` (groups,) is shared by weighted max-min among the group's rows, each with a ``weight`` and an upper bound
+    ``room``, (rows,) each ("the extra rate is fairly distributed among other sending nodes with available sending
+    capacity", section III.A). The level is infinite where the amount fills all rows.
 
     1. Begin with the level that would result without bounds; it is at most the solution.
     2. Rows with a ``room`` below their share at this level get their ``room``; the other rows share the rest, at a
@@ -78,34 +79,40 @@ def fill_level(groups: Segments, amount: FloatArray, weight: FloatArray, room: F
     about 40 rounds at most; 2 to 5 are usual. Nothing is sorted.
     """
     level = np.full(len(groups), np.inf)
-    # A group with room left has a finite level; a group without is full, and finished.
+    # A group with more room than its amount has a finite level; any other group is filled, and finished.
     pending = np.flatnonzero(groups.sum(room) > amount)
     if len(pending) == len(groups):
-        part, part_weight, part_room, left = groups, weight, room, amount
+        part, part_weight, part_room, part_amount = groups, weight, room, amount
     else:
         part, rows = groups.subset(pending)
-        part_weight, part_room, left = weight[rows], room[rows], amount[pending]
-    guess = safe_divide(left, part.sum(np.where(part_room > 0, part_weight, 0.0)), np.inf)  # 1
+        part_weight, part_room, part_amount = weight[rows], room[rows], amount[pending]
+    # 1
+    guess = safe_divide(part_amount, part.sum(np.where(part_room > 0, part_weight, 0.0)), np.inf)
     while len(pending):
-        held = part_room <= part_weight * part.broadcast(guess)
-        missing = left - part.sum(np.where(held, part_room, 0.0))
-        better = safe_divide(missing, part.sum(np.where(held, 0.0, part_weight)), 0.0)  # 2
-        rising = better > guess
-        level[pending] = np.maximum(guess, better)
+        # 2
+        at_bound = part_room <= part_weight * part.broadcast(guess)
+        open_amount = part_amount - part.sum(np.where(at_bound, part_room, 0.0))
+        next_guess = safe_divide(open_amount, part.sum(np.where(at_bound, 0.0, part_weight)), 0.0)
+        rising = next_guess > guess
+        level[pending] = np.maximum(guess, next_guess)
         if not rising.any():
             break
         if rising.all():
-            guess = better
+            guess = next_guess
             continue
+        # 3
         kept = np.flatnonzero(rising)
-        pending, left, guess = pending[kept], left[kept], better[kept]
+        pending, part_amount, guess = pending[kept], part_amount[kept], next_guess[kept]
         part, rows = part.subset(kept)
-        part_weight, part_room = part_weight[rows], part_room[rows]  # 3
+        part_weight, part_room = part_weight[rows], part_room[rows]
     return level
 
 
 def fill(groups: Segments, amount: FloatArray, weight: FloatArray, room: FloatArray) -> FloatArray:
-    """Return (rows,) each row's part of its group's amount: by weight, up to ``room``."""
+    """Return each row's part of its group's ``amount``, (rows,): by ``weight``, up to ``room``.
+
+    ``amount`` has shape (groups,), ``weight`` and ``room`` have shape (rows,).
+    """
     level = fill_level(groups, amount, weight, room)
     result: FloatArray = np.minimum(groups.broadcast(level) * weight, room)
     return result

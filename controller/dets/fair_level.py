@@ -15,7 +15,7 @@ from controller.allocation.segments import Segments, fill_level, safe_divide
 from controller.policy.per_receiver import PerReceiverPolicy
 
 BOOKED = "booked"
-# How fast the factor follows the received rate, as RAA-FE's k.
+# How fast the factor follows the received rate: the gain k of RAA-FE's control function.
 GAIN = 0.5
 
 
@@ -58,27 +58,28 @@ class FairLevel(PerReceiverPolicy):
         """Return grants (pairs,) in bits per second and the next state."""
         before = remembered(requests, state, BOOKED)
         compiled = native.fair_level(requests, before, self._compiled)
-        booked = _booked(requests, before, self.booking) if compiled is None else compiled[1]
-        after = {BOOKED: booked}
         if compiled is not None:
-            return compiled[0], after
+            return compiled[0], {BOOKED: compiled[1]}
+        booked = _booked(requests, before, self.booking)
         shared_bps = requests.limit_bps * booked  # 2
         groups = Segments(requests.offsets)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)
         requested_bps = np.where(fully_used_mask(requests), room_bps, np.minimum(requests.measured_bps, room_bps))  # 1
         level_bps = fill_level(groups, shared_bps, requests.weight, requested_bps)  # 3
-        weight = groups.sum(np.where(requests.active, requests.weight, 0.0))
+        # 5: levels are rates per unit of weight
+        active_weight = groups.sum(np.where(requests.active, requests.weight, 0.0))
         rest_bps = np.maximum(shared_bps - groups.sum(requested_bps), 0.0)
         highest_bps = np.zeros(len(groups))
         np.maximum.at(highest_bps, groups.index(), requested_bps / requests.weight)
-        fitting_bps = highest_bps + safe_divide(rest_bps, weight, 0.0)
-        level_bps = np.where(np.isinf(level_bps), fitting_bps, level_bps)  # 5
+        all_fit_bps = highest_bps + safe_divide(rest_bps, active_weight, 0.0)
+        level_bps = np.where(np.isinf(level_bps), all_fit_bps, level_bps)
         grants_bps: FloatArray = np.minimum(groups.broadcast(level_bps) * requests.weight, room_bps)  # 4
-        return grants_bps, after
+        return grants_bps, {BOOKED: booked}
 
 
 def _booked(requests: AllocationInput, before: FloatArray, maximum: float) -> FloatArray:
-    """Return the factor by which each receiver multiplies its limit, (receivers,); 1 if no state is known yet."""
-    factor = np.maximum(1.0 - GAIN * (requests.received_bps - requests.limit_bps) / requests.limit_bps, 0.5)
-    stepped = np.clip(before * factor, 1.0, 1.0 + maximum)
+    """Return the factor of step 2, (receivers,), from 1 to 1 + ``maximum``; 1 where the last one is NaN."""
+    excess = (requests.received_bps - requests.limit_bps) / requests.limit_bps
+    change = np.maximum(1.0 - GAIN * excess, 0.5)
+    stepped = np.clip(before * change, 1.0, 1.0 + maximum)
     return np.where(np.isnan(before), 1.0, stepped)

@@ -21,7 +21,7 @@ from controller.allocation.parameters import parameter
 from controller.allocation.segments import Segments, fill_level
 from controller.dets.slow_probe import SlowProbe, keep_settled, slow_probe
 
-# Repeated halving never ends; differences below this part of the mean are removed at once.
+# Repeated averaging of pairs never ends: differences below this part of the mean are removed at once.
 EQUAL_WITHIN = 0.01
 
 
@@ -78,21 +78,21 @@ class FastProbe(SlowProbe):
 
 
 def _reallocate(requests: AllocationInput, groups: Segments, full: BoolArray, grants_bps: FloatArray, d: float) -> None:
-    """Do steps 2 and 3 of the algorithm, in place."""
+    """Do steps 2 and 3 of the algorithm: change ``grants_bps`` (pairs,) of pairs in ``full`` (pairs,) in place."""
     shared_bps = groups.sum(np.where(full, grants_bps, 0.0))
     room_bps = np.where(full, requests.available_bps, 0.0)
     mean_bps = fill_level(groups, shared_bps, requests.weight, room_bps)  # 2, per unit of weight
     target_bps = np.minimum(groups.broadcast(mean_bps) * requests.weight, room_bps)
-    apart = np.abs(grants_bps - target_bps) > EQUAL_WITHIN * target_bps
-    apart &= full
-    unequal = groups.broadcast(groups.sum(apart)) > 0
-    level = full & ~unequal
-    grants_bps[level] = target_bps[level]
+    differs = np.abs(grants_bps - target_bps) > EQUAL_WITHIN * target_bps
+    differs &= full
+    unequal = groups.broadcast(groups.sum(differs)) > 0
+    nearly_equal = full & ~unequal
+    grants_bps[nearly_equal] = target_bps[nearly_equal]
 
     weight = requests.weight
     upper, lower = _sides(groups, np.flatnonzero(full & unequal), grants_bps, target_bps, weight)
     high, low, lower = _paired(groups, upper, lower)
-    while len(high):  # 3
+    while len(high):  # 3: all pairs of a (high, low) at once; the lowers without a partner wait for the next round
         high_bps, low_bps = grants_bps[high], grants_bps[low]
         both_bps = high_bps + low_bps
         raised_bps = np.minimum(low_bps * d, room_bps[low])
@@ -115,16 +115,20 @@ def _sides(
 
 
 def _paired(groups: Segments, upper: IntArray, lower: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the pairs (the k-th upper of a group with its k-th lower), and the lowers without a partner."""
-    upper_group, upper_rank, uppers = _ranks(groups, upper)
-    lower_group, lower_rank, lowers = _ranks(groups, lower)
-    pairs = np.minimum(uppers, lowers)
-    paired = lower_rank < pairs[lower_group]
-    return upper[upper_rank < pairs[upper_group]], lower[paired], lower[~paired]
+    """Return the k-th upper and the k-th lower of each group, as two aligned columns, and the lowers without a partner.
+
+    ``upper`` and ``lower`` are rows by group, and within a group in the order in which they get partners.
+    """
+    upper_group, upper_rank, upper_count = _ranks(groups, upper)
+    lower_group, lower_rank, lower_count = _ranks(groups, lower)
+    pair_count = np.minimum(upper_count, lower_count)
+    has_partner = lower_rank < pair_count[lower_group]
+    return upper[upper_rank < pair_count[upper_group]], lower[has_partner], lower[~has_partner]
 
 
 def _ranks(groups: Segments, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the group of each row, its rank in the group, and (groups,) the number of ``rows`` in each group."""
+    """Return the group of each row, the row's rank in the group from 0, and the number of rows per group, (groups,)."""
     group = np.searchsorted(groups.offsets, rows, side="right") - 1
     count = np.bincount(group, minlength=len(groups))
-    return group, np.arange(len(rows)) - (np.cumsum(count) - count)[group], count
+    first_position = np.cumsum(count) - count
+    return group, np.arange(len(rows)) - first_position[group], count

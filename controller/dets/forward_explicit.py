@@ -66,10 +66,10 @@ class ForwardExplicit(PerReceiverPolicy):
         if compiled is not None:
             return compiled[0], {RATE: compiled[1]}
         groups = Segments(requests.offsets)
-        fair_bps = safe_divide(limit_bps, groups.sum(requests.active), np.nan)
+        fair_bps = safe_divide(limit_bps, groups.sum(requests.active), np.nan)  # NaN: no sender is active
         factor = np.maximum(1.0 - self.k * (requests.received_bps - limit_bps) / limit_bps, MIN_FACTOR)
         stepped_bps = np.clip(rate_bps * factor, self.floor * fair_bps, limit_bps)  # 1
-        next_bps = np.where(np.isnan(rate_bps), fair_bps, stepped_bps)
+        next_bps = np.where(np.isnan(rate_bps), fair_bps, stepped_bps)  # NaN: the receiver is new
         next_bps = np.where(np.isnan(fair_bps), rate_bps, next_bps)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)
         grants_bps = np.where(requests.active, np.minimum(groups.broadcast(next_bps), room_bps), 0.0)  # 2

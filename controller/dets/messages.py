@@ -15,10 +15,10 @@ from controller.columns import BoolArray, FloatArray, IntArray
 class TrafficReport(NamedTuple):
     """Sending to receiving node: the measured rate, the rate limit, and the rate that the sender could send at most.
 
-    ``measured_bps`` is what passed the entry's meter, ``dropped_bps`` what the meter dropped, ``drops`` whether it
-    dropped anything, ``limit_bps`` the effective rate limit (inf when there is none yet) and ``available_bps`` the
-    sender's send limit less what it sends to other receivers. ``active`` says whether the sender has traffic for this
-    receiver.
+    ``measured_bps`` is the rate that passed the pair's meter, ``dropped_bps`` the rate that the meter dropped,
+    ``drops`` whether it dropped anything, ``limit_bps`` the effective rate limit (infinite before the first) and
+    ``available_bps`` the sender's send limit less its rate to other receivers. ``active`` tells whether the sender has
+    traffic for this receiver.
 
     Deviation: the paper's report has no ``dropped_bps``, no ``drops`` and no ``active``. The paper's agents could not
     see load above the limit; a meter counts its drops, so the report has them.
@@ -37,7 +37,7 @@ class ReceiverLoads(NamedTuple):
     """Senders' to receivers' side: the load of all pairs of one node or shard on each receiver, shape (vns,).
 
     ``passed_bps``, ``smoothed_bps`` and ``dropped_bps`` are sums over meters, including pairs that are not under
-    control. ``taken_bits`` is what passed since the last reading, for receivers that no queue holds.
+    control. ``taken_bits`` are the bits that passed since the last reading, for receivers that no queue holds.
 
     Deviation: in the paper the receiving node measures what it receives. Here meters at the senders do.
     """
@@ -49,7 +49,7 @@ class ReceiverLoads(NamedTuple):
 
 
 class InitializeTrafficControl(NamedTuple):
-    """Receiving to sending node: start to measure, and report what is sent to the receiver."""
+    """Receiving to sending node: measure and report the traffic to this receiver from now on."""
 
     entry: IntArray
 

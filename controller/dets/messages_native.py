@@ -14,31 +14,36 @@ from controller.metering import measurement_native
 Columns = tuple[NDArray[np.generic], ...]
 
 
-def count(longest: int, control: NDArray[np.int8], unheard: Int16Array) -> tuple[Int16Array, bool]:
-    """Return the intervals without a message after one more, and whether a machine under control has too many."""
-    after = np.empty(len(unheard), np.int16)
-    return after, measurement_native.library.dets_count((control, unheard, after), longest) > 0
+def count(
+    max_intervals: int, control: NDArray[np.int8], intervals_since_message: Int16Array
+) -> tuple[Int16Array, bool]:
+    """Return the intervals since a message after one more, and whether a machine under control exceeds the maximum."""
+    after = np.empty(len(intervals_since_message), np.int16)
+    columns = control, intervals_since_message, after
+    return after, measurement_native.library.dets_count(columns, max_intervals) > 0
 
 
 def watch_congestion(
     above: float, calm_below: float, calm_intervals: int, columns: Columns
 ) -> tuple[BoolArray, IntArray, bool]:
-    """Return the congested VNs and their calm intervals, (vns,) each, and whether other VNs are congested than before.
+    """Return the congested mask, the calm intervals, (vns,) each, and whether the mask differs from the last one.
 
-    ``columns`` are passed, smoothed and dropped rates, maximum receive rates, and the first two results of before.
+    ``columns`` (vns,) are passed, smoothed and dropped rates, maximum receive rates, the last mask and the last calm
+    intervals.
     """
     size = len(columns[0])
     congested, calm = np.empty(size, np.bool_), np.empty(size, np.int64)
-    given = (*columns, congested, calm)
-    changed = measurement_native.library.dets_watch_congestion(given, above, calm_below, calm_intervals)
+    changed = measurement_native.library.dets_watch_congestion(
+        (*columns, congested, calm), above, calm_below, calm_intervals
+    )
     return congested, calm, changed > 0
 
 
 def reports(idle_intervals: int, columns: Columns) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
-    """Return measured and available rates, whose meter drops and who is active, (reports,) each.
+    """Return measured rates, available rates, the mask of meters with drops and the active mask, (reports,) each.
 
-    ``columns`` are the rows that report; of all pairs the sender, the passed, smoothed and dropped rates, the silent
-    intervals and the limit; and the VNs' send limits.
+    ``columns`` are the rows that report; the senders, passed, smoothed and dropped rates, silent intervals and limits
+    of all pairs; and the VNs' send limits.
     """
     size, sent_bps = len(columns[0]), np.zeros(len(columns[-1]))
     rates, flags = (np.empty(size), np.empty(size)), (np.empty(size, np.bool_), np.empty(size, np.bool_))
@@ -47,9 +52,10 @@ def reports(idle_intervals: int, columns: Columns) -> tuple[FloatArray, FloatArr
 
 
 def answers(same: float, columns: Columns) -> tuple[IntArray, FloatArray, IntArray]:
-    """Return the rows with grants that differ from their limits by a part of ``same``, these grants, and other rows.
+    """Return the rows with a grant that differs from the limit, these grants, and the rows with an unchanged grant.
 
-    ``columns`` are rows, grants and limits, (reports,) each.
+    ``columns`` are rows, grants and limits, (reports,) each. A grant is unchanged if it differs from the limit by no
+    more than the part ``same``.
     """
     size = len(columns[0])
     rows, rate_bps = np.empty(size, np.int64), np.empty(size)
@@ -63,14 +69,14 @@ def obey(
     alive: IntArray,
     ceiling_bps: FloatArray,
 ) -> tuple[NDArray[np.int8], FloatArray, Int16Array, FloatArray]:
-    """Return the columns of SendRateControllers after Set Rate and Keep Alive, and the effective rates, (pairs,).
+    """Return the columns of SendRateControllers after Set Rate and Keep Alive, and the effective limits, (pairs,).
 
-    ``before`` are those columns. The states are the same array where no machine has another one.
+    ``before`` are the columns before these messages. If no state changes, the states are the same array.
     """
     control, limit_bps, size = before[0], before[1], len(ceiling_bps)
     if len(set_rate[0]):
         control, limit_bps = np.empty(size, np.int8), np.empty(size)
-    unheard, effective_bps = np.empty(size, np.int16), np.empty(size)
-    given = (*before, *set_rate, alive, ceiling_bps)
-    moved = measurement_native.library.dets_obey((*given, control, limit_bps, unheard, effective_bps))
-    return control if moved else before[0], limit_bps, unheard, effective_bps
+    intervals, effective_bps = np.empty(size, np.int16), np.empty(size)
+    inputs = (*before, *set_rate, alive, ceiling_bps)
+    state_changed = measurement_native.library.dets_obey((*inputs, control, limit_bps, intervals, effective_bps))
+    return control if state_changed else before[0], limit_bps, intervals, effective_bps

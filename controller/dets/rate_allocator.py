@@ -43,17 +43,17 @@ CALM_BELOW = 0.90
 CALM_INTERVALS = 20
 # A grant that differs by less than one part in a million is the same grant.
 SAME_RATE = 1e-6
-_NOBODY = np.empty(0, dtype=np.int64)
+_NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 class IntervalContext(NamedTuple):
     """Input of policies for an interval, besides the Traffic Reports.
 
     ``used_bps`` and ``limit_bps`` (pairs,) are the rates through the meters and the effective limits; they are
-    undefined where no policy reads links. ``unread_intervals`` (pairs,) is the number of intervals in which a meter
-    was not read, ``received_bps`` (vns,) the rate through the meters of a VN's senders, ``passed_bps`` (pairs,) the
-    rate through each meter in the last interval. ``links`` is None where only access links count, ``observed`` where no
-    policy reads queues or ports.
+    undefined where no policy reads links. ``unread_intervals`` (pairs,) counts the intervals since a meter was read,
+    ``received_bps`` (vns,) is the rate through the meters of a VN's senders, ``passed_bps`` (pairs,) the rate through
+    each meter in the last interval, of ``elapsed_s`` seconds. ``links`` is None if only access links count,
+    ``observed`` is None if no policy reads queues or ports.
     """
 
     now_s: float
@@ -66,7 +66,7 @@ class IntervalContext(NamedTuple):
     passed_bps: FloatArray
     observed: FabricReadings | None = None
     remote_cross_traffic_bps: tuple[FloatArray, FloatArray] | None = None
-    """(links,) each: the cross traffic and its guaranteed part of pairs that are not in the table"""
+    """the cross traffic of pairs that are not in the table, and its guaranteed part, (links,) each"""
 
 
 class RateAllocators(NamedTuple):
@@ -92,14 +92,14 @@ class RateAllocators(NamedTuple):
 
         Congestion stays. A policy that is still in use keeps its state; VNs that are new to it begin without state.
         """
-        known = dict(zip((group.key for group in before), self.memories, strict=True))
+        old_states = dict(zip((group.key for group in before), self.memories, strict=True))
         empty = PolicyState(len(self.congested))
-        memories = tuple(known.get(group.key, empty).limited_to(group.vns) for group in groups)
+        memories = tuple(old_states.get(group.key, empty).limited_to(group.vns) for group in groups)
         return self._replace(memories=memories, decisions=())
 
     def reindexed(self, old_row: IntArray) -> RateAllocators:
         """Return the state for a re-arranged pair table."""
-        return self._replace(memories=tuple(one.reindexed(old_row) for one in self.memories), decisions=())
+        return self._replace(memories=tuple(memory.reindexed(old_row) for memory in self.memories), decisions=())
 
 
 def received_rates(entries: PairTable, passed_bps: FloatArray, vns: int) -> FloatArray:
@@ -112,25 +112,27 @@ def received_rates(entries: PairTable, passed_bps: FloatArray, vns: int) -> Floa
 
 
 def _native_watch(before: RateAllocators, loads: ReceiverLoads, vns: VnTable) -> RateAllocators:
+    """Return what ``_plain_watch`` returns, by the native function."""
     columns = (*loads[:3], vns.receive_max_bps, before.congested, before.calm_intervals)
     congested, calm_intervals, changed = messages_native.watch_congestion(
         CONGESTED_ABOVE, CALM_BELOW, CALM_INTERVALS, columns
     )
-    congested = congested if changed else before.congested  # the same array: ``initialize`` looks at that
+    congested = congested if changed else before.congested  # the same array: ``initialize`` compares identities
     return RateAllocators(congested, calm_intervals, before.memories, before.decisions)
 
 
 def _plain_watch(before: RateAllocators, loads: ReceiverLoads, vns: VnTable) -> RateAllocators:
-    """Declare congestion begun or over.
+    """Return the allocators after an interval with these loads: congestion begins, continues or ends.
 
     1) A VN that receives more than its receive limit is congested.
     2) Congestion ends after CALM_INTERVALS intervals with less than CALM_BELOW of the limit and no limited sender.
     """
-    most_bps = vns.receive_max_bps
+    limit_bps = vns.receive_max_bps
     # 1
-    exceeded = loads.passed_bps > CONGESTED_ABOVE * most_bps
+    exceeded = loads.passed_bps > CONGESTED_ABOVE * limit_bps
     # 2
-    calm = ~exceeded & ~(loads.dropped_bps > 0.0) & (loads.smoothed_bps < CALM_BELOW * most_bps)
+    has_limited_sender = loads.dropped_bps > 0.0
+    calm = ~exceeded & ~has_limited_sender & (loads.smoothed_bps < CALM_BELOW * limit_bps)
     calm_intervals = np.where(calm, before.calm_intervals + 1, 0)
     congested = exceeded | (before.congested & (calm_intervals < CALM_INTERVALS))
     return before._replace(congested=congested, calm_intervals=calm_intervals)
@@ -141,12 +143,13 @@ def initialize(
 ) -> tuple[InitializeTrafficControl, DeactivateTrafficControl]:
     """Return the first messages: Initialize to senders not yet controlled, Deactivate where congestion is over.
 
-    VNs of ``always``, shape (vns,), always have their senders under control. Mostly there are no messages, and none are
-    looked for before one of the columns becomes another array.
+    ``controlled`` (pairs,) is the mask of pairs under control, ``always`` (vns,) the mask of VNs that always have their
+    senders under control. Usually there are no messages: then the columns are stored, and nothing is computed until one
+    of them becomes another array.
     """
-    columns, settled = (allocators.congested, controlled, always), entries.__dict__.get("_settled")
-    if settled is not None and all(map(is_, columns, settled)):
-        return InitializeTrafficControl(_NOBODY), DeactivateTrafficControl(_NOBODY)
+    columns, without_messages = (allocators.congested, controlled, always), entries.__dict__.get("_settled")
+    if without_messages is not None and all(map(is_, columns, without_messages)):
+        return InitializeTrafficControl(_NO_ROWS), DeactivateTrafficControl(_NO_ROWS)
     must_control = (allocators.congested | always)[entries.receiver]
     begin, end = np.flatnonzero(must_control & ~controlled), np.flatnonzero(controlled & ~must_control)
     if not len(begin) and not len(end):
@@ -160,32 +163,34 @@ def answer_reports(
     entries: PairTable,
     vns: VnTable,
     reports: TrafficReport,
-    surroundings: IntervalContext,
+    context: IntervalContext,
 ) -> tuple[RateAllocators, SetRate, KeepAlive]:
-    """Answer the Traffic Reports: each policy decides; changed grants go as Set Rate, the others as Keep Alive.
+    """Return the allocators after the policies' decisions, and the answers to the Traffic Reports.
+
+    Changed grants are sent as Set Rate, unchanged ones as Keep Alive.
 
     Choice: the paper does not say when Keep Alive is sent. Here each sender gets either Set Rate or Keep Alive in every
     interval.
 
     ``reports`` must be in ascending order of ``entry``, which keeps the senders of a receiver together.
     """
-    alone = len(groups) == 1  # its grants are all grants
-    grants_bps = np.empty(0 if alone else len(reports.entry))
+    is_only_group = len(groups) == 1  # then the group's reports are all reports, and need no selection
+    grants_bps = np.empty(0 if is_only_group else len(reports.entry))
     receiver = entries.receiver[reports.entry] if len(groups) > 1 else entries.receiver
     congested, decisions = before.congested, []
     for group, memory in zip(groups, before.memories, strict=True):
-        mine = group.member_mask(len(vns))
-        chosen = slice(None) if len(groups) == 1 else mine[receiver]
-        view = _view(before, group, mine, entries, vns, reports, chosen, surroundings)
+        in_group = group.member_mask(len(vns))
+        chosen = slice(None) if is_only_group else in_group[receiver]
+        view = _view(before, group, in_group, entries, vns, reports, chosen, context)
         links = view.links.names if view.links is not None else None
         decision = group.policy.decide(view, memory.aligned(view.rows, links))
-        heard_bps = _with_stale_mode(group.policy.silence, decision)
-        if alone:
-            grants_bps = np.ascontiguousarray(heard_bps, dtype=np.float64)
+        group_grants_bps = _with_stale_mode(group.policy.silence, decision)
+        if is_only_group:
+            grants_bps = np.ascontiguousarray(group_grants_bps, dtype=np.float64)
         else:
-            grants_bps[chosen] = heard_bps
+            grants_bps[chosen] = group_grants_bps
         if decision.congested is not None:
-            congested = np.where(mine, decision.congested, congested)
+            congested = np.where(in_group, decision.congested, congested)
         decisions.append(decision)
     set_rate, keep_alive = _messages(reports, grants_bps)
     memories = tuple(decision.memory for decision in decisions)
@@ -193,15 +198,15 @@ def answer_reports(
 
 
 def _native_messages(reports: TrafficReport, grants_bps: FloatArray) -> tuple[SetRate, KeepAlive]:
-    """Return the Set Rate and Keep Alive messages for the reports, by the native function."""
-    rows, rate_bps, others = messages_native.answers(SAME_RATE, (reports.entry, grants_bps, reports.limit_bps))
-    return SetRate(rows, rate_bps), KeepAlive(others)
+    """Return what ``_plain_messages`` returns, by the native function."""
+    rows, rate_bps, unchanged = messages_native.answers(SAME_RATE, (reports.entry, grants_bps, reports.limit_bps))
+    return SetRate(rows, rate_bps), KeepAlive(unchanged)
 
 
 def _plain_messages(reports: TrafficReport, grants_bps: FloatArray) -> tuple[SetRate, KeepAlive]:
     """Return Set Rate where the grant differs from the effective limit, and Keep Alive elsewhere."""
-    other = np.abs(grants_bps - reports.limit_bps) > SAME_RATE * np.minimum(grants_bps, reports.limit_bps)
-    return SetRate(reports.entry[other], grants_bps[other]), KeepAlive(reports.entry[~other])
+    changed = np.abs(grants_bps - reports.limit_bps) > SAME_RATE * np.minimum(grants_bps, reports.limit_bps)
+    return SetRate(reports.entry[changed], grants_bps[changed]), KeepAlive(reports.entry[~changed])
 
 
 def _view(
@@ -212,41 +217,46 @@ def _view(
     vns: VnTable,
     reports: TrafficReport,
     chosen: BoolArray | slice,
-    seen: IntervalContext,
+    context: IntervalContext,
 ) -> PolicyView:
-    """Return what a policy may see of its pairs: ``chosen`` are their rows in the reports."""
+    """Return the input of a policy: the columns of its pairs, which are the ``chosen`` rows of the reports.
+
+    ``in_group`` (vns,) is the mask of the policy's VNs.
+    """
     rows = reports.entry[chosen]
-    at = slice(None) if len(rows) == len(entries) else rows  # all rows need no selection
+    selection = slice(None) if len(rows) == len(entries) else rows  # all rows need no selection
     links = cross_traffic_bps = within_bps = None
     if ReadingKind.LINKS in group.policy.required_readings:
-        links = seen.links or LinkTable.access_links(vns)
-        cross_traffic_bps, within_bps = cross_traffic_load(in_group, entries, vns, links, seen.used_bps, seen.limit_bps)
-        if seen.remote_cross_traffic_bps is not None:
+        links = context.links or LinkTable.access_links(vns)
+        cross_traffic_bps, within_bps = cross_traffic_load(
+            in_group, entries, vns, links, context.used_bps, context.limit_bps
+        )
+        if context.remote_cross_traffic_bps is not None:
             cross_traffic_bps, within_bps = (
-                cross_traffic_bps + seen.remote_cross_traffic_bps[0],
-                within_bps + seen.remote_cross_traffic_bps[1],
+                cross_traffic_bps + context.remote_cross_traffic_bps[0],
+                within_bps + context.remote_cross_traffic_bps[1],
             )
-    observed, reads = seen.observed or FabricReadings(), group.policy.required_readings
+    observed, reads = context.observed or FabricReadings(), group.policy.required_readings
     return PolicyView(
-        now_s=seen.now_s,
-        elapsed_s=seen.elapsed_s,
+        now_s=context.now_s,
+        elapsed_s=context.elapsed_s,
         entries=entries,
         vns=vns,
         in_group=in_group,
         parameters=group.parameters,
-        received_bps=seen.received_bps,
-        passed_bps=seen.passed_bps,
+        received_bps=context.received_bps,
+        passed_bps=context.passed_bps,
         congested=before.congested,
         rows=rows,
-        sender=entries.sender[at],
-        receiver=entries.receiver[at],
+        sender=entries.sender[selection],
+        receiver=entries.receiver[selection],
         measured_bps=reports.measured_bps[chosen],
         dropped_bps=reports.dropped_bps[chosen],
         drops=reports.drops[chosen],
         limit_bps=reports.limit_bps[chosen],
         available_bps=reports.available_bps[chosen],
         active=reports.active[chosen],
-        unread_intervals=seen.unread_intervals[at],
+        unread_intervals=context.unread_intervals[selection],
         links=links,
         cross_traffic_bps=cross_traffic_bps,
         cross_guaranteed_bps=within_bps,

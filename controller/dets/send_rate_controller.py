@@ -1,8 +1,8 @@
 """The send-rate controllers: one state machine per (sending VN, receiving VN) (DETS, section III and figure 4).
 
-A machine is idle until its receiver initializes traffic control; then it reports what is sent, applies each rate it is
-granted, and goes back to idle on Deactivate, or after some intervals without a message (so that a receiver that is gone
-does not limit its senders for ever).
+A machine is idle until its receiver initializes traffic control. Then the machine reports the sender's rate, and
+applies each granted rate. It becomes idle again on Deactivate, or after KEEP_ALIVE_INTERVALS without a message, so that
+a receiver that is gone does not limit its senders for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, incremented, reindex
+from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, incremented, reindex, with_rows
 from controller.dets import messages_native
 from controller.dets.messages import (
     DeactivateTrafficControl,
@@ -30,8 +30,8 @@ from controller.metering.measurement import IDLE_INTERVALS, Measurement, sum_by_
 from controller.native_loader import choose
 
 # Choice: the paper does not say how long a sender waits for Keep Alive. After this many intervals (1.1 s at 55 ms) with
-# neither Set Rate nor Keep Alive a machine is idle again. An allocator waits the same time until congestion is over; a
-# few lost messages do not free a sender.
+# neither Set Rate nor Keep Alive a machine is idle again: a few lost messages do not free a sender. An allocator waits
+# the same time until congestion is over.
 KEEP_ALIVE_INTERVALS = 20
 
 
@@ -51,7 +51,7 @@ _IDLE = np.int8(MachineState.IDLE)  # an IntEnum would be compared as eight byte
 
 @dataclass(frozen=True)
 class SendRateControllers:
-    """All machines, one per entry; columns of shape (pairs,).
+    """All machines, one per pair; columns of shape (pairs,).
 
     ``limit_bps`` is the granted rate, inf before the first grant. ``intervals_since_message`` counts the intervals
     since the receiver's last message, up to MAX_COUNTED.
@@ -77,7 +77,7 @@ class SendRateControllers:
 
     @cached_property
     def controlled(self) -> BoolArray:
-        """The mask of the pairs whose receiver has initialized traffic control; cached as ``rows``."""
+        """The mask of the pairs under control, (pairs,); cached like ``rows``."""
         return np.not_equal(self.control, _IDLE)
 
     @cached_property
@@ -86,98 +86,99 @@ class SendRateControllers:
         return np.flatnonzero(self.control)
 
     def on_initialize(self, message: InitializeTrafficControl) -> SendRateControllers:
-        """IDLE -> REPORTING.
+        """Return the machines after Initialize: IDLE -> REPORTING.
 
-        Choice: the paper does not say what a second Initialize does. A machine under control stays as it is.
+        Choice: the paper does not say what a second Initialize does. A machine under control keeps its state.
         """
         if not len(message.entry):
             return self
-        again = self.control[message.entry] != _IDLE
-        return self._message_received(message.entry[~again], MachineState.REPORTING, None)._alive(message.entry[again])
+        is_controlled = self.control[message.entry] != _IDLE
+        begun = self._message_received(message.entry[~is_controlled], MachineState.REPORTING, None)
+        return begun._alive(message.entry[is_controlled])
 
     def on_set_rate(self, message: SetRate) -> SendRateControllers:
-        """REPORTING, LIMITED -> LIMITED, with the granted rate as the limit.
+        """Return the machines after Set Rate: REPORTING, LIMITED -> LIMITED, with the granted rate as the limit.
 
-        Choice: an idle machine stays unlimited. Only Initialize puts it under control; it ignores a rate without
-        Initialize, such as one that arrives after Deactivate.
+        Choice: an idle machine stays unlimited. Only Initialize puts a machine under control: a rate without
+        Initialize, such as one that arrives after Deactivate, is ignored.
         """
-        known = self.control[message.entry] != _IDLE
-        if known.all():
-            return self._message_received(message.entry, MachineState.LIMITED, message.rate_bps)
-        return self._message_received(message.entry[known], MachineState.LIMITED, message.rate_bps[known])
+        is_controlled = self.control[message.entry] != _IDLE
+        rows, rate_bps = message.entry, message.rate_bps
+        if not is_controlled.all():
+            rows, rate_bps = rows[is_controlled], rate_bps[is_controlled]
+        return self._message_received(rows, MachineState.LIMITED, rate_bps)
 
     def on_keep_alive(self, message: KeepAlive) -> SendRateControllers:
-        """Keep every state."""
+        """Return the machines after Keep Alive: all states stay."""
         return self._alive(message.entry)
 
     def on_deactivate(self, message: DeactivateTrafficControl) -> SendRateControllers:
-        """Any state -> IDLE, without a limit."""
+        """Return the machines after Deactivate: any state -> IDLE, without a limit."""
         return self._message_received(message.entry, MachineState.IDLE, np.inf)
 
     def on_interval(self, holds: BoolArray | bool = False) -> SendRateControllers:
-        """Count one interval; machines without a message for too long go back to IDLE.
+        """Return the machines after one more interval: IDLE after KEEP_ALIVE_INTERVALS without a message.
 
-        Machines in ``holds``, (pairs,), keep their state: their policy fails closed.
+        Machines in the mask ``holds`` (pairs,) keep their state: their policy fails closed.
         """
-        unheard, late = _count(KEEP_ALIVE_INTERVALS, self.control, self.intervals_since_message)
-        counted = self._with_columns(self.limit_bps, unheard)
-        if not late:
+        intervals, may_be_late = _count(KEEP_ALIVE_INTERVALS, self.control, self.intervals_since_message)
+        counted = self._with_columns(self.limit_bps, intervals)
+        if not may_be_late:
             return counted
-        lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
-        if not len(lost):
+        late_rows = np.flatnonzero(self.controlled & (intervals > KEEP_ALIVE_INTERVALS))
+        if not len(late_rows):
             return counted
-        return counted.on_deactivate(DeactivateTrafficControl(lost[~np.broadcast_to(holds, len(unheard))[lost]]))
+        holds_late = np.broadcast_to(holds, len(intervals))[late_rows]
+        return counted.on_deactivate(DeactivateTrafficControl(late_rows[~holds_late]))
 
     def after_messages(
         self, set_rate: SetRate, keep_alive: KeepAlive, ceiling_bps: FloatArray
     ) -> tuple[SendRateControllers, FloatArray]:
-        """Return the machines after Set Rate and then Keep Alive, and the effective rates, (pairs,).
+        """Return the machines after Set Rate and then Keep Alive, and the effective limits, (pairs,).
 
-        These are the limits, or ``ceiling_bps`` (pairs,) where that is lower.
+        A pair's effective limit is its machine's limit, or ``ceiling_bps`` (pairs,) where that is lower.
         """
         return _obey(self, set_rate, keep_alive, ceiling_bps)
 
     def _alive(self, rows: IntArray) -> SendRateControllers:
+        """Return the machines in which ``rows`` got a message that changes no state."""
         if not len(rows):
             return self
-        unheard = self.intervals_since_message.copy()
-        unheard[rows] = 0
-        return self._with_columns(self.limit_bps, unheard)
+        return self._with_columns(self.limit_bps, with_rows(self.intervals_since_message, rows, 0))
 
-    def _with_columns(self, limit_bps: FloatArray, unheard: Int16Array) -> SendRateControllers:
-        """Return machines with the same states, and all that is cached of them, and other columns."""
-        after = SendRateControllers(self.control, limit_bps, unheard)
+    def _with_columns(self, limit_bps: FloatArray, intervals_since_message: Int16Array) -> SendRateControllers:
+        """Return machines with other columns but the same states, and so with the same cached masks and rows."""
+        after = SendRateControllers(self.control, limit_bps, intervals_since_message)
         after.__dict__.update(self.__dict__ | after.__dict__)
         return after
 
     def _message_received(
         self, rows: IntArray, control: MachineState, limit_bps: FloatArray | float | None
     ) -> SendRateControllers:
-        """Return the machines with a new state, and limit if any, in the rows that got a message."""
+        """Return the machines in which ``rows`` got a message: with the state ``control``, and a limit unless None."""
         if not len(rows):
             return self
-        states, limits_bps, unheard = self.control.copy(), self.limit_bps.copy(), self.intervals_since_message.copy()
-        states[rows] = control
-        unheard[rows] = 0
-        if limit_bps is not None:
-            limits_bps[rows] = limit_bps
-        return SendRateControllers(states, limits_bps, unheard)
+        limits_bps = self.limit_bps.copy() if limit_bps is None else with_rows(self.limit_bps, rows, limit_bps)
+        intervals = with_rows(self.intervals_since_message, rows, 0)
+        return SendRateControllers(with_rows(self.control, rows, control), limits_bps, intervals)
 
 
-def _plain_count(longest: int, control: ControlArray, unheard: Int16Array) -> tuple[Int16Array, bool]:
-    """Return the intervals without a message after one more, and whether some may be too many."""
-    return incremented(unheard), True
+def _plain_count(
+    max_intervals: int, control: ControlArray, intervals_since_message: Int16Array
+) -> tuple[Int16Array, bool]:
+    """Return the intervals since a message after one more, and whether some may be above ``max_intervals``."""
+    return incremented(intervals_since_message), True
 
 
 def _native_obey(
     machines: SendRateControllers, set_rate: SetRate, keep_alive: KeepAlive, ceiling_bps: FloatArray
 ) -> tuple[SendRateControllers, FloatArray]:
-    """Return the machines after the messages, and the (pairs,) effective limits, by the native function."""
+    """Return the result of ``after_messages``, by the native function."""
     before = (machines.control, machines.limit_bps, machines.intervals_since_message)
-    control, limit_bps, unheard, effective_bps = messages_native.obey(before, set_rate, keep_alive.entry, ceiling_bps)
+    control, limit_bps, intervals, effective_bps = messages_native.obey(before, set_rate, keep_alive.entry, ceiling_bps)
     if control is machines.control:
-        return machines._with_columns(limit_bps, unheard), effective_bps
-    return SendRateControllers(control, limit_bps, unheard), effective_bps
+        return machines._with_columns(limit_bps, intervals), effective_bps
+    return SendRateControllers(control, limit_bps, intervals), effective_bps
 
 
 def _plain_obey(
@@ -191,9 +192,10 @@ def _plain_obey(
 def _native_reports(
     machines: SendRateControllers, rows: IntArray, entries: PairTable, vns: VnTable, measured: Measurement
 ) -> TrafficReport:
-    chosen = rows if len(rows) < len(entries) else slice(None)
-    sent = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps, measured.silent_intervals)
-    columns = (rows, entries.sender, *sent, machines.limit_bps, vns.send_limit_bps)
+    """Return what ``_plain_reports`` returns, by the native function."""
+    chosen = rows if len(rows) < len(entries) else slice(None)  # all rows need no selection
+    rates = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps, measured.silent_intervals)
+    columns = (rows, entries.sender, *rates, machines.limit_bps, vns.send_limit_bps)
     measured_bps, available_bps, drops, active = messages_native.reports(IDLE_INTERVALS, columns)
     dropped_bps, limit_bps = measured.dropped_bps[chosen], machines.limit_bps[chosen]
     return TrafficReport(rows, measured_bps, dropped_bps, drops, limit_bps, available_bps, active)
@@ -202,10 +204,10 @@ def _native_reports(
 def _plain_reports(
     machines: SendRateControllers, rows: IntArray, entries: PairTable, vns: VnTable, measured: Measurement
 ) -> TrafficReport:
-    """Return the Traffic Report of the machines in ``rows``: measured rate, effective limit and available rate.
+    """Return the Traffic Reports of the machines in ``rows``: measured rate, effective limit and available rate.
 
-    A sender's available rate towards one receiver is its send limit less what it sends to all others (section III-A: a
-    VN that sends 80 of its 100 Mb/s to another receiver can send at most 20 to this one).
+    A sender's available rate towards one receiver is its send limit less its rate to all other receivers (section
+    III-A: a VN that sends 80 of its 100 Mb/s to another receiver can send at most 20 Mb/s to this one).
 
     Deviation: in the paper the set rate caps the measurements. A meter passes its burst in addition, so the measured
     rate is capped here.
@@ -214,14 +216,14 @@ def _plain_reports(
     limit_bps, dropped_bps = machines.limit_bps[chosen], measured.dropped_bps[chosen]
     (sent_bps,) = sum_by_row(entries.sender, (measured.smoothed_bps,), len(vns))
     sender = entries.sender[chosen]
-    elsewhere_bps = np.maximum(sent_bps[sender] - measured.smoothed_bps[chosen], 0.0)
+    to_other_receivers_bps = np.maximum(sent_bps[sender] - measured.smoothed_bps[chosen], 0.0)
     return TrafficReport(
         entry=rows,
         measured_bps=np.minimum(measured.measured_bps[chosen], limit_bps),
         dropped_bps=dropped_bps,
         drops=dropped_bps > 0.0,
         limit_bps=limit_bps,
-        available_bps=np.maximum(vns.send_limit_bps[sender] - elsewhere_bps, 0.0),
+        available_bps=np.maximum(vns.send_limit_bps[sender] - to_other_receivers_bps, 0.0),
         active=measured.active[chosen],
     )
 

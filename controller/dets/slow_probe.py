@@ -82,14 +82,13 @@ class SlowProbe(PerReceiverPolicy):
 def slow_probe(
     requests: AllocationInput, groups: Segments, full: BoolArray, inflation: float, floor: float, headroom: float
 ) -> FloatArray:
-    """Return grants (pairs,) of Algorithm 1; ``full`` (pairs,) is the mask of nodes that fully use their rate."""
+    """Return the grants of Algorithm 1 in bit/s, (pairs,); ``full`` (pairs,) is the mask of fully used rates."""
     active, granted_bps = requests.active, requests.granted_bps
     room_bps = np.where(active, requests.available_bps, 0.0)
-    in_force_bps = np.where(np.isinf(granted_bps), requests.measured_bps, granted_bps)
-    requested_bps = np.where(full, in_force_bps * (1.0 + inflation), requests.measured_bps)  # 1
-    share_bps = groups.broadcast(
-        safe_divide(requests.limit_bps, groups.sum(np.where(active, requests.weight, 0.0)), 0.0)
-    )
+    effective_bps = np.where(np.isinf(granted_bps), requests.measured_bps, granted_bps)
+    requested_bps = np.where(full, effective_bps * (1.0 + inflation), requests.measured_bps)  # 1
+    active_weight = groups.sum(np.where(active, requests.weight, 0.0))
+    share_bps = groups.broadcast(safe_divide(requests.limit_bps, active_weight, 0.0))  # per unit of weight
     requested_bps = np.where(active, np.maximum(requested_bps, floor * share_bps * requests.weight), 0.0)
     total_bps = groups.sum(requested_bps)  # 2
     ratio = safe_divide(requests.limit_bps, total_bps, 0.0)  # 3
@@ -97,29 +96,31 @@ def slow_probe(
         grants_bps = np.minimum(requested_bps * groups.broadcast(ratio), room_bps)  # 4
     else:
         kept_bps = _with_headroom(requests, requested_bps, headroom)
-        kept = active & ~full & (kept_bps <= share_bps * requests.weight) & (groups.broadcast(groups.sum(full)) > 0)
-        cross_traffic_bps = requests.limit_bps - groups.sum(np.where(kept, np.minimum(kept_bps, room_bps), 0.0))
-        ratio = safe_divide(cross_traffic_bps, groups.sum(np.where(kept, 0.0, requested_bps)), 0.0)
+        others_need_more = groups.broadcast(groups.sum(full)) > 0
+        kept = active & ~full & (kept_bps <= share_bps * requests.weight) & others_need_more
+        shared_bps = requests.limit_bps - groups.sum(np.where(kept, np.minimum(kept_bps, room_bps), 0.0))
+        ratio = safe_divide(shared_bps, groups.sum(np.where(kept, 0.0, requested_bps)), 0.0)
         grants_bps = np.minimum(np.where(kept, kept_bps, requested_bps * groups.broadcast(ratio)), room_bps)
     extra_bps = np.maximum(requests.limit_bps - groups.sum(grants_bps), 0.0)
-    left_bps = room_bps - grants_bps
-    more_bps = groups.broadcast(fill_level(groups, extra_bps, requests.weight, left_bps)) * requests.weight
-    # A pair that is given all of the rest has its exact capacity: one just below it would be raised by RAA-FP.
-    return np.where(more_bps >= left_bps, room_bps, np.minimum(grants_bps + more_bps, room_bps))
+    unused_room_bps = room_bps - grants_bps
+    more_bps = groups.broadcast(fill_level(groups, extra_bps, requests.weight, unused_room_bps)) * requests.weight
+    # A pair without unused room gets its exact capacity: RAA-FP would raise a grant just below the capacity.
+    return np.where(more_bps >= unused_room_bps, room_bps, np.minimum(grants_bps + more_bps, room_bps))
 
 
 def _with_headroom(requests: AllocationInput, requested_bps: FloatArray, headroom: float) -> FloatArray:
-    """Return each entry's grant under the headroom rule, as if it did not fully use its rate, (pairs,)."""
-    near = requests.measured_bps * (1.0 + 2.0 * headroom) >= requests.granted_bps
-    return np.maximum(np.where(near, requests.granted_bps, requests.measured_bps * (1.0 + headroom)), requested_bps)
+    """Return each pair's grant by the headroom rule, as if the pair did not fully use its rate, (pairs,)."""
+    keeps_limit = requests.measured_bps * (1.0 + 2.0 * headroom) >= requests.granted_bps
+    grant_bps = np.where(keeps_limit, requests.granted_bps, requests.measured_bps * (1.0 + headroom))
+    return np.maximum(grant_bps, requested_bps)
 
 
 def keep_settled(requests: AllocationInput, groups: Segments, grants_bps: FloatArray) -> FloatArray:
     """Return the grants, replaced by the effective limits at receivers where the two differ by rounding only."""
-    in_force_bps = np.where(requests.active, requests.granted_bps, 0.0)
-    moved = np.abs(grants_bps - in_force_bps) > SETTLED * grants_bps
-    moved |= in_force_bps > requests.available_bps
-    changed = (groups.sum(moved) > 0) | (groups.sum(in_force_bps) > requests.limit_bps)
-    if changed.all():
+    effective_bps = np.where(requests.active, requests.granted_bps, 0.0)
+    differs = np.abs(grants_bps - effective_bps) > SETTLED * grants_bps
+    differs |= effective_bps > requests.available_bps
+    must_change = (groups.sum(differs) > 0) | (groups.sum(effective_bps) > requests.limit_bps)
+    if must_change.all():
         return grants_bps
-    return np.where(groups.broadcast(changed), grants_bps, in_force_bps)
+    return np.where(groups.broadcast(must_change), grants_bps, effective_bps)

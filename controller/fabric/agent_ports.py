@@ -1,4 +1,4 @@
-"""The state of host agents at edge ports, as values that need no agent manager."""
+"""Host agents at edge ports as values, for code that does not need the agent manager."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class AgentFrame(NamedTuple):
 class AgentSeen(NamedTuple):
     """The agent behind an edge port, as REST shows it.
 
-    ``silent_s`` is the time since its last frame, as of the last interval; NaN: no frame yet. ``refused`` counts its
-    rejected frames by cause.
+    ``silent_s`` is the time since the agent's last frame, as of the last interval; NaN: no frame yet. ``refused``
+    counts the agent's rejected frames by cause.
     """
 
     mode: AgentMode

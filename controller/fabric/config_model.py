@@ -72,7 +72,7 @@ MAX_FRAME_OVERHEAD_BYTES = 256
 
 
 def admissible_bps(capacity_bps: int, frame_overhead_bytes: int) -> int:
-    """Return the largest sum of limits that a link can carry, in counted bits, if all frames are the shortest ones."""
+    """Return the largest sum of limits that a link can carry, in bit/s as switches count, if all frames are minimal."""
     return capacity_bps * MIN_FRAME_BYTES // (MIN_FRAME_BYTES + frame_overhead_bytes)
 
 
@@ -130,12 +130,12 @@ class EdgePort:
 
 
 Profile = Literal["auto", "full", "no-meters", "no-queues", "no-meter-counters"]
-"""Missing features of a switch; ``auto``: by its own statements and tests, ``full``: none, without tests."""
+"""Which features a switch lacks. ``auto``: the controller asks and tests the switch; ``full``: none, without tests."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeterSettings:
-    """Configured bounds and number of a switch's meters, None where tests must find them.
+    """Configured bounds and number of a switch's meters; None: tests find the value.
 
     ``fail`` is what happens to a VN for whose send limit the switch has no meter: it sends unlimited, or not at all.
     """
@@ -149,13 +149,14 @@ class MeterSettings:
 
     def bounds(self) -> dict[str, int]:
         """Return the configured bounds, in kb/s and kb, as fields of MeterBounds."""
-        given = {
+        # Maxima are rounded down, and minima and steps up: 999 is added before the division by 1000.
+        configured = {
             "max_burst_kbits": (self.max_burst_bits, 0),
             "min_rate_kbps": (self.min_rate_bps, 999),
             "max_rate_kbps": (self.max_rate_bps, 0),
             "rate_step_kbps": (self.rate_step_bps, 999),
         }
-        return {name: max((bits + more) // 1000, 1) for name, (bits, more) in given.items() if bits is not None}
+        return {name: max((bits + add) // 1000, 1) for name, (bits, add) in configured.items() if bits is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +235,11 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One of the nodes that share an etcd (client URLs) and a fabric; ``rest_advertise`` is the URL of its REST.
+    """A node of a cluster ``name``: the nodes share an etcd (client URLs) and a fabric.
 
-    ``mode``: one active node controls all switches, or each switch is owned by one of the nodes. In the second case
-    nodes exchange messages at ``peer_listen``, which other nodes reach at ``peer_advertise``.
+    ``rest_advertise`` is the URL at which other nodes and clients reach this node's REST interface. ``mode``: one
+    active node controls all switches, or each switch is owned by one of the nodes. In the second case this node accepts
+    other nodes' connections at ``peer_listen``, which they reach at ``peer_advertise``.
 
     Files are in PEM form: the CA of etcd's certificates, the node's certificate and key.
     """

@@ -21,9 +21,10 @@ _SENDING = " (sending)"
 class LinkTable:
     """A row for each direction of a link: access links up, access links down, and core links of known capacity.
 
-    ``names`` and ``capacity_bps`` have shape (links,). ``up`` and ``down`` (vns,) are the rows of the access link of a
-    VN. The core links from switch ``a`` to ``b``, both as indices of ``switch`` (vns,), are
-    ``path_link[path_offsets[a * switches + b]:path_offsets[a * switches + b + 1]]``.
+    ``names`` and ``capacity_bps`` have shape (links,). ``up`` and ``down`` (vns,) are the rows of each VN's access
+    link, from its hosts and to its hosts. ``switch`` (vns,) is the index of each VN's switch. With ``p = a * switches +
+    b``, the core links on the path from switch ``a`` to switch ``b`` are ``path_link[path_offsets[p]:path_offsets[p +
+    1]]``.
     """
 
     names: tuple[str, ...]
@@ -45,35 +46,35 @@ class LinkTable:
         links: Iterable[Link],
         interfaces: Mapping[tuple[int, int], str] = {},
     ) -> LinkTable:
-        """Return the links of a fabric; ``core_capacity_bps`` is by the port out of which frames enter a link.
+        """Return the links of a fabric; ``core_capacity_bps`` has ports as keys, out of which frames enter a core link.
 
         ``paths`` and ``links`` are the paths and links in use; a link without a capacity is no constraint.
-        ``interfaces`` are the names of edge ports that are configured by name, by dpid and number.
+        ``interfaces`` are the names of edge ports that are configured by name; the keys are (dpid, port number).
         """
         ports, port = _access_ports(vns)
         dpids, switch = np.unique(vns.dpid, return_inverse=True)
         access_bps = np.zeros(ports.shape[1])
         access_bps[port] = vns.capacity_bps
-        named = [
+        locations = [
             f"{switch_names.get(dpid, f'{dpid:016x}')}:{interfaces.get((dpid, port_no), port_no)}"
             for dpid, port_no in ports.T.tolist()
         ]
-        core = {end: 2 * len(named) + number for number, end in enumerate(core_capacity_bps)}
-        way_of = hops(paths, links, ((a, b) for a in dpids.tolist() for b in dpids.tolist()))
-        paths_of = [[core[hop] for hop in path if hop in core] for path in way_of.values()]
+        core_row = {end: 2 * len(locations) + number for number, end in enumerate(core_capacity_bps)}
+        path_hops = hops(paths, links, ((a, b) for a in dpids.tolist() for b in dpids.tolist()))
+        core_paths = [[core_row[hop] for hop in path if hop in core_row] for path in path_hops.values()]
         return cls(
             (
-                *(name + _SENDING for name in named),
-                *(f"{name} (receiving)" for name in named),
-                *(f"out of {switch_names.get(end.dpid, f'{end.dpid:016x}')}:{end.port_no}" for end in core),
+                *(location + _SENDING for location in locations),
+                *(f"{location} (receiving)" for location in locations),
+                *(f"out of {switch_names.get(end.dpid, f'{end.dpid:016x}')}:{end.port_no}" for end in core_row),
             ),
             np.concatenate([access_bps, access_bps, np.array(list(core_capacity_bps.values()), dtype=np.float64)]),
             port,
-            port + len(named),
+            port + len(locations),
             switch,
             len(dpids),
-            np.concatenate([[0], np.cumsum([len(path) for path in paths_of])]).astype(np.int64),
-            np.array([link for path in paths_of for link in path], dtype=np.int64),
+            np.concatenate([[0], np.cumsum([len(path) for path in core_paths])]).astype(np.int64),
+            np.array([row for path in core_paths for row in path], dtype=np.int64),
         )
 
     @classmethod
@@ -86,17 +87,20 @@ class LinkTable:
         return self.names[int(self.up[vn])].removesuffix(_SENDING)
 
     def pair_links(self, entries: PairTable, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the links of some pairs in compressed sparse rows: (rows + 1,) offsets and links."""
+        """Return the links of the pairs in ``rows``: those of the i-th are ``links[offsets[i]:offsets[i + 1]]``.
+
+        They are the sender's access link, the receiver's access link, and the core links of the path.
+        """
         sender, receiver = entries.sender[rows], entries.receiver[rows]
-        pair = self.switch[sender] * self.switches + self.switch[receiver]
-        first, core = self.path_offsets[pair], self.path_offsets[pair + 1] - self.path_offsets[pair]
-        offsets = np.concatenate([[0], np.cumsum(core + 2)]).astype(np.int64)
+        path = self.switch[sender] * self.switches + self.switch[receiver]
+        first_core, core_count = self.path_offsets[path], self.path_offsets[path + 1] - self.path_offsets[path]
+        offsets = np.concatenate([[0], np.cumsum(core_count + 2)]).astype(np.int64)
         links = np.empty(int(offsets[-1]), dtype=np.int64)
         is_core = np.ones(len(links), dtype=np.bool_)
         is_core[offsets[:-1]] = is_core[offsets[:-1] + 1] = False
         links[offsets[:-1]], links[offsets[:-1] + 1] = self.up[sender], self.down[receiver]
-        within = np.arange(int(core.sum())) - np.repeat(np.cumsum(core) - core, core)
-        links[is_core] = self.path_link[np.repeat(first, core) + within]
+        index_in_path = np.arange(int(core_count.sum())) - np.repeat(np.cumsum(core_count) - core_count, core_count)
+        links[is_core] = self.path_link[np.repeat(first_core, core_count) + index_in_path]
         return offsets, links
 
 
@@ -115,7 +119,7 @@ class LinkPorts:
     def build(cls, vns: VnTable, core: Iterable[PortId]) -> LinkPorts:
         """Return the ports of the links of ``LinkTable.build``.
 
-        ``core`` is in the order of its ``core_capacity_bps``.
+        ``core`` are the ports out of which frames enter core links, in the order of its ``core_capacity_bps``.
         """
         access, ends = _access_ports(vns)[0].astype(np.uint64), list(core)
         dpid, port_no = np.concatenate([access, access, np.array(ends, dtype=np.uint64).reshape(-1, 2).T], axis=1)
@@ -123,7 +127,7 @@ class LinkPorts:
 
 
 def _access_ports(vns: VnTable) -> tuple[NDArray[np.uint64], IntArray]:
-    """Return the edge ports as (2, ports) dpids and numbers, and the port of each VN, shape (vns,)."""
+    """Return the dpids and numbers of the edge ports, (2, ports), and the index of each VN's port, (vns,)."""
     ports, port = np.unique(np.stack([vns.dpid, vns.port_no.astype(np.uint64)]), axis=1, return_inverse=True)
     return ports, port.reshape(-1)
 
@@ -148,8 +152,7 @@ class LinkTableCache:
         up = topology.links()
         if self._links is None or up != self._seen:
             self._seen = up
-            built = self._names, self._capacity_bps, topology.paths(), up, self._interfaces
-            self._links = LinkTable.build(vns, *built)
+            self._links = LinkTable.build(vns, self._names, self._capacity_bps, topology.paths(), up, self._interfaces)
         return self._links
 
     def ports(self, vns: VnTable) -> LinkPorts:

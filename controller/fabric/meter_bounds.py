@@ -30,13 +30,13 @@ class MeterBounds(NamedTuple):
     def fitted(self, rate_kbps: Kilos, burst_kbits: Kilos) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
         """Return the rates and bursts nearest to these within the bounds.
 
-        Rates are rounded down, but not below the minimum.
-
-        A limit below the minimum rate cannot be enforced: its sender gets the minimum rate.
+        Rates are rounded down to a step, but not below the minimum: a limit below the minimum rate cannot be enforced,
+        and its sender gets the minimum rate.
         """
-        step, rates = np.maximum(self.rate_step_kbps, 1), np.asarray(rate_kbps, np.int64)
+        step = np.maximum(self.rate_step_kbps, 1)
+        # In steps: the minimum rounded up, the maximum down.
         minimum, maximum = -(-np.asarray(self.min_rate_kbps, np.int64) // step), np.asarray(self.max_rate_kbps) // step
-        rates = np.clip(rates // step, np.maximum(minimum, 1), np.maximum(maximum, 1)) * step
+        rates = np.clip(np.asarray(rate_kbps, np.int64) // step, np.maximum(minimum, 1), np.maximum(maximum, 1)) * step
         bursts = np.minimum(np.asarray(burst_kbits, np.int64), self.max_burst_kbits)
         bursts = np.maximum(bursts, np.maximum(self.min_burst_kbits, 1))
         return rates.astype(np.uint32), bursts.astype(np.uint32)
@@ -53,9 +53,9 @@ UNBOUNDED = MeterBounds()
 def columns_of(
     bounds: list[MeterBounds], rows: npt.NDArray[np.integer], min_burst_kbits: Kilos = 0
 ) -> MeterBounds | None:
-    """Return the bounds of each row's switch; ``rows`` are indices into ``bounds``; None: there are no bounds.
+    """Return the bounds of each row's switch, ``bounds[rows]``, as columns; None if no switch has bounds.
 
-    ``min_burst_kbits`` is an additional minimum of each row, as far as its switch accepts it.
+    ``min_burst_kbits`` is an additional minimum of each row, up to the largest burst of its switch.
     """
     if all(one == UNBOUNDED for one in bounds) and not np.any(min_burst_kbits):
         return None

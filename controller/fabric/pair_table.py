@@ -59,23 +59,24 @@ class PairTable:
         return bool(self.metered.all())
 
     def min_of_ends(self, sender_bps: FloatArray, receiver_bps: FloatArray) -> FloatArray:
-        """Return the lower value of both ends, shape (pairs,); the arguments are columns of VNs.
+        """Return the lower of each pair's ``sender_bps[sender]`` and ``receiver_bps[receiver]``, (pairs,).
 
-        The result is cached until the arguments change: they stay the same while nothing is configured.
+        Both arguments have shape (vns,). The result is cached until they become other arrays, which only a change of
+        the configuration causes.
         """
-        kept: tuple[FloatArray, FloatArray, FloatArray] | None = self.__dict__.get("_least")
-        if kept is None or kept[0] is not sender_bps or kept[1] is not receiver_bps:
-            kept = (sender_bps, receiver_bps, np.minimum(sender_bps[self.sender], receiver_bps[self.receiver]))
-            self.__dict__["_least"] = kept
-        return kept[2]
+        cached: tuple[FloatArray, FloatArray, FloatArray] | None = self.__dict__.get("_min_of_ends")
+        if cached is None or cached[0] is not sender_bps or cached[1] is not receiver_bps:
+            cached = (sender_bps, receiver_bps, np.minimum(sender_bps[self.sender], receiver_bps[self.receiver]))
+            self.__dict__["_min_of_ends"] = cached
+        return cached[2]
 
     def add(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> tuple[PairTable, IntArray]:
         """Return the table with more pairs, and for each of its rows the old row (NEW_ROW for added ones)."""
         order = np.lexsort((sender, receiver))
-        at = np.searchsorted(_order_key(self.sender, self.receiver), _order_key(sender[order], receiver[order]))
-        old_row = np.insert(np.arange(len(self)), at, NEW_ROW)
+        positions = np.searchsorted(_order_key(self.sender, self.receiver), _order_key(sender[order], receiver[order]))
+        old_row = np.insert(np.arange(len(self)), positions, NEW_ROW)
         columns = (self.sender, sender), (self.receiver, receiver), (self.meter_id, meter_id)
-        return PairTable(*(np.insert(column, at, new[order]) for column, new in columns)), old_row
+        return PairTable(*(np.insert(column, positions, new[order]) for column, new in columns)), old_row
 
     def keep(self, kept: BoolArray) -> tuple[PairTable, IntArray]:
         """Return the table with the ``kept`` rows only, and for each of its rows the old row."""
@@ -85,13 +86,13 @@ class PairTable:
 
 def find_pairs(pairs: PairColumns, sender: IntArray, receiver: IntArray) -> IntArray:
     """Return the row of ``pairs`` for each sender and receiver, NEW_ROW for absent pairs."""
-    keys, sought = _order_key(pairs.sender, pairs.receiver), _order_key(sender, receiver)
+    keys, searched_keys = _order_key(pairs.sender, pairs.receiver), _order_key(sender, receiver)
     if not len(keys):
-        return np.full(len(sought), NEW_ROW)
-    at = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
-    return np.where(keys[at] == sought, at, NEW_ROW)
+        return np.full(len(searched_keys), NEW_ROW)
+    rows = np.minimum(np.searchsorted(keys, searched_keys), len(keys) - 1)
+    return np.where(keys[rows] == searched_keys, rows, NEW_ROW)
 
 
 def _order_key(sender: IntArray, receiver: IntArray) -> IntArray:
-    """Return numbers in the order of the table; there are fewer VNs than 2**31."""
+    """Return one number per pair that sorts pairs by receiver, then sender; rows of VNs are below 2**31."""
     return receiver << 32 | sender

@@ -43,12 +43,13 @@ class VnTable:
 
     ``capacity_bps`` is the capacity of the VN's edge port, which all VNs of that port share. Limits are rates on the
     wire (layer 2, frame header included, without preamble and inter-frame gap), as meters and queues count them. A
-    ceiling is NaN where the VN has none, and has no effect where ``uses_ceiling`` is False or the limit is above it.
+    ceiling is NaN where the VN has none. It has no effect where ``uses_ceiling`` is False or the limit is above it.
     Without a ceiling the limit applies, or with ``port_ceilings`` the port's capacity. ``always_controlled`` is the
-    mask of VNs with senders under control even without congestion. These three columns depend on the policy of the
-    VLAN. ``has_queue`` is the mask of VNs that a queue at the edge port holds to their receive limit; the others depend
-    on their senders' meters. ``meter_bounds`` are the bounds of the VN's switch; None: no switch has any.
-    ``own_flood_limit_bps`` is NaN for VNs with their VLAN's flood limit; None: all have it.
+    mask of VNs with senders under control even without congestion. ``uses_ceiling``, ``port_ceilings`` and
+    ``always_controlled`` depend on the policy of the VLAN. ``has_queue`` is the mask of VNs that a queue at the edge
+    port holds to their receive limit; for the other VNs the senders' meters do. ``meter_bounds`` are the bounds of the
+    VN's switch; None: no switch has any. ``own_flood_limit_bps`` is NaN for VNs with their VLAN's flood limit; None:
+    all VNs have it.
     """
 
     vlan_vid: IntArray
@@ -72,7 +73,7 @@ class VnTable:
     _switch: NDArray[np.uint16] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Index the rows by VN and by switch; InvalidValueError if two rows name one VN."""
+        """Index the rows by VN and by switch; raise InvalidValueError if two rows name one VN."""
         keys = zip(self.vlan_vid.tolist(), self.dpid.tolist(), self.port_no.tolist(), strict=True)
         object.__setattr__(self, "_keys", [VnKey(*key) for key in keys])
         object.__setattr__(self, "_row", {key: row for row, key in enumerate(self._keys)})
@@ -80,9 +81,8 @@ class VnTable:
         object.__setattr__(self, "_dpids", dpids.tolist())
         object.__setattr__(self, "_switch", switch.astype(np.uint16))  # small integers are sorted by radix
         if len(self._row) != len(self):
-            raise InvalidValueError(
-                "vns", len(self), f"rows name only {len(self._row)} different (VLAN, edge port) pairs"
-            )
+            reason = f"rows name only {len(self._row)} different (VLAN, edge port) pairs"
+            raise InvalidValueError("vns", len(self), reason)
 
     def __len__(self) -> int:
         return len(self.vlan_vid)
@@ -145,9 +145,9 @@ class VnTable:
         return bool(self.always_controlled.any())
 
     def by_switch(self, rows: IntArray) -> tuple[IntArray, list[tuple[int, int, int]]]:
-        """Return the positions in ``rows`` ordered by switch, and the range of each switch.
+        """Return the positions in ``rows`` ordered by switch, and the range (dpid, start, end) of each switch in them.
 
-        A range is (dpid, start, end), for switches that have VNs.
+        There is a range for each switch in ``dpids``, also an empty one.
         """
         switch = self._switch[rows]
         ends = np.cumsum(np.bincount(switch, minlength=len(self._dpids))).tolist()
@@ -165,14 +165,15 @@ class VnTable:
     @cached_property
     def send_max_bps(self) -> FloatArray:
         """The maximum send rate of a VN, shape (vns,): its ceiling if its VLAN borrows, otherwise its limit."""
-        return self._most_bps(self.send_limit_bps, self.send_ceiling_bps)
+        return self._max_bps(self.send_limit_bps, self.send_ceiling_bps)
 
     @cached_property
     def receive_max_bps(self) -> FloatArray:
         """The maximum receive rate of a VN, shape (vns,): its ceiling if its VLAN borrows, otherwise its limit."""
-        return self._most_bps(self.receive_limit_bps, self.receive_ceiling_bps)
+        return self._max_bps(self.receive_limit_bps, self.receive_ceiling_bps)
 
-    def _most_bps(self, limit_bps: FloatArray, ceiling_bps: FloatArray) -> FloatArray:
+    def _max_bps(self, limit_bps: FloatArray, ceiling_bps: FloatArray) -> FloatArray:
+        """Return the ceilings of VNs that use them, otherwise the limits, (vns,)."""
         ceiling_bps = np.where(np.isnan(ceiling_bps) & self.port_ceilings, self.capacity_bps, ceiling_bps)
         return np.where(self.uses_ceiling, np.fmax(limit_bps, ceiling_bps), limit_bps)
 
@@ -180,11 +181,12 @@ class VnTable:
     def from_config(cls, config: Config) -> VnTable:
         """Return the VNs of a configuration, in the order of the file."""
         vns = list(config.vns())
-        ports = {(port_switch.dpid, port.port_no): port for port_switch, port in config.ports()}
-        floods_bps = [vn.flood_limit_bps for vn in vns]
-        classes = config.queue_mode == "per-vlan"
-        queued = {
-            s.dpid: classes and s.ovsdb is not None and s.profile != "no-queues" for s in config.switches.values()
+        ports = {(switch.dpid, port.port_no): port for switch, port in config.ports()}
+        flood_limits_bps = [vn.flood_limit_bps for vn in vns]
+        queue_per_vlan = config.queue_mode == "per-vlan"
+        has_queues = {
+            s.dpid: queue_per_vlan and s.ovsdb is not None and s.profile != "no-queues"
+            for s in config.switches.values()
         }
         return cls(
             vlan_vid=np.array([vn.vlan_vid for vn in vns], dtype=np.int64),
@@ -201,12 +203,12 @@ class VnTable:
             uses_ceiling=np.zeros(len(vns), dtype=np.bool_),
             port_ceilings=np.zeros(len(vns), dtype=np.bool_),
             always_controlled=np.zeros(len(vns), dtype=np.bool_),
-            has_queue=np.array([queued[vn.dpid] for vn in vns], dtype=np.bool_),
-            own_flood_limit_bps=_rates_or_nan(floods_bps) if any(floods_bps) else None,
+            has_queue=np.array([has_queues[vn.dpid] for vn in vns], dtype=np.bool_),
+            own_flood_limit_bps=_rates_or_nan(flood_limits_bps) if any(flood_limits_bps) else None,
         )
 
 
-# Computed once for each table, at first use.
+# Cached properties that depend on columns which ``with_columns`` may replace.
 _DERIVED = ("send_max_bps", "receive_max_bps", "all_shaped", "some_shaped", "some_borrow", "some_always_controlled")
 
 

@@ -17,7 +17,7 @@ from controller.shards.receiver_table import ReceiverTable
 
 
 class ReceiverStatus(NamedTuple):
-    """The receivers' part of a Grant message, (receivers,) each."""
+    """The columns of receivers in a Grant message: the VNs, the number of senders, and the congested mask."""
 
     decided: IntArray
     senders: IntArray
@@ -25,29 +25,30 @@ class ReceiverStatus(NamedTuple):
 
 
 class PeerGrants(NamedTuple):
-    """Grants of one peer: the ``rows`` of the grants of all."""
+    """Grants to one peer: the ``rows`` of ``whole``, the message with the grants to all peers."""
 
     whole: GrantMessage
     rows: IntArray
 
     def materialize(self) -> GrantMessage:
         """Return the grants as separate columns."""
-        one, rows = self.whole, self.rows
-        about = one.decided, one.senders, one.congested
-        return GrantMessage(*about, one.sender[rows], one.receiver[rows], one.rate_bps[rows], one.forfeits[rows])
+        whole, rows = self.whole, self.rows
+        status = whole.decided, whole.senders, whole.congested
+        pairs = whole.sender[rows], whole.receiver[rows], whole.rate_bps[rows], whole.forfeits[rows]
+        return GrantMessage(*status, *pairs)
 
 
 @dataclass(frozen=True)
 class GrantReplies:
     """The decision on the rows of ``table``, (rows,) each.
 
-    ``rate_bps`` is NaN for rows that are not under control; ``of_all``: there are no such rows. ``changed`` marks rows
-    with a new rate, ``forfeits`` rows with senders that lose their saved bursts.
+    ``rate_bps`` is NaN for rows that are not under control; ``all_controlled``: there are no such rows. ``changed``
+    marks rows with a new rate, ``forfeits`` rows with senders that lose their saved bursts.
     """
 
     table: ReceiverTable
     rate_bps: FloatArray
-    of_all: bool
+    all_controlled: bool
     changed: BoolArray
     forfeits: BoolArray
 
@@ -57,21 +58,21 @@ class GrantReplies:
     ) -> GrantReplies:
         """Return the answers to these reports, after these decisions."""
         entries, forfeits = len(table.entries), table.falses
-        of_all = len(reports.entry) == entries
+        all_controlled = len(reports.entry) == entries
         if len(set_rate.entry) == entries:  # ascending, so that these are all rows
             rate_bps, changed = set_rate.rate_bps, table.trues
-        elif of_all and shard_native.library is not None:
+        elif all_controlled and shard_native.library is not None:
             rate_bps, changed = shard_native.granted(reports.limit_bps, set_rate.entry, set_rate.rate_bps)
         else:
             rate_bps, changed = np.full(entries, np.nan), np.zeros(entries, dtype=np.bool_)
-            rate_bps[slice(None) if of_all else reports.entry] = reports.limit_bps
+            rate_bps[slice(None) if all_controlled else reports.entry] = reports.limit_bps
             rate_bps[set_rate.entry] = set_rate.rate_bps
             changed[set_rate.entry] = True
         for decision in decisions:
             if decision.forfeits is not None:
                 forfeits = forfeits.copy() if forfeits is table.falses else forfeits
                 forfeits[decision.view.rows[decision.forfeits]] = True
-        return cls(table, rate_bps, of_all, changed, forfeits)
+        return cls(table, rate_bps, all_controlled, changed, forfeits)
 
     @property
     def has_forfeits(self) -> bool:
@@ -80,15 +81,16 @@ class GrantReplies:
 
     def for_local_senders(self, local_rows: IntArray) -> tuple[SetRate, KeepAlive]:
         """Return the messages to local senders; ``local_rows`` are their rows of the pair table."""
-        here = self.table.part_rows[0]
+        positions = self.table.part_rows[0]
         if self.changed is self.table.trues:
-            return SetRate(local_rows, self.rate_bps[here]), KeepAlive(local_rows[:0])
+            return SetRate(local_rows, self.rate_bps[positions]), KeepAlive(local_rows[:0])
         if shard_native.library is not None:
-            moved, moved_bps, stay = shard_native.select_local(self.rate_bps, self.changed, here, local_rows)
-            return SetRate(moved, moved_bps), KeepAlive(stay)
-        local_bps = self.rate_bps[here]
-        is_set = self.changed[here]
-        return SetRate(local_rows[is_set], local_bps[is_set]), KeepAlive(local_rows[~is_set & ~np.isnan(local_bps)])
+            columns = self.rate_bps, self.changed, positions, local_rows
+            changed_rows, changed_bps, unchanged_rows = shard_native.select_local(*columns)
+            return SetRate(changed_rows, changed_bps), KeepAlive(unchanged_rows)
+        local_bps, changed = self.rate_bps[positions], self.changed[positions]
+        unchanged = ~changed & ~np.isnan(local_bps)
+        return SetRate(local_rows[changed], local_bps[changed]), KeepAlive(local_rows[unchanged])
 
     def local_forfeits(self, local_rows: IntArray) -> IntArray:
         """Return the local pairs that lose their bursts, among ``local_rows``."""
@@ -98,12 +100,13 @@ class GrantReplies:
         """Return the Grant messages to these peers, in the order in which their reports are parts of the table."""
         entries = self.table.entries
         whole = GrantMessage(*status, entries.sender, entries.receiver, self.rate_bps, self.forfeits)
-        places = self.table.part_rows[1:]
-        rows = places if self.of_all else [at[~np.isnan(self.rate_bps[at])] for at in places]
-        return {number: PeerGrants(whole, at) for number, at in zip(peers, rows, strict=True)}
+        peer_rows = self.table.part_rows[1:]
+        if not self.all_controlled:
+            peer_rows = tuple(rows[~np.isnan(self.rate_bps[rows])] for rows in peer_rows)
+        return {number: PeerGrants(whole, rows) for number, rows in zip(peers, peer_rows, strict=True)}
 
 
 def for_idle_peer(status: ReceiverStatus) -> PeerGrants:
     """Return the Grant message to a peer without reported pairs: the congested receivers."""
-    nobody = np.empty(0, dtype=np.int64)
-    return PeerGrants(GrantMessage(*status, nobody, nobody, np.empty(0), np.empty(0, dtype=np.bool_)), nobody)
+    no_rows = np.empty(0, dtype=np.int64)
+    return PeerGrants(GrantMessage(*status, no_rows, no_rows, np.empty(0), np.empty(0, dtype=np.bool_)), no_rows)

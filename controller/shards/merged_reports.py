@@ -57,7 +57,7 @@ class MergedReports:
         ``left`` are the columns of local pairs that a message could omit.
         """
         seen = senders.seen
-        here_of: dict[str, NDArray[Any]] = {
+        local_columns: dict[str, NDArray[Any]] = {
             "measured_bps": local_report.measured_bps,
             "limits": local_report.limit_bps,
             "available_bps": local_report.available_bps,
@@ -67,37 +67,40 @@ class MergedReports:
             "drops": local_report.drops,
             "active": local_report.active,
         }
-        kept = dict[str, NDArray[Any]]()
-        in_force_bps = _in_force(table, local_rows, local_report.limit_bps, peer_reports)
-        if in_force_bps is not None:
-            kept["limits"] = in_force_bps
+        complete = dict[str, NDArray[Any]]()  # columns that need no merging
+        effective_bps = _effective_grants(table, local_rows, local_report.limit_bps, peer_reports)
+        if effective_bps is not None:
+            complete["limits"] = effective_bps
         for which, column in (
             (OmittedColumns.AMOUNTS, table.no_rates),
             (OmittedColumns.UNREAD, table.zeros),
             (OmittedColumns.ACTIVE, table.trues),
         ):
             for name in LEFT[which]:
-                if left & which and all(is_omitted(getattr(one, name)) for one in peer_reports):
-                    kept[name] = column
-        names, places = [name for name in here_of if name not in kept], table.part_rows[1:]
-        reported = [[_column(one, name, at) for name in names] for one, at in zip(peer_reports, places, strict=True)]
+                if left & which and all(is_omitted(getattr(report, name)) for report in peer_reports):
+                    complete[name] = column
+        names = [name for name in local_columns if name not in complete]
+        peer_columns = [
+            [_column(report, name, rows) for name in names]
+            for report, rows in zip(peer_reports, table.part_rows[1:], strict=True)
+        ]
         if "unread_intervals" in names:
-            here_of["unread_intervals"] = seen.unread_intervals.astype(np.int64)
-        merged = table.merged(local_rows, [here_of[name] for name in names], reported)
-        found = kept | dict(zip(names, merged, strict=True))
-        return cls(table, local_rows, seen.measured, peer_reports, *(found[name] for name in here_of))
+            local_columns["unread_intervals"] = seen.unread_intervals.astype(np.int64)
+        merged = table.merged(local_rows, [local_columns[name] for name in names], peer_columns)
+        columns = complete | dict(zip(names, merged, strict=True))
+        return cls(table, local_rows, seen.measured, peer_reports, *(columns[name] for name in local_columns))
 
     def reports(self, controlled: IntArray) -> TrafficReport:
-        """Return the Traffic Reports of the rows of the table that are ``controlled`` control."""
-        at = slice(None) if len(controlled) == len(self.table.entries) else controlled
+        """Return the Traffic Reports of the rows of the table that are ``controlled``."""
+        selection = slice(None) if len(controlled) == len(self.table.entries) else controlled  # all rows need none
         return TrafficReport(
             controlled,
-            self.measured_bps[at],
-            self.refused_bps[at],
-            self.drops[at],
-            self.limit_bps[at],
-            self.available_bps[at],
-            self.active[at],
+            self.measured_bps[selection],
+            self.refused_bps[selection],
+            self.drops[selection],
+            self.limit_bps[selection],
+            self.available_bps[selection],
+            self.active[selection],
         )
 
     def interval_context(self, context: IntervalContext) -> IntervalContext:
@@ -116,11 +119,12 @@ class MergedReports:
 
     def network_context(self, context: IntervalContext, state: ControlState, vns: VnTable) -> IntervalContext:
         """Return the input of policies that use all pairs, under control or not."""
-        used = [self.measured.measured_bps], [[one.measured_bps] for one in self.peer_reports]
-        (used_bps,) = self.table.merged(self.local_rows, *used)
-        limit_bps, here = np.minimum(context.limit_bps, ceilings(self.table.entries, vns)), self.table.part_rows[0]
+        peer_bps = [[report.measured_bps] for report in self.peer_reports]
+        (used_bps,) = self.table.merged(self.local_rows, [self.measured.measured_bps], peer_bps)
+        limit_bps = np.minimum(context.limit_bps, ceilings(self.table.entries, vns))
         if state.adopted_bps is not None:
-            limit_bps[here] = np.minimum(limit_bps[here], state.adopted_bps[self.local_rows])
+            positions = self.table.part_rows[0]  # of the local pairs
+            limit_bps[positions] = np.minimum(limit_bps[positions], state.adopted_bps[self.local_rows])
         return context._replace(used_bps=used_bps, limit_bps=limit_bps)
 
 
@@ -136,34 +140,36 @@ def _column(report: ReportMessage, name: str, positions: IntArray) -> NDArray[An
     return limits.rate_bps if isinstance(limits, GrantRecord) and limits.rows is positions else report.limit_bps
 
 
-def _in_force(
+def _effective_grants(
     table: ReceiverTable, local_rows: IntArray, local_bps: FloatArray, peer_reports: Sequence[ReportMessage]
 ) -> FloatArray | None:
-    """Return the grants of all rows of the table, if these are the effective limits, as they usually are.
+    """Return the last grants of all rows of the table if they are the effective limits, as usually; otherwise None.
 
-    ``local_bps`` are those of local pairs.
+    They are if all reports refer to the same grants, and ``local_bps``, the limits of local pairs, equal them too.
     """
-    granted = [one.limits for one in peer_reports if isinstance(one.limits, GrantRecord)]
-    if not granted or len(granted) < len(peer_reports):
+    grants = [report.limits for report in peer_reports if isinstance(report.limits, GrantRecord)]
+    if not grants or len(grants) < len(peer_reports):
         return None
-    rate_bps, places = granted[0].rate_bps, table.part_rows[1:]
-    if not all(one.rate_bps is rate_bps and one.rows is at for one, at in zip(granted, places, strict=True)):
+    rate_bps, peer_rows = grants[0].rate_bps, table.part_rows[1:]
+    if not all(
+        grant.rate_bps is rate_bps and grant.rows is rows for grant, rows in zip(grants, peer_rows, strict=True)
+    ):
         return None
-    at = table.part_rows[0]
+    positions = table.part_rows[0]
     if shard_native.library is not None:
-        same = shard_native.same(rate_bps, at, local_bps, local_rows)
+        equal = shard_native.same(rate_bps, positions, local_bps, local_rows)
     else:
-        same = np.array_equal(rate_bps[at], local_bps[local_rows])
-    return rate_bps if same else None
+        equal = np.array_equal(rate_bps[positions], local_bps[local_rows])
+    return rate_bps if equal else None
 
 
 def add_loads(loads: ReceiverLoads, peer_reports: Sequence[ReportMessage]) -> None:
-    """Add the peers' loads on receivers to ``loads``."""
-    whole = loads.passed_bps, loads.smoothed_bps, loads.dropped_bps
-    parts = [(one.loaded, (one.passed_bps, one.smoothed_bps, one.dropped_bps)) for one in peer_reports]
+    """Add the peers' loads on receivers to the columns of ``loads``, in place."""
+    sums = loads.passed_bps, loads.smoothed_bps, loads.dropped_bps
+    parts = [(report.loaded, (report.passed_bps, report.smoothed_bps, report.dropped_bps)) for report in peer_reports]
     if shard_native.library is not None:
-        shard_native.add_loads(whole, parts)
+        shard_native.add_loads(sums, parts)
         return
-    for rows, brought in parts:
-        for column, more in zip(whole, brought, strict=True):
-            column[rows] += more
+    for rows, peer_loads in parts:
+        for column, load in zip(sums, peer_loads, strict=True):
+            column[rows] += load

@@ -39,12 +39,13 @@ def network_wide_mask(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
 def link_usage(
     wide: BoolArray, entries: PairTable, vns: VnTable, links: LinkTable, left: LinkTable, context: IntervalContext
 ) -> LinkUseMessage:
-    """Return the link use by the senders of VNs that are not ``wide`` (vns,); ``context`` has the columns of pairs.
+    """Return the link use by the senders of VNs that are not in the mask ``wide`` (vns,).
 
-    ``left`` are the ``links`` less the use by unresponsive shards' senders, which are not among the pairs.
+    ``context`` has the columns of pairs. ``left`` are the ``links`` less the use by unresponsive shards' senders, which
+    are not among the pairs.
     """
     used = cross_traffic_load(wide, entries, vns, links, context.used_bps, context.limit_bps)
-    cross_traffic_bps, within_bps = (one_bps + (links.capacity_bps - left.capacity_bps) for one_bps in used)
+    cross_traffic_bps, within_bps = (bps + (links.capacity_bps - left.capacity_bps) for bps in used)
     link = np.flatnonzero(cross_traffic_bps)
     return LinkUseMessage(link, cross_traffic_bps[link], within_bps[link])
 
@@ -64,5 +65,5 @@ def remaining_links(links: LinkTable, sender: IntArray, receiver: IntArray, rate
         return links
     entries = PairTable(sender, receiver, np.full(len(sender), NO_METER))
     offsets, link = links.pair_links(entries, np.arange(len(sender)))
-    kept_bps = np.bincount(link, np.repeat(rate_bps, np.diff(offsets)), minlength=len(links.capacity_bps))
-    return replace(links, capacity_bps=np.maximum(links.capacity_bps - kept_bps, RATE_STEP_BPS))
+    reserved_bps = np.bincount(link, np.repeat(rate_bps, np.diff(offsets)), minlength=len(links.capacity_bps))
+    return replace(links, capacity_bps=np.maximum(links.capacity_bps - reserved_bps, RATE_STEP_BPS))

@@ -73,8 +73,8 @@ class Outbox:
         frames = {}
         for number, peer in peers.items():
             loaded = self._sent_to[number]
-            brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
-            frame = ReportMessage(loaded, *brought, *columns)
+            peer_loads = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
+            frame = ReportMessage(loaded, *peer_loads, *columns)
             frames[number] = self.write(number, peer, frame, now_s, reportable_rows[number], left, limits[number])
         return frames
 

@@ -1,8 +1,7 @@
 """Partition of a shard's local pairs by their receiver's shard, local or remote.
 
-It is cached while pairs and owners stay.
-
-So an interval's message to a peer usually has the same rows as before, and grants find their rows at once.
+The partition is cached while pairs and owners stay. So an interval's message to a peer usually has the same rows as
+before, and grants find their rows at once.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class PairPartition:
     remote_mask: BoolArray
     remote_rows: Mapping[int, IntArray]
     receivers: Mapping[int, IntArray]
-    _found: dict[int, tuple[GrantMessage, IntArray, IntArray | slice]] = field(default_factory=dict)
+    _granted: dict[int, tuple[GrantMessage, IntArray, IntArray | slice]] = field(default_factory=dict)
 
     @classmethod
     def build(cls, entries: PairTable, local_mask: BoolArray, owns: Mapping[int, BoolArray]) -> PairPartition:
@@ -48,10 +47,10 @@ class PairPartition:
         return cls(entries, local_rows, local_pairs, ~local_mask[entries.receiver], remote_rows, receivers)
 
     def reportable_rows(self, control: ControlArray, silent_intervals: Int16Array) -> dict[int, IntArray]:
-        """Return the rows to report to each peer; if that is all rows, the same array as before.
+        """Return the rows to report to each peer: the pairs under control, and the pairs with traffic.
 
-        These are the pairs under control, and the pairs with traffic (``SendRateControllers``, ``Measurement``;
-        (pairs,) each).
+        If these are all rows to the peer, the same array as before is returned. ``control`` and ``silent_intervals``
+        are (pairs,) columns of ``SendRateControllers`` and ``Measurement``.
         """
         return {number: _reportable_rows(rows, control, silent_intervals) for number, rows in self.remote_rows.items()}
 
@@ -61,18 +60,23 @@ class PairPartition:
         return np.arange(len(self.entries))
 
     def granted(self, peer: int, grants: GrantMessage) -> tuple[IntArray, IntArray | slice]:
-        """Return the rows that a peer grants a rate, and the rows of ``grants``; some pairs may be gone."""
-        last = self._found.get(peer)
-        if last is None or last[0].sender is not grants.sender or last[0].receiver is not grants.receiver:
-            own, entries = self.remote_rows[peer], self.entries
-            theirs = PairTable(entries.sender[own], entries.receiver[own], entries.meter_id[own])
-            rows, at = match_pairs(theirs, grants)
-            rows = own if len(rows) == len(own) else own[rows]
-            last = self._found[peer] = grants, rows, at if len(at) < len(grants.sender) else slice(None)
-        return last[1], last[2]
+        """Return the rows of the pairs that a peer grants a rate, and their rows in ``grants``.
+
+        The peer may grant rates to pairs that have ended since its last report. Equal pairs are matched once.
+        """
+        cached = self._granted.get(peer)
+        if cached is None or cached[0].sender is not grants.sender or cached[0].receiver is not grants.receiver:
+            peer_rows, entries = self.remote_rows[peer], self.entries
+            pairs = PairTable(entries.sender[peer_rows], entries.receiver[peer_rows], entries.meter_id[peer_rows])
+            matched, grant_rows = match_pairs(pairs, grants)
+            rows = peer_rows if len(matched) == len(peer_rows) else peer_rows[matched]
+            all_match = len(grant_rows) == len(grants.sender)
+            cached = self._granted[peer] = grants, rows, slice(None) if all_match else grant_rows
+        return cached[1], cached[2]
 
 
 def _reportable_rows(rows: IntArray, control: ControlArray, silent_intervals: Int16Array) -> IntArray:
+    """Return the ``rows`` of pairs under control or with traffic; if all are, the same array."""
     settings = int(MachineState.IDLE), IDLE_INTERVALS
     if shard_native.library is not None and shard_native.all_reportable(*settings, rows, control, silent_intervals):
         return rows

@@ -56,7 +56,10 @@ class ShardScope(NamedTuple):
 
 
 class Peer:
-    """Another shard with the VNs ``theirs``; ``mine`` are the VNs of this shard. The fabric has ``links`` links."""
+    """Another shard, with the VNs of ``peer_scope``. ``local_scope`` are this shard's VNs.
+
+    The fabric has ``links`` links.
+    """
 
     def __init__(
         self, peer_scope: ShardScope, local_scope: ShardScope, fabric: bytes, interval_s: float, links: int = 0
@@ -106,14 +109,14 @@ class Peer:
         self._sent_s[number] = now_s
         while len(self._sent_s) > _REMEMBERED:
             self._sent_s.popitem(last=False)
-        knows = [self._known[one].latest if one in self._known else 0 for one in _WITH_PAIRS]
+        acked_pairs = [self._known[one].latest if one in self._known else 0 for one in _WITH_PAIRS]
         pairs = 0 if rows is None else self._known_by_peer(number, kind, rows)
         left &= ~OmittedColumns.AMOUNTS if self._asked else -1
         limits = limits if pairs and limits == self.granted else 0
-        return Header(token, number, self._number, self._asked, (knows[0], knows[1]), pairs, left, limits)
+        return Header(token, number, self._number, self._asked, (acked_pairs[0], acked_pairs[1]), pairs, left, limits)
 
     def record_grant(self, number: int, rate_bps: FloatArray, rows: IntArray) -> None:
-        """Store the grants to this peer for the pairs of its report; None if these were forgotten."""
+        """Store the grants to this peer if they are for all pairs of its last report, in the report's order."""
         if self.report is not None and len(rows) == len(self.report.sender):
             self._sent_grants[number] = GrantRecord(self.report.sender, rate_bps, rows)
         while len(self._sent_grants) > _GIVEN:
@@ -121,12 +124,12 @@ class Peer:
 
     def _known_by_peer(self, number: int, kind: type[Frame], rows: IntArray) -> int:
         """Return the number of the message by which the peer has these pairs, 0 if they must be included."""
-        before, since = self._pairs.get(kind, (None, 0))
-        if before is not rows:
+        last_rows, first_number = self._pairs.get(kind, (None, 0))
+        if last_rows is not rows:
             self._pairs[kind] = rows, number
             return 0
-        known = self._acked_by_peer[_WITH_PAIRS.index(kind)]
-        return known if since <= known < number else 0
+        acked = self._acked_by_peer[_WITH_PAIRS.index(kind)]
+        return acked if first_number <= acked < number else 0
 
     def receive(self, data: Octets, now_s: float) -> MessageRejectedError | None:
         """Receive a message of this peer; return why it was rejected, None if it was accepted."""
@@ -190,25 +193,22 @@ class Peer:
         if isinstance(frame, QueueReadingsMessage | MarkReadingsMessage):
             return bool(self.owns[frame.vn].all())
         if isinstance(frame, ReportMessage):
-            loaded, receives, sends = (
-                self._local_scope.owns | self._local_scope.decides,
-                self._local_scope.decides,
-                self.owns,
-            )
+            local = self._local_scope
+            loaded, receives, sends = local.owns | local.decides, local.decides, self.owns
             first = frame.loaded
         else:
             loaded, receives, sends = self.decides, self.decides, self._local_scope.owns
             first = frame.decided
-        known = self._known.get(type(frame))
-        right = (known is not None and first is getattr(known.frame, frame.first)) or bool(loaded[first].all())
-        if known is None or not _has_pairs_of(frame, known.frame):
-            right = right and bool(receives[frame.receiver].all() and sends[frame.sender].all())
-        return right
+        accepted = self._known.get(type(frame))  # the same arrays need no second check
+        entitled = (accepted is not None and first is getattr(accepted.frame, frame.first)) or bool(loaded[first].all())
+        if accepted is None or not _has_pairs_of(frame, accepted.frame):
+            entitled = entitled and bool(receives[frame.receiver].all() and sends[frame.sender].all())
+        return entitled
 
     def drain_readings(self) -> list[Read]:
         """Return the peer's last readings, one message of each kind, and clear them: readings count once."""
-        read, self._read = list(self._read.values()), {}
-        return read
+        readings, self._read = list(self._read.values()), {}
+        return readings
 
     def drain_grants(self) -> GrantMessage | None:
         """Return the peer's last grants, and clear them."""

@@ -33,7 +33,7 @@ class RemainingCapacity(NamedTuple):
 
 
 def equal_share_bps(vns: VnTable, senders: IntArray) -> FloatArray:
-    """Return (vns,) an equal share of each VN among its number of senders, (vns,)."""
+    """Return an equal share of each VN's maximum receive rate among its ``senders``, (vns,); their number is (vns,)."""
     share_bps: FloatArray = vns.receive_max_bps / np.maximum(senders, 1)
     return share_bps
 
@@ -46,40 +46,39 @@ def capacity_without_silent_peers(
     now_s: float,
     no_shares: BoolArray,
 ) -> RemainingCapacity:
-    """Return the capacity without the part of peers that are unresponsive at ``now_s``.
+    """Return the capacity without the part that is reserved for senders of peers that are unresponsive at ``now_s``.
 
-    ``granted`` are the last grants to each.
-
-    ``links`` is None where no policy uses them. ``no_shares`` (vns,) are the VNs under policies that respond to drops
-    or marks.
+    ``granted`` are the last grants to each peer. ``links`` is None where no policy uses them. ``no_shares`` (vns,) is
+    the mask of VNs under policies that respond to drops or marks, whose limits are no shares of the receive limit.
     """
-    senders, kept_bps = np.zeros(len(vns), dtype=np.int64), np.zeros(len(vns))
+    senders, reserved_bps = np.zeros(len(vns), dtype=np.int64), np.zeros(len(vns))
     for number, peer in peers.items():
         report, silent_s = peer.report, peer.report_age_s(now_s)
         if report is None or not silent_s:
             continue
         rate_bps = np.where(np.isinf(report.limit_bps), 0.0, report.limit_bps)
-        shared_among = np.ones(len(vns), dtype=np.int64)
-        if number in granted:  # which may have arrived there
-            one = granted[number].materialize()
-            known, at = match_pairs(report, one)
-            rate_bps[known] = np.maximum(rate_bps[known], one.rate_bps[at])
-            shared_among[one.decided] = one.senders
+        sharers = np.ones(len(vns), dtype=np.int64)
+        if number in granted:  # the peer may have received these grants
+            last_grants = granted[number].materialize()
+            rows, grant_rows = match_pairs(report, last_grants)
+            rate_bps[rows] = np.maximum(rate_bps[rows], last_grants.rate_bps[grant_rows])
+            sharers[last_grants.decided] = last_grants.senders
         senders += np.bincount(report.receiver[rate_bps > 0.0], minlength=len(vns))
         if silent_s > GRANT_HOLD_S:
-            rate_bps = np.minimum(rate_bps, equal_share_bps(vns, shared_among)[report.receiver])
-        among = np.maximum(shared_among, np.bincount(report.receiver, minlength=len(vns)))
-        part_bps = np.where(no_shares, vns.receive_limit_bps / among, np.inf)
+            rate_bps = np.minimum(rate_bps, equal_share_bps(vns, sharers)[report.receiver])
+        sharers = np.maximum(sharers, np.bincount(report.receiver, minlength=len(vns)))
+        part_bps = np.where(no_shares, vns.receive_limit_bps / sharers, np.inf)
         rate_bps = np.minimum(rate_bps, part_bps[report.receiver])
-        of_peer = np.bincount(report.receiver, rate_bps, minlength=len(vns))
+        peer_bps = np.bincount(report.receiver, rate_bps, minlength=len(vns))
         passed_bps = np.where(no_shares[report.loaded], 0.0, report.passed_bps)
-        of_peer[report.loaded] = np.maximum(of_peer[report.loaded], passed_bps)
-        kept_bps += of_peer
+        peer_bps[report.loaded] = np.maximum(peer_bps[report.loaded], passed_bps)
+        reserved_bps += peer_bps
         if links is not None:
             links = remaining_links(links, report.sender, report.receiver, rate_bps)
-    if not kept_bps.any():
+    if not reserved_bps.any():
         return RemainingCapacity(vns, links, senders)
-    left_bps, most_bps = (
-        np.maximum(column - kept_bps, RATE_STEP_BPS) for column in (vns.receive_limit_bps, vns.receive_max_bps)
+    limit_bps, ceiling_bps = (
+        np.maximum(bps - reserved_bps, RATE_STEP_BPS) for bps in (vns.receive_limit_bps, vns.receive_max_bps)
     )
-    return RemainingCapacity(vns.with_columns(receive_limit_bps=left_bps, receive_ceiling_bps=most_bps), links, senders)
+    vns = vns.with_columns(receive_limit_bps=limit_bps, receive_ceiling_bps=ceiling_bps)
+    return RemainingCapacity(vns, links, senders)

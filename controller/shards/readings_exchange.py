@@ -46,37 +46,37 @@ def merge_readings(
 
     The table has ``entries`` pairs: marks are known by receiver only, not by pair.
     """
-    read = [one for peer in peers for one in peer.drain_readings()]
+    messages = [message for peer in peers for message in peer.drain_readings()]
     queues, ports, marks = observed.queues, observed.ports, observed.marks
     if queues is not None:
-        here = np.flatnonzero(queues.known & local_mask)
-        parts = [(here, [getattr(queues, name)[here] for name in _OF_QUEUES])]
+        local = np.flatnonzero(queues.known & local_mask)
+        parts = [(local, [getattr(queues, name)[local] for name in _OF_QUEUES])]
         parts += [
-            (one.vn, [getattr(one, name) for name in _OF_QUEUES])
-            for one in read
-            if isinstance(one, QueueReadingsMessage)
+            (message.vn, [getattr(message, name) for name in _OF_QUEUES])
+            for message in messages
+            if isinstance(message, QueueReadingsMessage)
         ]
-        (served, packets, dropped, lost, elapsed), known = _put_together(len(local_mask), parts, len(_OF_QUEUES))
-        queues = QueueReadings(
-            served, packets, dropped, lost, elapsed, known, np.zeros(len(local_mask), dtype=np.bool_)
-        )
+        columns, known = _put_together(len(local_mask), parts, len(_OF_QUEUES))
+        queues = QueueReadings(*columns, known, implausible=np.zeros(len(local_mask), dtype=np.bool_))
     if ports is not None:
         links = len(ports.known)
-        here = np.flatnonzero(ports.known)
+        local = np.flatnonzero(ports.known)
         parts = [
-            (one.link, [getattr(one, name) for name in _OF_PORTS])
-            for one in read
-            if isinstance(one, PortReadingsMessage)
+            (message.link, [getattr(message, name) for name in _OF_PORTS])
+            for message in messages
+            if isinstance(message, PortReadingsMessage)
         ]
-        parts.append((here, [getattr(ports, name)[here] for name in _OF_PORTS]))  # local readings take precedence
+        parts.append((local, [getattr(ports, name)[local] for name in _OF_PORTS]))  # local readings take precedence
         (transmitted_bps, elapsed_s), known = _put_together(links, parts, len(_OF_PORTS))
-        unknown = np.full(links, np.nan)  # drops of ports, which no policy uses
-        ports = PortReadings(transmitted_bps, unknown, elapsed_s, known, np.zeros(links, dtype=np.bool_))
+        no_drops = np.full(links, np.nan)  # no policy uses the drops of ports
+        ports = PortReadings(transmitted_bps, no_drops, elapsed_s, known, np.zeros(links, dtype=np.bool_))
     if marks is not None:
-        here = _marks_read(marks, local_mask)
-        parts = [(here, [getattr(marks, name)[here] for name in _OF_MARKS])]
+        local = _marks_read(marks, local_mask)
+        parts = [(local, [getattr(marks, name)[local] for name in _OF_MARKS])]
         parts += [
-            (one.vn, [getattr(one, name) for name in _OF_MARKS]) for one in read if isinstance(one, MarkReadingsMessage)
+            (message.vn, [getattr(message, name) for name in _OF_MARKS])
+            for message in messages
+            if isinstance(message, MarkReadingsMessage)
         ]
         (arrived_bps, beyond_bps), _ = _put_together(len(local_mask), parts, len(_OF_MARKS))
         marks = MarkReadings(np.full(entries, np.nan), arrived_bps, beyond_bps)

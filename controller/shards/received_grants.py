@@ -53,42 +53,43 @@ class ReceivedGrants:
         peers: Mapping[int, Peer],
         now_s: float,
     ) -> SendRateControllers:
-        """Return the machines of ``entries``, changed by the grants that arrived since the last call, or are missing.
+        """Return the machines of ``entries`` after the grants that arrived since the last call.
 
-        ``adopted_bps`` (pairs,) is as in ``ControlState``.
+        Pairs to a peer that has been unresponsive for GRANT_HOLD_S get at most an equal share. ``adopted_bps`` (pairs,)
+        is as in ``ControlState``.
         """
         received, unresponsive, granted = list[tuple[IntArray, IntArray]](), list[IntArray](), list[SetRate]()
-        kept = [crossing.local_rows]
-        whole = dict[int, int]()  # the number, if all pairs are granted a rate
+        unchanged_rows = [crossing.local_rows]
+        complete = dict[int, int]()  # by peer: the number of a Grant that has a rate for all pairs to the peer
         for number, peer in peers.items():
             grants = peer.drain_grants()
             if grants is not None:
                 self._receive(peer, grants)
                 received.append((crossing.remote_rows[number], crossing.receivers[number]))
-                rows, at = crossing.granted(number, grants)
-                granted.append(SetRate(rows, grants.rate_bps[at]))
+                rows, grant_rows = crossing.granted(number, grants)
+                granted.append(SetRate(rows, grants.rate_bps[grant_rows]))
                 if rows is crossing.remote_rows[number]:
-                    whole[number] = peer.granted
+                    complete[number] = peer.granted
                 if not is_omitted(grants.forfeits) and grants.forfeits.any():
-                    self._forfeits.append(rows[grants.forfeits[at]])
+                    self._forfeits.append(rows[grants.forfeits[grant_rows]])
                 continue
-            kept.append(crossing.remote_rows[number])
+            unchanged_rows.append(crossing.remote_rows[number])
             if GRANT_HOLD_S < peer.grant_age_s(now_s) < np.inf:
                 unresponsive.append(crossing.remote_rows[number])
         if received:
-            machines = self.apply_grants(machines, entries, adopted_bps, vns, received, granted, kept)
+            machines = self.apply_grants(machines, entries, adopted_bps, vns, received, granted, unchanged_rows)
         if unresponsive:
             rows = np.concatenate(unresponsive)
             share_bps = equal_share_bps(vns, self.senders)[entries.receiver[rows]]
             above = machines.controlled[rows] & (machines.limit_bps[rows] > share_bps)
             machines = machines.on_set_rate(SetRate(rows[above], share_bps[above]))
-        if adopted_bps is None and whole:
-            limited = machines.control == _LIMITED
-            known = limited.all()
+        if adopted_bps is None and complete:
+            limited = machines.control == _LIMITED  # the limit of any other pair is not its grant
+            all_limited = limited.all()
             numbers = {
-                one: number for one, number in whole.items() if known or limited[crossing.remote_rows[one]].all()
+                to: number for to, number in complete.items() if all_limited or limited[crossing.remote_rows[to]].all()
             }
-            self._granted = machines.limit_bps, numbers  # an idle sender has no limit
+            self._granted = machines.limit_bps, numbers
         return machines
 
     def granted(self, machines: SendRateControllers, peer: int) -> int:
@@ -111,25 +112,26 @@ class ReceivedGrants:
         ``received`` are, for each peer, the rows of the pairs to its VNs, and those VNs; ``unchanged_rows`` are the
         rows of peers without Grants.
         """
-        wanted = self.congested | vns.always_controlled
+        must_control = self.congested | vns.always_controlled
         if adopted_bps is None and shard_native.library is not None:
-            after = _apply_without_state_changes(machines, entries, wanted, received, granted, unchanged_rows)
+            after = _apply_without_state_changes(machines, entries, must_control, received, granted, unchanged_rows)
             if after is not None:
                 return after
-        rows = np.concatenate([theirs for theirs, _ in received])
-        controlled, now = machines.controlled[rows], wanted[entries.receiver[rows]]
+        rows = np.concatenate([peer_rows for peer_rows, _ in received])
+        was_controlled, is_controlled = machines.controlled[rows], must_control[entries.receiver[rows]]
         if adopted_bps is None:  # otherwise the receiver may have a new owner, which must get the reports first
-            machines = machines.on_deactivate(DeactivateTrafficControl(rows[controlled & ~now]))
-        new = rows[now & ~controlled]
+            machines = machines.on_deactivate(DeactivateTrafficControl(rows[was_controlled & ~is_controlled]))
+        new = rows[is_controlled & ~was_controlled]
         machines = machines.on_initialize(InitializeTrafficControl(new))
-        # Until the receiver's shard has replied: an equal share, as if each were one more sender.
+        # Until the receiver's shard has replied, a new sender gets an equal share, as one more sender.
         new = new[~vns.always_controlled[entries.receiver[new]]]
         first = SetRate(new, equal_share_bps(vns, self.senders + 1)[entries.receiver[new]])
-        rows = np.concatenate([one.entry for one in (first, *granted)])
-        rate_bps = np.concatenate([one.rate_bps for one in (first, *granted)])
+        rows = np.concatenate([message.entry for message in (first, *granted)])
+        rate_bps = np.concatenate([message.rate_bps for message in (first, *granted)])
         return machines.on_set_rate(cap_at_adopted(SetRate(rows, rate_bps), adopted_bps))
 
     def _receive(self, peer: Peer, grants: GrantMessage) -> None:
+        """Store which of a peer's VNs are congested, and their numbers of senders."""
         self.congested[peer.decides] = False
         self.congested[grants.decided] = grants.congested
         self.senders[grants.decided] = grants.senders
@@ -144,8 +146,8 @@ def _apply_without_state_changes(
     unchanged_rows: Sequence[IntArray],
 ) -> SendRateControllers | None:
     """Fast path of ``apply_grants``: return the machines if no pair changes its state; otherwise None."""
-    of_all = [receivers for (rows, receivers), one in zip(received, granted, strict=True) if one.entry is rows]
-    if not all(receivers_mask[receivers].all() for receivers in of_all):
+    complete = [receivers for (rows, receivers), one in zip(received, granted, strict=True) if one.entry is rows]
+    if not all(receivers_mask[receivers].all() for receivers in complete):
         return None
     before = (receivers_mask, entries.receiver, machines.control, machines.limit_bps, machines.intervals_since_message)
     parts = [(rows, one.entry, one.rate_bps) for (rows, _), one in zip(received, granted, strict=True)]

@@ -37,14 +37,14 @@ class ReceiverTable:
         nothing = np.empty(0, dtype=np.int64)
         sender, receiver = (np.concatenate([nothing, *(part[end] for part in parts)]) for end in (0, 1))
         order = np.lexsort((sender, receiver))
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
+        position = np.empty(len(order), dtype=np.int64)  # in the table, of each pair of the parts
+        position[order] = np.arange(len(order))
         ends = np.cumsum([len(part[0]) for part in parts], dtype=np.int64)[:-1]
         entries = PairTable(sender[order], receiver[order], np.full(len(order), NO_METER))
-        return cls(entries, tuple(parts), tuple(np.split(place, ends)))
+        return cls(entries, tuple(parts), tuple(np.split(position, ends)))
 
     def is_of(self, parts: Sequence[Pairs]) -> bool:
-        """Return whether these are the pairs of the table; usually they are the same arrays."""
+        """Return whether the table has exactly these pairs. Usually they are the same arrays."""
         return len(parts) == len(self.parts) and all(
             column is before or np.array_equal(column, before)
             for part, old in zip(parts, self.parts, strict=True)
@@ -56,7 +56,7 @@ class ReceiverTable:
         return find_pairs(before.entries, self.entries.sender, self.entries.receiver)
 
     def senders(self, rows: IntArray, vns: int) -> IntArray:
-        """Return the number of these rows for each VN, (vns,)."""
+        """Return how many of the ``rows`` have each VN as receiver, (vns,)."""
         if len(rows) < len(self.entries):
             return np.bincount(self.entries.receiver[rows], minlength=vns)
         if len(self._of_all) != vns:
@@ -110,19 +110,18 @@ class ReceiverTable:
         """
         if shard_native.library is not None:
             return shard_native.merge(self.part_rows, local_rows, local_columns, peer_columns)
-        made = []
-        for number, column in enumerate(local_columns):
-            whole = np.empty(len(self.entries), dtype=column.dtype)
-            for place, part in zip(
-                self.part_rows, (column[local_rows], *(one[number] for one in peer_columns)), strict=True
-            ):
-                whole[place] = part[place] if len(part) == len(whole) else part
-            made.append(whole)
-        return made
+        merged = []
+        for number, local_column in enumerate(local_columns):
+            whole = np.empty(len(self.entries), dtype=local_column.dtype)
+            parts = (local_column[local_rows], *(columns[number] for columns in peer_columns))
+            for rows, part in zip(self.part_rows, parts, strict=True):
+                whole[rows] = part[rows] if len(part) == len(whole) else part
+            merged.append(whole)
+        return merged
 
 
 def match_pairs(pairs: PairColumns, searched: PairColumns) -> tuple[IntArray, IntArray]:
-    """Return the rows of ``pairs`` that are in ``searched``, and their rows in ``searched``."""
+    """Return the rows of the pairs that are in both tables: in ``pairs``, and in ``searched``."""
     row = find_pairs(pairs, searched.sender, searched.receiver)
-    at = np.flatnonzero(row != NEW_ROW)
-    return row[at], at
+    searched_rows = np.flatnonzero(row != NEW_ROW)
+    return row[searched_rows], searched_rows

@@ -140,14 +140,14 @@ class Shard(RemoteSide):
         decider = np.where(self._wide, allocator, owner)
         self.scope, self.decided_mask = (np.equal(column, self._number_of_shard) for column in (owner, decider))
         wide = self.is_network_wide
-        mine = ShardScope(self.scope, self.decided_mask, wide and allocator == self._number_of_shard)
-        others = sorted({*owner.tolist(), allocator} - {self._number_of_shard, NO_OWNER})
+        local_scope = ShardScope(self.scope, self.decided_mask, wide and allocator == self._number_of_shard)
+        peer_numbers = sorted({*owner.tolist(), allocator} - {self._number_of_shard, NO_OWNER})
         before_peers, self.peers = self.peers, {}
-        for one in others:
-            theirs = ShardScope(np.equal(owner, one), np.equal(decider, one), wide and allocator == one)
-            peer = before_peers.get(one) or Peer(theirs, mine, fabric, self._interval_s, len(self._links))
-            peer.repartition(theirs, mine, fabric)
-            self.peers[one] = peer
+        for number in peer_numbers:
+            peer_scope = ShardScope(np.equal(owner, number), np.equal(decider, number), wide and allocator == number)
+            peer = before_peers.get(number) or Peer(peer_scope, local_scope, fabric, self._interval_s, len(self._links))
+            peer.repartition(peer_scope, local_scope, fabric)
+            self.peers[number] = peer
         self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
         self._received_grants.clear_forfeits()
         self.reset_policies()
@@ -177,15 +177,16 @@ class Shard(RemoteSide):
         return self.peers[peer].receive(data, now_s)
 
     def report(self, readings: Readings, now_s: float) -> dict[int, Octets]:
-        """Begin an interval; return a message for each peer."""
+        """Begin an interval: read the local meters; return a Report message for each peer."""
         self._outbox.begin_interval(self.peers)
         self._began_s = min(self._began_s, now_s)
         self.state = self.state._replace(machines=self._obey(self.state.machines, now_s))
         vns, crossing, entries = self.vns, self._crossing_now(), self.state.entries
         senders, loads = control_step.read(self.state, vns, self.groups, readings, now_s, self)
         if self.is_network_wide:
-            always = crossing.remote_mask & vns.always_controlled[entries.receiver] & ~senders.machines.controlled
-            machines = senders.machines.on_initialize(InitializeTrafficControl(np.flatnonzero(always)))
+            # The allocator gets reports of all pairs that are always under control, without an Initialize.
+            begins = crossing.remote_mask & vns.always_controlled[entries.receiver] & ~senders.machines.controlled
+            machines = senders.machines.on_initialize(InitializeTrafficControl(np.flatnonzero(begins)))
             senders = senders._replace(machines=machines)
         reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.seen.measured)
         left = self._left(senders, reports)
@@ -216,7 +217,7 @@ class Shard(RemoteSide):
         return self._outbox.write_reports(self.peers, loads, columns, rows_by_peer, left, limits, now_s)
 
     def _left(self, senders: SenderSide, reports: TrafficReport) -> int:
-        """Return the columns of pairs that can be omitted: all pairs were read and have traffic."""
+        """Return the columns of pairs that can be omitted, since all pairs have the same value or nobody needs them."""
         unread = bool(senders.seen.unread_intervals.max(initial=0))
         left = OmittedColumns.NONE if unread else OmittedColumns.UNREAD
         left |= OmittedColumns.ACTIVE if reports.active.all() else OmittedColumns.NONE
@@ -253,18 +254,19 @@ class Shard(RemoteSide):
         Nothing is decided for unresponsive peers.
         """
         assert self._answers is not None
-        answers, counted = self._answers, self._counted
-        decided = np.flatnonzero(self.decided_mask & (congested | (self.vns.always_controlled & (counted > 0))))
-        about = ReceiverStatus(decided, np.maximum(counted[decided], 1), congested[decided])
-        messages = answers.for_peers(about, list(self._live(now_s)))
-        self._granted |= messages
-        unresponsive, frames = for_idle_peer(about), {}
-        left_out = OmittedColumns.NONE if answers.has_forfeits else OmittedColumns.FORFEITS
+        answers, senders = self._answers, self._counted
+        controls_senders = congested | (self.vns.always_controlled & (senders > 0))
+        decided = np.flatnonzero(self.decided_mask & controls_senders)
+        status = ReceiverStatus(decided, np.maximum(senders[decided], 1), congested[decided])
+        grants_by_peer = answers.for_peers(status, list(self._live(now_s)))
+        self._granted |= grants_by_peer
+        to_unresponsive, frames = for_idle_peer(status), {}
+        omitted = OmittedColumns.NONE if answers.has_forfeits else OmittedColumns.FORFEITS
         for number, peer in self.peers.items():
-            one = messages.get(number, unresponsive)
-            if number in messages:
-                peer.record_grant(self._outbox.number, answers.rate_bps, one.rows)
-            frames[number] = self._outbox.write(number, peer, one.whole, now_s, one.rows, left_out)
+            grants = grants_by_peer.get(number, to_unresponsive)
+            if number in grants_by_peer:
+                peer.record_grant(self._outbox.number, answers.rate_bps, grants.rows)
+            frames[number] = self._outbox.write(number, peer, grants.whole, now_s, grants.rows, omitted)
         return frames
 
     # -- the remote side in ``read`` and ``decide``
@@ -297,34 +299,34 @@ class Shard(RemoteSide):
     def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: IntervalContext) -> ReceiverInput:
         """Return the reports of local senders and of responsive peers."""
         assert self._local_report is not None
-        (said_here, left_out), table, live = self._local_report, self._table, self._live(seen.now_s)
-        # Initialize, at least, is in flight.
+        (local_report, omitted), table, live = self._local_report, self._table, self._live(seen.now_s)
+        # All pairs to receivers that control their senders count as under control: Initialize, at least, is in flight.
         controlled = table.controlled_rows(receivers.allocators.congested | vns.always_controlled)
-        left_out &= ~OmittedColumns.AMOUNTS if self.is_network_wide else -1
-        gathered = MergedReports.build(
-            table, self._crossing_now().local_rows, senders, said_here, list(live.values()), left_out
+        omitted &= ~OmittedColumns.AMOUNTS if self.is_network_wide else -1
+        merged = MergedReports.build(
+            table, self._crossing_now().local_rows, senders, local_report, list(live.values()), omitted
         )
-        reports, observed = gathered.reports(controlled), seen.observed
+        reports, observed = merged.reports(controlled), seen.observed
         links = (seen.links or LinkTable.access_links(vns)) if self.is_network_wide else None
-        seen = gathered.interval_context(seen)
-        left = capacity_without_silent_peers(self.peers, self._granted, vns, links, seen.now_s, self._no_shares)
-        if links is not None and left.links is not None:
-            seen = self._of_network(gathered, seen, links, left.links)
+        seen = merged.interval_context(seen)
+        remaining = capacity_without_silent_peers(self.peers, self._granted, vns, links, seen.now_s, self._no_shares)
+        if links is not None and remaining.links is not None:
+            seen = self._network_context(merged, seen, links, remaining.links)
             if observed is not None and self.allocator == self._number_of_shard:
-                unheard = [peer.owns for number, peer in self.peers.items() if number not in live]
-                read = merge_readings(observed, self.scope, self.peers.values(), len(table.entries))
-                seen = with_readings(seen, read, table.entries.receiver, unheard)
-        self._counted = left.senders + table.senders(reports.entry, len(vns))
+                unresponsive = [peer.owns for number, peer in self.peers.items() if number not in live]
+                readings = merge_readings(observed, self.scope, self.peers.values(), len(table.entries))
+                seen = with_readings(seen, readings, table.entries.receiver, unresponsive)
+        self._counted = remaining.senders + table.senders(reports.entry, len(vns))
         self._received_grants.senders = np.where(
             self.decided_mask, np.maximum(self._counted, 1), self._received_grants.senders
         )
-        return ReceiverInput(table.entries, left.vns, reports, seen)
+        return ReceiverInput(table.entries, remaining.vns, reports, seen)
 
     def answered(
         self, view: ReceiverInput, receivers: ReceiverSide, set_rate: SetRate, keep_alive: KeepAlive
     ) -> tuple[ReceiverSide, SenderMessages]:
         """Return the messages to local senders, and store the answers to peers and the policies' states."""
-        allocators, own = receivers.allocators, self._crossing_now().local_rows
+        allocators, local_rows = receivers.allocators, self._crossing_now().local_rows
         self._memories = allocators.memories
         if self._lacks_peers(view.seen.now_s):
             set_rate = _not_above(set_rate, view.reports)
@@ -332,7 +334,7 @@ class Shard(RemoteSide):
         self._answers = answers = GrantReplies.build(self._table, view.reports, set_rate, allocators.decisions)
         congested = np.where(self.decided_mask, allocators.congested, self._received_grants.congested)
         allocators = allocators._replace(congested=congested, memories=self._nothing, decisions=())
-        messages = SenderMessages(*answers.for_local_senders(own), answers.local_forfeits(own))
+        messages = SenderMessages(*answers.for_local_senders(local_rows), answers.local_forfeits(local_rows))
         return receivers._replace(allocators=allocators), messages
 
     # -- the end of an interval
@@ -363,19 +365,19 @@ class Shard(RemoteSide):
     def remote_senders(self) -> IntArray:
         """Return the number of each VN's senders at other shards, by the peers' last messages, (vns,)."""
         vns, entries = len(self.vns), self.state.entries
-        reported = sum(len(part[0]) for part in self._table.parts[1:])
-        known = np.bincount(self._table.entries.receiver, minlength=vns) if reported else np.zeros(vns, dtype=np.int64)
-        known = np.where(
-            self.decided_mask, known, np.where(self._received_grants.congested, self._received_grants.senders, 0)
-        )
-        elsewhere: IntArray = np.maximum(known - np.bincount(entries.receiver, minlength=vns), 0)
-        return elsewhere
+        has_reports = any(len(sender) for sender, _ in self._table.parts[1:])
+        receiver = self._table.entries.receiver
+        all_senders = np.bincount(receiver, minlength=vns) if has_reports else np.zeros(vns, dtype=np.int64)
+        granted_senders = np.where(self._received_grants.congested, self._received_grants.senders, 0)
+        all_senders = np.where(self.decided_mask, all_senders, granted_senders)
+        remote: IntArray = np.maximum(all_senders - np.bincount(entries.receiver, minlength=vns), 0)
+        return remote
 
     def _obey(self, machines: SendRateControllers, now_s: float) -> SendRateControllers:
-        state = self.state
-        crossing = self._crossing_now()
+        """Return the machines after the grants of peers that arrived since the last call."""
+        pairs, crossing = self.state.entries, self._crossing_now()
         return self._received_grants.apply(
-            machines, state.entries, state.adopted_bps, self.vns, crossing, self.peers, now_s
+            machines, pairs, self.state.adopted_bps, self.vns, crossing, self.peers, now_s
         )
 
     def _crossing_now(self) -> PairPartition:
@@ -389,20 +391,20 @@ class Shard(RemoteSide):
 
     def _live(self, now_s: float) -> dict[int, ReportMessage]:
         """Return the last reports of responsive peers."""
-        said = ((number, peer.report, peer.report_age_s(now_s)) for number, peer in self.peers.items())
-        return {number: report for number, report, silent_s in said if report is not None and not silent_s}
+        reports = ((number, peer.report, peer.report_age_s(now_s)) for number, peer in self.peers.items())
+        return {number: report for number, report, age_s in reports if report is not None and not age_s}
 
     def _held_by_peers(self) -> BoolArray:
-        """Return the local VNs, (vns,), with senders under control at peers: the last owner found congestion."""
+        """Return the mask of local VNs with limited senders at peers, (vns,): their last owner found congestion."""
         limited = np.zeros(len(self.vns), dtype=np.bool_)
         for peer in self.peers.values():
-            if (said := peer.report) is not None:
-                limited[said.receiver[np.isfinite(said.limit_bps)]] = True
+            if (report := peer.report) is not None:
+                limited[report.receiver[np.isfinite(report.limit_bps)]] = True
         return limited & self.decided_mask & ~self.vns.always_controlled
 
-    def _merge(self, own: Pairs, peer_reports: list[ReportMessage]) -> None:
-        """Build the table of these pairs; policies keep the state of pairs that remain."""
-        parts = [own, *((one.sender, one.receiver) for one in peer_reports)]
+    def _merge(self, local_pairs: Pairs, peer_reports: list[ReportMessage]) -> None:
+        """Build the table of local and reported pairs; policies keep the state of pairs that remain."""
+        parts = [local_pairs, *((report.sender, report.receiver) for report in peer_reports)]
         if not self._table.is_of(parts):
             before, self._table = self._table, ReceiverTable.from_parts(parts)
             old_row = self._table.old_rows(before)
@@ -412,17 +414,17 @@ class Shard(RemoteSide):
         """Return whether a peer has not sent its first message yet, and is still waited for: it may report senders."""
         return now_s - self._began_s < GRANT_HOLD_S and any(peer.report is None for peer in self.peers.values())
 
-    def _of_network(
-        self, gathered: MergedReports, context: IntervalContext, links: LinkTable, left: LinkTable
+    def _network_context(
+        self, merged: MergedReports, context: IntervalContext, links: LinkTable, left: LinkTable
     ) -> IntervalContext:
         """Return the input of network-wide policies, with links and their cross traffic.
 
-        ``left`` has the capacities without what silent peers' senders may use. A shard that is not the allocator keeps
-        its link use, which is sent to the allocator.
+        ``left`` has the capacities less what unresponsive peers' senders may use. A shard that is not the allocator
+        stores its link use, to be sent to the allocator.
         """
-        context = gathered.network_context(context, self.state, self.vns)
+        context = merged.network_context(context, self.state, self.vns)
         if self.allocator != self._number_of_shard:
-            self._use = link_usage(self._wide, gathered.table.entries, self.vns, links, left, context)
+            self._use = link_usage(self._wide, merged.table.entries, self.vns, links, left, context)
             return context._replace(links=links)
         self._use = None
         uses = (peer.link_use for peer in self.peers.values() if peer.link_use is not None)
@@ -431,13 +433,14 @@ class Shard(RemoteSide):
 
 def _kinds(groups: tuple[PolicyGroup, ...], vns: int) -> tuple[BoolArray, BoolArray]:
     """Return the masks, (vns,), of VNs under network-wide policies, and under ones that respond to drops or marks."""
-    marks = [group.vns for group in groups if ReadingKind.MARKS in group.policy.required_readings]
     no_shares = need_headroom(groups, vns)
-    no_shares[np.concatenate([np.empty(0, dtype=np.int64), *marks])] = True
+    for group in groups:
+        if ReadingKind.MARKS in group.policy.required_readings:
+            no_shares[group.vns] = True
     return network_wide_mask(groups, vns), no_shares
 
 
 def _not_above(message: SetRate, reports: TrafficReport) -> SetRate:
-    """Return the rates, none above the effective limit, where there is one."""
+    """Return the rates, each at most the pair's effective limit in ``reports``."""
     limit_bps = reports.limit_bps[np.searchsorted(reports.entry, message.entry)]
     return SetRate(message.entry, np.minimum(message.rate_bps, limit_bps))

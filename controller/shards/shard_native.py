@@ -25,7 +25,7 @@ library: Any = load_native("controller.shards._shard", *_PASSES) if sys.byteorde
 def all_reportable(
     idle: int, idle_intervals: int, rows: IntArray, control: ControlArray, silent_intervals: Int16Array
 ) -> bool:
-    """Return whether no row is in state ``idle``, or each one that is was silent for less than ``idle_intervals``."""
+    """Return whether each row in state ``idle`` was silent for less than ``idle_intervals``."""
     reportable: int = library.dets_all_told((rows, control, silent_intervals), idle, idle_intervals)
     return reportable == 1
 
@@ -36,27 +36,27 @@ def apply_grants(
     parts: Sequence[tuple[IntArray, IntArray, FloatArray]],
     unchanged_rows: Sequence[IntArray],
 ) -> tuple[FloatArray, Int16Array] | None:
-    """Return the limits and unheard intervals with the granted rates; None if some machine needs the general path.
+    """Return limits and intervals since a message, with the granted rates; None if a machine needs the general path.
 
     ``states`` are idle and limited; ``before`` are the mask of receivers under control (vns,), and receivers, states,
-    limits and unheard intervals of all pairs. A part consists of the rows to a peer, the rows that it grants a rate,
-    and these rates. All rows of the first kind must be idle exactly if their receiver is not under control, all of the
-    second kind limited. If both are the same array, all their receivers must be under control. ``unchanged_rows`` are
-    the other rows, as several arrays.
+    limits and intervals since a message of all pairs. A part consists of the rows to a peer, the rows that the peer
+    grants a rate, and these rates. All rows to a peer must be idle exactly if their receiver is not under control, all
+    granted rows must be limited. If both are the same array, all their receivers must be under control.
+    ``unchanged_rows`` are the other rows, as several arrays.
     """
-    limit_bps, unheard = before[3:]
+    limit_bps, intervals = before[3:]
     if sum(len(rows) for _, rows, _ in parts) + sum(map(len, unchanged_rows)) == len(limit_bps):
-        after = np.empty_like(limit_bps), np.empty_like(unheard)
+        after = np.empty_like(limit_bps), np.empty_like(intervals)  # all rows are written
     else:
-        after, unchanged_rows = (limit_bps.copy(), unheard.copy()), ()
+        after, unchanged_rows = (limit_bps.copy(), intervals.copy()), ()
     columns = (*before, *after, *(column for part in parts for column in part), *unchanged_rows)
-    obeyed: int = library.dets_obey(columns, *states, len(parts), len(unchanged_rows))
-    return after if obeyed == 1 else None
+    applied: int = library.dets_obey(columns, *states, len(parts), len(unchanged_rows))
+    return after if applied == 1 else None
 
 
 def add_loads(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Sequence[FloatArray]]]) -> None:
     """Add each part's loads at these rows, ascending, to the three columns of ``whole`` (vns,)."""
-    columns = (*whole, *(column for rows, brought in parts for column in (rows, *brought)))
+    columns = (*whole, *(column for rows, loads in parts for column in (rows, *loads)))
     library.dets_bring(columns, len(parts))
 
 
@@ -78,14 +78,14 @@ def merge(
     return whole
 
 
-def granted(in_force_bps: FloatArray, rows: IntArray, rate_bps: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Return the grants of all rows, and the mask of changed ones: ``rows``, ascending, get ``rate_bps``.
+def granted(effective_bps: FloatArray, rows: IntArray, rate_bps: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """Return the grants of all rows, and the mask of changed rows.
 
-    Others keep ``in_force_bps``.
+    ``rows``, ascending, get ``rate_bps``; all other rows keep their ``effective_bps``.
     """
-    whole_bps, changed = np.empty(len(in_force_bps)), np.empty(len(in_force_bps), np.bool_)
-    library.dets_granted((in_force_bps, rows, rate_bps, whole_bps, changed))
-    return whole_bps, changed
+    grants_bps, changed = np.empty(len(effective_bps)), np.empty(len(effective_bps), np.bool_)
+    library.dets_granted((effective_bps, rows, rate_bps, grants_bps, changed))
+    return grants_bps, changed
 
 
 def select_local(
@@ -93,18 +93,14 @@ def select_local(
 ) -> tuple[IntArray, FloatArray, IntArray]:
     """Return the rows of ``local_rows`` with a new rate at ``positions``, that rate, and the rows with the old rate."""
     size = len(local_rows) + 1
-    moved, moved_bps, stay, counts = (
-        np.empty(size, np.int64),
-        np.empty(size),
-        np.empty(size, np.int64),
-        np.empty(2, np.int64),
-    )
-    library.dets_to_own((rate_bps, changed, positions, local_rows, moved, moved_bps, stay, counts))
-    moving, staying = counts.tolist()
-    return moved[:moving], moved_bps[:moving], stay[:staying]
+    changed_rows, changed_bps = np.empty(size, np.int64), np.empty(size)
+    unchanged_rows, counts = np.empty(size, np.int64), np.empty(2, np.int64)
+    library.dets_to_own((rate_bps, changed, positions, local_rows, changed_rows, changed_bps, unchanged_rows, counts))
+    changed_count, unchanged_count = counts.tolist()
+    return changed_rows[:changed_count], changed_bps[:changed_count], unchanged_rows[:unchanged_count]
 
 
 def same(rate_bps: FloatArray, positions: IntArray, local_bps: FloatArray, local_rows: IntArray) -> bool:
-    """Return whether the rates at ``positions`` equal those of the rows ``local_rows``, both ascending."""
-    are: int = library.dets_same((rate_bps, positions, local_bps, local_rows))
-    return are == 1
+    """Return whether ``rate_bps`` at ``positions`` equals ``local_bps`` at ``local_rows``; both indices ascend."""
+    equal: int = library.dets_same((rate_bps, positions, local_bps, local_rows))
+    return equal == 1
