@@ -44,10 +44,13 @@ def run_interval(
     now_s: float,
     confirmed_s: Mapping[int, float],
 ) -> control_step.StepResult:
-    """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
-    stats = MeterStatsBatch.from_stats(stats).select_switches(
-        fabric.switches
-    )  # another configuration may have arrived in between
+    """Run the control step on the switches' METER_STATS, and queue the meter-mods that the step decides.
+
+    ``stats``, ``received_s`` (when the stats arrived) and ``confirmed_s`` (when the switch had executed its last
+    meter-mods, where known) are by dpid.
+    """
+    # The switches of the stats may belong to an earlier configuration.
+    stats = MeterStatsBatch.from_stats(stats).select_switches(fabric.switches)
     if fabric.state.adopted_bps is not None and not fabric.may_lack_senders(now_s):
         fabric.state = control_step.with_released_grants(fabric.state)
         fabric.share.released()
@@ -55,18 +58,17 @@ def run_interval(
     _watch_floods_and_frame_sizes(fabric, stats, now_s)
     readings, shaped = agents.before_step(listed if recorder is None else listed.columns, now_s)
     control, vns = fabric.control, fabric.shared_vns
-    reads = _reads(control, recorder)
-    links = fabric.links.link_table(vns, fabric.network.topology) if ReadingKind.LINKS in reads else None
+    required = _required_readings(control, recorder)
+    links = fabric.links.link_table(vns, fabric.network.topology) if ReadingKind.LINKS in required else None
     marks = None
-    if ReadingKind.MARKS in reads and (fabric.phantoms or fabric.measuring or not fabric.share.is_whole):
-        entries = control.state.entries
+    if ReadingKind.MARKS in required and (fabric.phantoms or fabric.measuring or not fabric.share.is_whole):
         counted, beyond = (
             _readings_of(fabric, meters, stats, received_s, confirmed_s)
             for meters in (fabric.measuring, fabric.phantoms)
         )
-        fabric.measuring, marked_bps = fabric.measuring.read(fabric.vns, entries, counted)
+        fabric.measuring, marked_bps = fabric.measuring.read(fabric.vns, control.state.entries, counted)
         fabric.phantoms, marks = fabric.phantoms.read(fabric.vns, marked_bps, beyond)
-    observed = collect_readings(fabric, reads, received_s, now_s, marks)
+    observed = collect_readings(fabric, required, received_s, now_s, marks)
     state, result = fabric.share.step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
     shadow = control.shadow
     if shadow.names:
@@ -92,15 +94,16 @@ def run_interval(
     return result
 
 
-def _reads(control: ControlContext, recorder: Recorder | None) -> frozenset[ReadingKind]:
+def _required_readings(control: ControlContext, recorder: Recorder | None) -> frozenset[ReadingKind]:
+    """Return the kinds of readings that policies, shadows or the recorder need in this interval."""
     if recorder is not None:
-        return frozenset(ReadingKind)  # so that any policy can replay it
+        return frozenset(ReadingKind)  # so that any policy can replay the recording
     return required_readings((*control.groups, *control.shadow.groups))
 
 
 def reads_ports_or_queues(control: ControlContext, recorder: Recorder | None) -> bool:
     """Return whether a policy or the recorder uses counters of ports or queues, or may do so later."""
-    return not _reads(control, recorder).isdisjoint((ReadingKind.PORTS, ReadingKind.QUEUES))
+    return not _required_readings(control, recorder).isdisjoint((ReadingKind.PORTS, ReadingKind.QUEUES))
 
 
 def _readings(
@@ -110,15 +113,15 @@ def _readings(
     confirmed_s: Mapping[int, float],
 ) -> tuple[ListedReadings, ListedReadings]:
     """Return the readings of the pairs' meters and of the meters of VNs' send limits."""
-    listing, control = fabric.listing, fabric.control
-    listed = listing.find(fabric.switches, reports)
-    came_s, done_s = _times_s(reports, received_s, confirmed_s)
-    of_entries = listing.places_of_entries(listed, reports.ends, len(control.state.entries))
-    of_send_limits = listing.places_of_kind(listed, reports.ends, len(control.vns), _SEND_LIMIT)
+    index, control = fabric.listing, fabric.control
+    listed = index.find(fabric.switches, reports)
+    arrived_s, executed_s = _times_s(reports, received_s, confirmed_s)
+    pair_positions = index.places_of_entries(listed, reports.ends, len(control.state.entries))
+    send_limit_positions = index.places_of_kind(listed, reports.ends, len(control.vns), _SEND_LIMIT)
     stats, modified_s = reports.whole, control.state.enforcement.modified_s
-    of_entries_now = ListedReadings(*of_entries, stats, came_s, done_s, modified_s)
-    never_s = nan_column(len(done_s))  # no interval modifies send limits: confirmations are no evidence for these
-    return of_entries_now, ListedReadings(*of_send_limits, stats, came_s, never_s, None)
+    of_pairs = ListedReadings(*pair_positions, stats, arrived_s, executed_s, modified_s)
+    unconfirmed_s = nan_column(len(executed_s))  # no interval modifies send limits: confirmations mean nothing there
+    return of_pairs, ListedReadings(*send_limit_positions, stats, arrived_s, unconfirmed_s, None)
 
 
 def _readings_of(
@@ -129,16 +132,16 @@ def _readings_of(
     confirmed_s: Mapping[int, float],
 ) -> MeterReadings:
     """Return the readings of counting meters."""
-    places = fabric.listing.places_of_meters(meters.dpid(fabric.vns), meters.meter_id, reports)
-    return ListedReadings(*places, reports.whole, *_times_s(reports, received_s, confirmed_s), None).columns
+    positions = fabric.listing.places_of_meters(meters.dpid(fabric.vns), meters.meter_id, reports)
+    return ListedReadings(*positions, reports.whole, *_times_s(reports, received_s, confirmed_s), None).columns
 
 
 def _times_s(
     reports: MeterStatsBatch, received_s: Mapping[int, float], confirmed_s: Mapping[int, float]
 ) -> tuple[FloatArray, FloatArray]:
     """Return the times at which each switch's counters arrived, and at which it had executed the last messages."""
-    came_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
-    return came_s, np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
+    arrived_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
+    return arrived_s, np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
 
 
 def queue_meter_mods(fabric: FabricState, changes: MeterChanges) -> None:
@@ -153,17 +156,17 @@ def queue_meter_mods(fabric: FabricState, changes: MeterChanges) -> None:
 
 
 def _watch_floods_and_frame_sizes(fabric: FabricState, reports: MeterStatsBatch, now_s: float) -> None:
-    """When the flood check is due, evaluate what meters dropped: the size of frames, and which VNs flood."""
+    """Evaluate the drops of VNs' meters, if the flood check is due: the size of frames, and which VNs flood."""
     floods = fabric.floods
     if not floods.due(now_s):
         return
     vns = fabric.vns
     listed = fabric.listing.find(fabric.switches, reports)
-    of_vns = fabric.listing.places_of_vns(listed, reports.ends, len(vns)).meter
+    vn_positions = fabric.listing.places_of_vns(listed, reports.ends, len(vns)).meter
     answered = np.array([dpid in reports for dpid in vns.dpids], dtype=np.bool_)[vns.switch]
     sender = fabric.state.entries.sender
     follow_frame_sizes(fabric, dropped_frame_bytes(reports.whole, listed, sender, len(vns)), now_s)
-    floods.read(reports.whole, of_vns[:, _OF_FLOODS].T, answered, vns.capacity_bps, now_s)
+    floods.read(reports.whole, vn_positions[:, _OF_FLOODS].T, answered, vns.capacity_bps, now_s)
     began, ended = floods.update(vns.vlan, vns.receive_limit_bps, now_s)
     for row in fabric.events.limit_named(EventKind.FLOOD_BEGAN, began, now_s):
         limit, dropped = fabric.flood_limit_bps[row] / 1e6, floods.dropped_bps[row] / 1e6
@@ -200,27 +203,29 @@ def _watch_send_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> N
 
 
 def _note_guarantees(
-    fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_rate: str, now_s: float
+    fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, rate_text: str, now_s: float
 ) -> None:
-    """Record events for violated and restored guarantees; ``verb`` is the direction: receives or sends."""
+    """Record events for violated and restored guarantees.
+
+    ``verb`` is the direction, *receives* or *sends*; ``rate_text`` explains the entitled rate.
+    """
     if columns_equal(before.violated, after.violated):
         return
-    missed, met = (
-        np.flatnonzero(now) for now in (after.violated & ~before.violated, before.violated & ~after.violated)
-    )
-    for row in fabric.events.limit_named(EventKind.GUARANTEE_VIOLATED, missed, now_s):
-        got, owed = after.received_bps[row] / 1e6, after.entitled_bps[row] / 1e6
-        text = f"{fabric.vn_name(row)}: {verb} {got:.3g} of {owed:.3g} Mbit/s {of_rate}"
+    violated = np.flatnonzero(after.violated & ~before.violated)
+    restored = np.flatnonzero(before.violated & ~after.violated)
+    for row in fabric.events.limit_named(EventKind.GUARANTEE_VIOLATED, violated, now_s):
+        mbps, entitled_mbps = after.received_bps[row] / 1e6, after.entitled_bps[row] / 1e6
+        text = f"{fabric.vn_name(row)}: {verb} {mbps:.3g} of {entitled_mbps:.3g} Mbit/s {rate_text}"
         fabric.note(EventKind.GUARANTEE_VIOLATED, text, now_s, vn=row)
-    for row in fabric.events.limit_named(EventKind.GUARANTEE_RESTORED, met, now_s):
+    for row in fabric.events.limit_named(EventKind.GUARANTEE_RESTORED, restored, now_s):
         text = f"{fabric.vn_name(row)}: {verb} its guaranteed rate again"
         fabric.note(EventKind.GUARANTEE_RESTORED, text, now_s, vn=row)
 
 
 def _note_notifications(fabric: FabricState, notified: IntArray | None, now_s: float) -> None:
-    """Count the messages that receivers sent.
+    """Count the congestion notifications that receivers sent; ``notified`` (vns,) is their number in this interval.
 
-    Record an event for the first of each series, since floods cause many a second.
+    Record an event for the first one after NOTIFICATION_EVENT_GAP_S only, since floods cause many a second.
     """
     if notified is None or not notified.any():
         return

@@ -61,8 +61,8 @@ class CentralController:
         self.events = EventLog(on_event)
         self.set_reconciler(Reconciler(FabricState(config, self.events), epoch))
         self.recorder: Recorder | None = None
-        self._search = HostProber()
-        self._decide_by: tuple[object, ...] = (None, None, None)  # the inputs of the cached ``_reads``
+        self._prober = HostProber()
+        self._reads_inputs: tuple[object, ...] = (None, None, None)  # of the cached ``_reads``
         self._reads = False
 
     def set_reconciler(self, reconciler: Reconciler) -> None:
@@ -130,23 +130,23 @@ class CentralController:
     def reset(self, config: Config, values: EffectiveSettings, epoch: int) -> None:
         """Discard hosts, pairs and grants, because another controller has changed the switches since.
 
-        ``config`` is the file's, ``values`` are the effective values over it. Test results of switches stay. No switch
-        may be connected.
+        ``config`` is the configuration of the file, ``values`` are the effective values that override it. Test results
+        of switches stay. No switch may be connected.
         """
         fabric = FabricState(config, self.events)
         fabric.control = fabric.control.with_values(values)
         for dpid, record in fabric.switches.items():
             record.capabilities = self.switches[dpid].capabilities
         self.set_reconciler(Reconciler(fabric, epoch))
-        self._search = HostProber()
+        self._prober = HostProber()
 
     # -- what switches report
 
     def on_packet_in(self, dpid: int, packet: PacketIn, now_s: float) -> bool:
         """Process a packet-in: an unknown source, a pair without a flow entry, or both, by its metadata flag.
 
-        It is processed unless its VN has exceeded its packet-in rate; return whether it was. Raises ProtocolError for a
-        frame that is cut short.
+        Return whether the packet-in was processed: not if its VN has exceeded its packet-in rate. Raises ProtocolError
+        for a frame that is cut short.
         """
         port = self.network.numbers.port(dpid, packet.in_port)
         row = self.vns.row_of(packet.metadata & MetadataFlag.VLAN, *port)
@@ -166,13 +166,14 @@ class CentralController:
                 self.pairs.on_pair_seen(pair, now_s)
         return True
 
-    def _probe_host(self, sought: Host, header: FrameHeader, port: PortId, frame: bytes, now_s: float) -> None:
+    def _probe_host(self, host: Host, header: FrameHeader, port: PortId, frame: bytes, now_s: float) -> None:
+        """Probe for the unknown destination ``host`` of a frame that arrived at an edge port."""
         edge = self.network.edge_port(port)
-        if header.is_multicast or edge is None or self.network.knows(sought):
+        if header.is_multicast or edge is None or self.network.knows(host):
             return
         payload = frame[TAGGED_HEADER_BYTES if header.vlan_vid is not None else HEADER_BYTES :]
-        as_sent = header._replace(vlan_vid=edge.tag_of(sought.vlan_vid))
-        self._search.probe_host(sought, port, as_sent, payload, now_s)
+        as_sent = header._replace(vlan_vid=edge.tag_of(host.vlan_vid))
+        self._prober.probe_host(host, port, as_sent, payload, now_s)
 
     def meter_refused(self, dpid: int, message: bytes, code: str) -> bool:
         """Record that a switch rejected a meter-mod.
@@ -194,7 +195,7 @@ class CentralController:
 
     def drain_host_probes(self, now_s: float) -> list[HostProbe]:
         """Return the probe frames for silent hosts; each must pass its switch's tables."""
-        return self._search.due_probes(self.network.knows, now_s)
+        return self._prober.due_probes(self.network.knows, now_s)
 
     def on_discovery_frame(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """Record that a discovery probe of one switch reached another; return whether that brought a link up."""
@@ -224,9 +225,10 @@ class CentralController:
     def reads_ports_or_queues(self) -> bool:
         """Return whether a policy needs the counters of ports or queues in every interval."""
         control = self.fabric.control
-        decide_by = control.groups, control.shadow.groups, self.recorder
-        if not all(map(is_, decide_by, self._decide_by)):
-            self._decide_by, self._reads = decide_by, control_interval.reads_ports_or_queues(control, self.recorder)
+        inputs = control.groups, control.shadow.groups, self.recorder
+        if not all(map(is_, inputs, self._reads_inputs)):
+            self._reads_inputs = inputs
+            self._reads = control_interval.reads_ports_or_queues(control, self.recorder)
         return self._reads
 
     def interval(
@@ -236,9 +238,10 @@ class CentralController:
         now_s: float,
         confirmed_s: Mapping[int, float] | None = None,
     ) -> control_step.StepResult:
-        """Run one control interval on the meter-stats (METER_STATS) of the switches, which came at ``received_s``.
+        """Run one control interval on the meter-stats (METER_STATS) of the switches, by dpid.
 
-        ``confirmed_s`` is when switches had executed their last meter-mods, where known.
+        ``received_s`` is when they arrived, ``confirmed_s`` when switches had executed their last meter-mods, where
+        known.
         """
         self.reconciler.refused.tick(now_s)
         self.reconciler.scarce.tick(now_s)
@@ -265,14 +268,14 @@ class CentralController:
     def finalize(self, now_s: float) -> None:
         """Set meters that stay after the controller stops to the exact rates of their limits.
 
-        These are the rates that a policy names for a time without a controller; otherwise the effective limits.
+        The limits are those that a policy names for a time without a controller; otherwise the effective limits.
         """
         fabric = self.fabric
         before = control_step.with_settled_limits(fabric.state)
         enforcement, changes = finalize(before, now_s)
         if (bounds := fabric.vns.meter_bounds) is not None:
-            of_entries, measured = bounds.select(fabric.state.entries.sender), fabric.state.measured
-            enforcement, changes = within_bounds(before, enforcement, changes, measured, of_entries, now_s)
+            pair_bounds, measured = bounds.select(fabric.state.entries.sender), fabric.state.measured
+            enforcement, changes = within_bounds(before, enforcement, changes, measured, pair_bounds, now_s)
         counters = fabric.state.counters.modified(changes.rows, now_s)
         fabric.state = fabric.state._replace(enforcement=enforcement, counters=counters)
         control_interval.queue_meter_mods(fabric, changes)
@@ -289,10 +292,11 @@ class CentralController:
         for dpid, keys in network.desired.pop_changed(MAX_FLOW_CHANGES, installed).items():
             desired = network.desired.flows_at(dpid)
             switches[dpid].set_flows(plan_flows(desired, installed[dpid], keys))
-        waiting = network.desired.pending
+        # Where flow changes wait, meters stay that their flow entries may still name.
+        pending = network.desired.pending
         due = [dpid for dpid in installed if switches[dpid].update.due]
-        taken = {dpid: switches[dpid].drain_update(keep_meters=dpid in waiting) for dpid in due}
-        return {dpid: update for dpid, update in taken.items() if update.due} if waiting else taken
+        updates = {dpid: switches[dpid].drain_update(keep_meters=dpid in pending) for dpid in due}
+        return {dpid: update for dpid, update in updates.items() if update.due} if pending else updates
 
     # -- limits and algorithms
 

@@ -100,7 +100,7 @@ class ControlContext(NamedTuple):
 
 @dataclass
 class SwitchArrivals:
-    """The switches (dpid) that have connected, when one connected last, and when a new one did."""
+    """The dpids of the switches that have connected, and when any switch and a new switch connected last."""
 
     known: set[int] = field(default_factory=set)
     last_s: float = -math.inf
@@ -154,9 +154,8 @@ class FabricState:
         self.measuring = CountingMeters.empty()
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
-        self.last_loads: tuple[Measurement, tuple[FloatArray, ...]] | None = (
-            None  # the measurement of the last interval
-        )
+        # The measurement of the last interval, and the loads computed from it.
+        self.last_loads: tuple[Measurement, tuple[FloatArray, ...]] | None = None
         self.reports = TokenBuckets(len(self.vns), PACKET_INS_PER_S, PACKET_IN_BURST)
         # A reload replaces this state, which is freed only if it is in no reference cycle.
         self.learning = Learning(proxy(self), config.max_macs_per_vn)
@@ -167,8 +166,8 @@ class FabricState:
 
     def follow_bounds(self) -> None:
         """Pass the known bounds of switches' meters and the known frame sizes to the control step."""
-        of_switches = [self.switches[dpid].capabilities.bounds for dpid in self.vns.dpids]
-        bounds = columns_of(of_switches, self.vns.switch, to_kilo(min_bursts(self.frame_bytes)))
+        switch_bounds = [self.switches[dpid].capabilities.bounds for dpid in self.vns.dpids]
+        bounds = columns_of(switch_bounds, self.vns.switch, to_kilo(min_bursts(self.frame_bytes)))
         if bounds is not None or self.vns.meter_bounds is not None:
             self.control = self.control._replace(vns=self.vns.with_columns(meter_bounds=bounds))
 
@@ -179,7 +178,7 @@ class FabricState:
         rate_kbps, burst_kbits = self.vns.meter_bounds.select(sender).fitted(to_kilo(rate_bps), to_kilo(burst_bits))
         return from_kilo(rate_kbps), from_kilo(burst_kbits)
 
-    # -- what is in force
+    # -- effective values
 
     @property
     def config(self) -> Config:
@@ -211,11 +210,13 @@ class FabricState:
     @property
     def shared_vns(self) -> VnTable:
         """The VNs with their receive limits less received floods: the rates that allocators share."""
-        taken_bps, vns = self.floods.received_bps, self.control.vns
-        if self._shared is None or self._shared[0] is not vns or self._shared[1] is not taken_bps:
-            left_bps = np.maximum(vns.receive_limit_bps - taken_bps, RATE_STEP_BPS)
-            left = vns.with_columns(receive_limit_bps=left_bps) if taken_bps.any() else vns
-            self._shared = (vns, taken_bps, left)
+        flood_bps, vns = self.floods.received_bps, self.control.vns
+        if self._shared is None or self._shared[0] is not vns or self._shared[1] is not flood_bps:
+            shared = vns
+            if flood_bps.any():
+                limit_bps = np.maximum(vns.receive_limit_bps - flood_bps, RATE_STEP_BPS)
+                shared = vns.with_columns(receive_limit_bps=limit_bps)
+            self._shared = (vns, flood_bps, shared)
         return self._shared[2]
 
     @property
@@ -232,7 +233,7 @@ class FabricState:
         return self.last_loads[1]
 
     def sender_limits(self) -> tuple[FloatArray, FloatArray]:
-        """Return the limits that senders set themselves, and the time since their last message, (pairs,)."""
+        """Return the limits that senders set themselves, and the time since their last message, (pairs,); NaN: none."""
         entries = self.state.entries
         limit_bps, silent_s = np.full((2, len(entries)), np.nan)
         for decision in self.state.allocators.decisions:
@@ -265,19 +266,20 @@ class FabricState:
 
         In a cluster a node waits for all switches without limit: the other node may have connected more.
         """
-        elsewhere = self.share.remote_switches
-        missing = not all(record.connected or dpid in elsewhere for dpid, record in self.switches.items())
+        remote = self.share.remote_switches
+        missing = not all(record.connected or dpid in remote for dpid, record in self.switches.items())
         return missing and (self.config.cluster is not None or now_s - self.arrivals.last_s < SWITCH_WAIT_S)
 
     def may_lack_senders(self, now_s: float) -> bool:
-        """Return whether a switch that never connected may still add senders to known receivers.
+        """Return whether senders may be unknown: of a switch that has never connected, or at other nodes.
 
-        The wait ends even if switches reconnect: only a new switch extends it. The same holds in a cluster, where a
-        dead switch must not freeze all grants. Where other nodes own switches, all of them must learn the owner of the
-        last one, and their messages must arrive.
+        The wait for switches ends even if switches reconnect: only a new switch extends the wait. The same holds in a
+        cluster, where a dead switch must not freeze all grants. Where other nodes own switches, all nodes must learn
+        the owner of the last switch, and their messages must arrive.
         """
-        lacking = not self.switches.keys() <= self.arrivals.known
-        return now_s - self.arrivals.new_s < (SWITCH_WAIT_S if lacking else self.share.ownership_lag_s)
+        all_connected_once = self.switches.keys() <= self.arrivals.known
+        wait_s = self.share.ownership_lag_s if all_connected_once else SWITCH_WAIT_S
+        return now_s - self.arrivals.new_s < wait_s
 
     def vn_name(self, row: int) -> str:
         """Return a VN's name in text form: ``VLAN 10 at s1:3``."""
@@ -313,11 +315,13 @@ class FabricState:
             rows = record.rows_of(meter_id)
             rows = rows[rows != NO_ENTRY]
         self.invalidate_rows(rows)
-        senders = [row for row, own in record.vn_meters.items() if meter_id is None or own.send in meter_id]
+        senders = [row for row, meters in record.vn_meters.items() if meter_id is None or meters.send in meter_id]
         self.send_limits = self.send_limits.invalidated(np.array(senders, dtype=np.int64))
-        flooding, of_floods = record.vn_meter_columns()
-        flooding = flooding if meter_id is None else flooding[np.isin(of_floods[1:3], meter_id).any(axis=0)]
-        self.floods.invalidated(flooding)
+        vn_rows, vn_meter_id = record.vn_meter_columns()
+        if meter_id is not None:
+            flood_meter_id = vn_meter_id[1:3]
+            vn_rows = vn_rows[np.isin(flood_meter_id, meter_id).any(axis=0)]
+        self.floods.invalidated(vn_rows)
         self.phantoms = self.phantoms.invalidated(record.switch.dpid, self.vns, meter_id)
         self.measuring = self.measuring.invalidated(record.switch.dpid, self.vns, meter_id)
 
@@ -330,11 +334,10 @@ class FabricState:
         if not len(rows):
             return
         enforcement = self.state.enforcement
-        kilos = enforcement.rate_kbps.copy(), enforcement.burst_kbits.copy()
-        for column, values in zip(kilos, zip(*settings, strict=True), strict=True):
-            column[rows] = values
-        level_bits = np.minimum(enforcement.level_bits, from_kilo(kilos[1]))
-        enforcement = enforcement._replace(rate_kbps=kilos[0], burst_kbits=kilos[1], level_bits=level_bits)
+        rate_kbps, burst_kbits = enforcement.rate_kbps.copy(), enforcement.burst_kbits.copy()
+        rate_kbps[rows], burst_kbits[rows] = zip(*settings, strict=True)
+        level_bits = np.minimum(enforcement.level_bits, from_kilo(burst_kbits))
+        enforcement = enforcement._replace(rate_kbps=rate_kbps, burst_kbits=burst_kbits, level_bits=level_bits)
         self.state = self.state._replace(enforcement=enforcement)
 
     def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[UInt32Array, UInt32Array]:
@@ -356,6 +359,7 @@ class FabricState:
         rows, vn_meter_id = record.vn_meter_columns()
         discovery_bps = discovery_limits(self.flood_limit_bps[rows])
         newcomer_bps, newcomer_bits = new_pair_limits(self.vns)
+        # In the order of VnMeters: send limit, floods, discovery, packet-ins, new pairs, agents.
         rates_bps = (
             whole_rates(self.vns.send_max_bps[rows]),
             self.flood_limit_bps[rows] - discovery_bps,
@@ -365,24 +369,23 @@ class FabricState:
             np.full(len(rows), float(self.config.control_frame_rate_bps)),
         )
         agent_burst_s = AGENT_BURST_INTERVALS * self.config.interval_s
-        least_bits = min_bursts(self.frame_bytes[rows])
+        min_bits = min_bursts(self.frame_bytes[rows])
         bursts_bits = (
-            np.maximum(pair_changes.first_bursts(rates_bps[0]), least_bits),
+            np.maximum(pair_changes.first_bursts(rates_bps[0]), min_bits),
             *map(pair_changes.first_bursts, rates_bps[1:3]),
-            np.maximum(packet_in_bursts(rates_bps[3]), least_bits),
-            np.maximum(newcomer_bits[rows], least_bits),
+            np.maximum(packet_in_bursts(rates_bps[3]), min_bits),
+            np.maximum(newcomer_bits[rows], min_bits),
             packet_in_bursts(rates_bps[5], agent_burst_s),
         )
-        present = vn_meter_id > 0
-        mine, enforcement = record.metered_rows(), self.state.enforcement
+        exists = vn_meter_id > 0
+        vn_kbps, vn_kbits = to_kilo(np.stack(rates_bps)[exists]), to_kilo(np.stack(bursts_bits)[exists])
+        pair_rows, enforcement = record.metered_rows(), self.state.enforcement
+        pair_meter_id = self.state.entries.meter_id[pair_rows]
         mark_id, mark_bps, mark_bits = self.phantoms.settings(record.switch.dpid, self.vns)
         limits = MeterSettingsTable(
-            np.concatenate([vn_meter_id[present], self.state.entries.meter_id[mine], mark_id]),
-            np.concatenate([to_kilo(np.stack(rates_bps)[present]), enforcement.rate_kbps[mine], to_kilo(mark_bps)]),
-            np.concatenate(
-                [to_kilo(np.stack(bursts_bits)[present]), enforcement.burst_kbits[mine], to_kilo(mark_bits)]
-            ),
+            np.concatenate([vn_meter_id[exists], pair_meter_id, mark_id]),
+            np.concatenate([vn_kbps, enforcement.rate_kbps[pair_rows], to_kilo(mark_bps)]),
+            np.concatenate([vn_kbits, enforcement.burst_kbits[pair_rows], to_kilo(mark_bits)]),
         )
-        return limits.merged(self.measuring.settings(record.switch.dpid, self.vns)).within_bounds(
-            record.capabilities.bounds
-        )
+        settings = limits.merged(self.measuring.settings(record.switch.dpid, self.vns))
+        return settings.within_bounds(record.capabilities.bounds)

@@ -101,8 +101,8 @@ class Movers:
         while len(self._reported_s) >= MAX_PAIRS:
             del self._reported_s[next(iter(self._reported_s))]
         self._reported_s[rows] = now_s
-        to_and_fro = sum(count > 1 for count in turns.values())
-        return TwoLocations(rows, host, to_and_fro >= HOSTS_OF_LOOP)
+        alternating_hosts = sum(count > 1 for count in turns.values())
+        return TwoLocations(rows, host, alternating_hosts >= HOSTS_OF_LOOP)
 
     def _discard_turns(self, rows: tuple[int, int]) -> None:
         self._turns.pop(rows, None)
@@ -113,7 +113,7 @@ class Learning:
     """Adds hosts to the ``fabric``'s network."""
 
     def __init__(self, fabric: VnEvents, max_hosts: int) -> None:
-        self._fabric, self._most = fabric, max_hosts
+        self._fabric, self._max_hosts = fabric, max_hosts
         self._moves = TokenBuckets(len(fabric.vns), MOVES_PER_S, MOVE_BURST)
         self._movers = Movers()
         self._logged_s: dict[tuple[_Why, int], float] = {}
@@ -121,11 +121,10 @@ class Learning:
         self._unreported: deque[tuple[float, int]] = deque()  # until when these VNs' unknown hosts are not reported
 
     def learn(self, host: Host, port: PortId, now_s: float, *, installed: bool) -> None:
-        """Record where a host is; it may be in its switch's tables already (``installed``).
+        """Record where a host is; record an event if the host's VN is full.
 
-        Record an event when its VN is full.
-
-        A host that moves counts toward the VN that it moves to. Where too many move, they stay where they are.
+        ``installed``: the switch's tables have flow entries of the host already. A host that moves counts toward the VN
+        that it moves to. Where hosts move too often, moves are ignored.
         """
         fabric, known = self._fabric, self._fabric.network.known
         row = fabric.vns.row_of(host.vlan_vid, *port)
@@ -139,19 +138,19 @@ class Learning:
                 self._report(_Why.FLAP, EventKind.HOST_FLAPPING, text, row, now_s)
                 return
         was_full = known.full(row)
-        news = fabric.network.learn_host(host, port, now_s, installed=installed)
-        if news:
+        is_new = fabric.network.learn_host(host, port, now_s, installed=installed)
+        if is_new:
             self._note_move(host, row, now_s)
-        if news and known.full(row):
+        if is_new and known.full(row):
             has = f"{name} has {known.count[row]} hosts"
             if was_full:
-                text = f"{has}, and may learn {self._most}; {mac} was known before it came there, and has a place"
+                text = f"{has}, and may learn {self._max_hosts}; {mac} was known before it came there, and has a place"
                 self._report(_Why.MOVED_IN, EventKind.HOST_LIMIT_REACHED, text, row, now_s)
             else:
                 text = f"{has}, the most it may have; the last is {mac}"
                 self._report(_Why.FILLED, EventKind.HOST_LIMIT_REACHED, text, row, now_s)
         elif was_full and host not in known:
-            text = f"{name} may have {self._most} hosts; {mac} is one too many: frames to it are flooded"
+            text = f"{name} may have {self._max_hosts} hosts; {mac} is one too many: frames to it are flooded"
             self._report(_Why.ONE_TOO_MANY, EventKind.HOST_LIMIT_REACHED, text, row, now_s)
             self._count_unlearned(row, now_s)
 
@@ -163,6 +162,7 @@ class Learning:
             self._fabric.network.of_hosts.set_reported_sources(row, ReportedSources.ALL)
 
     def _count_unlearned(self, row: int, now_s: float) -> None:
+        """Count a frame of a host that a full VN cannot learn; stop such packet-ins if there are many."""
         count = self._unlearned[row] = self._unlearned.get(row, 0) + 1
         if count == FOREIGN_BURST:
             self._unreported.append((now_s + UNREPORTED_S, row))
@@ -195,6 +195,7 @@ class Learning:
         self._fabric.note(kind, text, now_s, vn=found.rows[1])
 
     def _report(self, why: _Why, kind: EventKind, text: str, row: int, now_s: float) -> None:
+        """Record an event of a VN, at most once in REPEAT_EVENT_S for each reason."""
         if now_s - self._logged_s.get((why, row), -math.inf) >= REPEAT_EVENT_S:
             self._logged_s[why, row] = now_s
             self._fabric.note(kind, text, now_s, vn=row)

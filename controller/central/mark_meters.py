@@ -39,23 +39,26 @@ class MarkMeterManager:
         fabric, control = self._fabric, self._fabric.control
         if not self._is_needed() and not fabric.phantoms and not fabric.network.marked.vlans:
             return
-        mine = fabric.share.receives
-        sent_to = fabric.network.remote_destinations
-        known = (control.state.entries, control.groups, control.shadow.groups, control.vns, mine, sent_to)
+        local_mask = fabric.share.receives
+        remote_destinations = fabric.network.remote_destinations
+        policies = control.groups, control.shadow.groups
+        inputs = (control.state.entries, *policies, control.vns, local_mask, remote_destinations)
         able = [(record.capabilities.uses_meters, record.capabilities.uses_ecn) for record in fabric.switches.values()]
-        refilled = any(fabric.switches[dpid].meter_ids.available for dpid in self._out_of_ids)
-        if not refilled and able == self._capable and all(map(is_, known, self._flushed_for)) and self._flushed_for:
+        ids_are_free_again = any(fabric.switches[dpid].meter_ids.available for dpid in self._out_of_ids)
+        same_inputs = bool(self._flushed_for) and all(map(is_, inputs, self._flushed_for))
+        if same_inputs and able == self._capable and not ids_are_free_again:
             return
-        self._flushed_for, self._capable = known, able
+        self._flushed_for, self._capable = inputs, able
         marking = _uses_marks((*control.groups, *control.shadow.groups), len(control.vns))
         entries = control.state.entries
         self._follow_limits()
         usable = [dpid for dpid, record in fabric.switches.items() if record.capabilities.uses_meters]
         receives = np.zeros(len(marking), dtype=np.bool_)
-        receives[entries.receiver] = receives[sorted(sent_to)] = True
-        receives &= mine
+        receives[entries.receiver] = receives[sorted(remote_destinations)] = True
+        receives &= local_mask
         self._out_of_ids.clear()
-        self._phantom(marking & receives & np.isin(control.vns.dpid, np.array(usable, dtype=np.uint64)), now_s)
+        can_meter = np.isin(control.vns.dpid, np.array(usable, dtype=np.uint64))
+        self._phantom(marking & receives & can_meter, now_s)
         fabric.network.mark_vlans(self._marked_vlans(marking, now_s))
         self._measure(entries, now_s)
 
@@ -71,9 +74,10 @@ class MarkMeterManager:
     def _is_needed(self) -> bool:
         """Return whether any policy uses marks."""
         control = self._fabric.control
-        known = (control.groups, control.shadow.groups, control.vns)
-        if not self._needed_for[0] or not all(map(is_, known, self._needed_for[0])):
-            self._needed_for = known, bool(_uses_marks((*known[0], *known[1]), len(control.vns)).any())
+        inputs = (control.groups, control.shadow.groups, control.vns)
+        if not self._needed_for[0] or not all(map(is_, inputs, self._needed_for[0])):
+            groups = (*control.groups, *control.shadow.groups)
+            self._needed_for = inputs, bool(_uses_marks(groups, len(control.vns)).any())
         return self._needed_for[1]
 
     def _marked_vlans(self, marking: BoolArray, now_s: float) -> frozenset[int]:
@@ -97,36 +101,37 @@ class MarkMeterManager:
     def _measure(self, entries: PairTable, now_s: float) -> None:
         """Give a counting meter to exactly the pairs whose frames may be marked."""
         fabric, vns, marked = self._fabric, self._fabric.vns, self._fabric.network.marked
-        able = np.isin(vns.vlan_vid[entries.sender], sorted(marked.vlans))
-        able &= vns.dpid[entries.sender] != vns.dpid[entries.receiver]
-        at, present = fabric.measuring.rows_in(entries)
-        stays = present.copy()
-        stays[present] = able[at[present]]
-        lacks = able.copy()
-        lacks[at[stays]] = False
-        if stays.all() and not lacks.any():
+        needs_meter = np.isin(vns.vlan_vid[entries.sender], sorted(marked.vlans))
+        needs_meter &= vns.dpid[entries.sender] != vns.dpid[entries.receiver]
+        pair_row, pair_exists = fabric.measuring.rows_in(entries)  # of each counting meter
+        stays = pair_exists.copy()
+        stays[pair_exists] = needs_meter[pair_row[pair_exists]]
+        lacks_meter = needs_meter.copy()
+        lacks_meter[pair_row[stays]] = False
+        if stays.all() and not lacks_meter.any():
             return
         installed = fabric.measuring
         for row in np.flatnonzero(~stays).tolist():
             pair = Pair(int(installed.sender[row]), int(installed.receiver[row]))
             marked.set_counter(pair, None)
-            self._allocate(fabric.record_of_sender(pair.receiver), int(installed.meter_id[row]))
-        given: dict[Pair, int] = {}
-        for row in np.flatnonzero(lacks).tolist():
+            self._delete_meter(fabric.record_of_sender(pair.receiver), int(installed.meter_id[row]))
+        new_ids: dict[Pair, int] = {}
+        for row in np.flatnonzero(lacks_meter).tolist():
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
             record = fabric.record_of_sender(pair.receiver)
-            meter_id, stands = self._assign_meter(record, marked.counter_keys(pair), now_s)
+            meter_id, is_installed = self._assign_meter(record, marked.counter_keys(pair), now_s)
             if meter_id is None:
                 continue
             marked.set_counter(pair, meter_id)
-            given[pair] = meter_id
-            if record.connected and not stands:
+            new_ids[pair] = meter_id
+            if record.connected and not is_installed:
                 record.update.put_meters({meter_id: UNLIMITED}, [])
-        pairs = np.array(list(given), dtype=np.int64).reshape(-1, 2)
-        ids = np.array(list(given.values()), dtype=np.int64)
+        pairs = np.array(list(new_ids), dtype=np.int64).reshape(-1, 2)
+        ids = np.array(list(new_ids.values()), dtype=np.int64)
         fabric.measuring = installed.subset(stays).added(pairs[:, 0], pairs[:, 1], ids)
 
     def _follow_limits(self) -> None:
+        """Queue new settings of phantom meters where receive limits changed."""
         fabric, limit_bps = self._fabric, self._fabric.vns.receive_limit_bps
         changed = np.flatnonzero((limit_bps != self._limit_bps) & (fabric.phantoms.meter_id != NO_METER))
         self._limit_bps = limit_bps
@@ -140,25 +145,24 @@ class MarkMeterManager:
         installed = fabric.phantoms.meter_id
         rows: list[int] = []
         ids: list[int] = []
-        stood: list[int] = []
+        installed_rows: list[int] = []
         for row in np.flatnonzero(~desired & (installed != NO_METER)).tolist():
             fabric.network.of_hosts.set_phantom(row, None)
-            self._allocate(fabric.record_of_sender(row), int(installed[row]))
+            self._delete_meter(fabric.record_of_sender(row), int(installed[row]))
             rows.append(row)
             ids.append(NO_METER)
         for row in np.flatnonzero(desired & (installed == NO_METER)).tolist():
-            meter_id, stands = self._assign_meter(
-                fabric.record_of_sender(row), fabric.network.of_hosts.phantom_keys(row), now_s
-            )
+            keys = fabric.network.of_hosts.phantom_keys(row)
+            meter_id, is_installed = self._assign_meter(fabric.record_of_sender(row), keys, now_s)
             if meter_id is not None:
                 fabric.network.of_hosts.set_phantom(row, meter_id)
                 rows.append(row)
                 ids.append(meter_id)
-                if stands:
-                    stood.append(row)
+                if is_installed:
+                    installed_rows.append(row)
         if rows:
             fabric.phantoms = fabric.phantoms.added(np.array(rows, dtype=np.int64), np.array(ids, dtype=np.int64))
-            self._put(np.array(rows, dtype=np.int64), np.array(stood, dtype=np.int64))
+            self._put(np.array(rows, dtype=np.int64), np.array(installed_rows, dtype=np.int64))
 
     def _assign_meter(self, record: SwitchRecord, keys: Iterable[FlowKey], now_s: float) -> tuple[int | None, bool]:
         """Return a meter id, and True if the switch's flow entries of these keys name that meter and it is installed.
@@ -166,9 +170,9 @@ class MarkMeterManager:
         None when all ids are in use.
         """
         for key in keys:
-            found = record.installed.get(key)
-            if found is not None and found.meter_id is not None and record.meter_ids.claim(found.meter_id):
-                return found.meter_id, True
+            flow = record.installed.get(key)
+            if flow is not None and flow.meter_id is not None and record.meter_ids.claim(flow.meter_id):
+                return flow.meter_id, True
         meter_id = record.meter_ids.allocate()
         if meter_id is None:
             self._out_of_ids.add(record.switch.dpid)
@@ -184,12 +188,14 @@ class MarkMeterManager:
         rows = rows[meter_id[rows] != NO_METER]
         rate_bps, burst_bits = phantom_settings(vns.receive_limit_bps[rows])
         for dpid in np.unique(vns.dpid[rows]).tolist():
-            record, mine = self._fabric.switches[dpid], vns.dpid[rows] == dpid
+            record, at_switch = self._fabric.switches[dpid], vns.dpid[rows] == dpid
             if record.connected:
-                settings = MeterSettingsTable.from_rates(meter_id[rows[mine]], rate_bps[mine], burst_bits[mine])
+                ids = meter_id[rows[at_switch]]
+                settings = MeterSettingsTable.from_rates(ids, rate_bps[at_switch], burst_bits[at_switch])
                 record.update.put_meters(settings, set(meter_id[installed].tolist()))
 
-    def _allocate(self, record: SwitchRecord, meter_id: int) -> None:
+    def _delete_meter(self, record: SwitchRecord, meter_id: int) -> None:
+        """Queue the deletion of a meter; release its id at once if the switch has no such meter."""
         if record.connected and record.capabilities.uses_meters:
             record.update.meter_deletes.append(meter_id)
         else:

@@ -23,8 +23,9 @@ from controller.switch.switch_record import SwitchRecord
 from controller.units import format_rate
 
 ALL_IN_USE = "all meters of its switch are in use"
-# Pairs per batch of an adoption; each needs this many lookups in the switch's table.
-_BATCH_SIZE, _OF_TABLE = 1_000, 8_000
+# Pairs per batch of an adoption. A batch rebuilds the switch's table: it has so many more pairs for each further 8,000
+# flow entries.
+_BATCH_SIZE, _FLOWS_PER_BATCH = 1_000, 8_000
 
 
 class PairMeterManager:
@@ -42,7 +43,7 @@ class PairMeterManager:
         self._changed_at: set[int] = set()  # switches at which the set of pairs without meters has changed
 
     def on_pair_seen(self, pair: Pair, now_s: float) -> None:
-        """Record an active pair without a flow entry; its meter may be on the way already."""
+        """Record an active pair without a flow entry; its meter may have been queued already."""
         if not self.metered(pair):
             self._pairs_to_meter[pair] = None
             self._last_new_s = now_s
@@ -63,7 +64,7 @@ class PairMeterManager:
         return self._fabric.network.pairs.has(pair) and pair not in self._unmetered
 
     def metered_mask(self, sender: IntArray, receiver: IntArray) -> BoolArray:
-        """Return which pairs have a meter, in columns, (pairs,)."""
+        """Return the mask of the pairs that have a meter, shape of ``sender``."""
         metered = self._fabric.network.pairs.has_each(sender, receiver)
         if self._unmetered:
             ends = zip(sender.tolist(), receiver.tolist(), strict=True)
@@ -77,13 +78,14 @@ class PairMeterManager:
 
     def why_unmetered(self, pair: Pair) -> str:
         """Return why an active pair has no meter."""
-        can = self._fabric.record_of_sender(pair.sender).capabilities
-        return self._refused.get(pair) or can.meters_unused or (ALL_IN_USE if can.uses_meters else "no-meters")
+        capabilities = self._fabric.record_of_sender(pair.sender).capabilities
+        without_reason = ALL_IN_USE if capabilities.uses_meters else "no-meters"
+        return self._refused.get(pair) or capabilities.meters_unused or without_reason
 
     def refuse(self, rows: Iterable[int], why: str, *, installed: bool = False) -> None:
-        """Remove the meters of these pairs, which may be installed (``installed``).
+        """Remove the meters of the pairs of ``rows``, for the reason ``why``; they get no others until ``retry``.
 
-        The pairs have none until ``retry``.
+        ``installed``: the meters may be installed, and must be deleted.
         """
         entries = self._fabric.state.entries
         pairs = {Pair(int(entries.sender[row]), int(entries.receiver[row])) for row in rows}
@@ -121,11 +123,11 @@ class PairMeterManager:
         """Remove the pairs' meters, and let their traffic pass without one."""
         refused = {pair: self._refused[pair] for pair in pairs if pair in self._refused}
         self._remove(pairs, installed=installed)
-        bare = dict.fromkeys(sorted(pairs))
+        without_meter = dict.fromkeys(sorted(pairs))
         self._refused |= refused
-        self._unmetered |= bare
-        self._fabric.network.pairs.add(bare)
-        self._changed_at |= {self._fabric.vns.key(pair.sender).dpid for pair in bare}
+        self._unmetered |= without_meter
+        self._fabric.network.pairs.add(without_meter)
+        self._changed_at |= {self._fabric.vns.key(pair.sender).dpid for pair in without_meter}
 
     def remove_switch_meters(self, dpid: int) -> None:
         """Remove all pair meters of a switch, because they are unusable; its pairs go on without meters."""
@@ -140,9 +142,9 @@ class PairMeterManager:
         entries = fabric.state.entries
         present = fabric.vns.dpid[entries.sender] == dpid
         pairs = set(map(Pair, entries.sender[present].tolist(), entries.receiver[present].tolist()))
-        for known in (self._unmetered, self._pairs_to_meter):
-            for pair in [pair for pair in known if fabric.vns.key(pair.sender).dpid == dpid]:
-                del known[pair]
+        for without_meter in (self._unmetered, self._pairs_to_meter):
+            for pair in [pair for pair in without_meter if fabric.vns.key(pair.sender).dpid == dpid]:
+                del without_meter[pair]
                 pairs.add(pair)
         self._remove(pairs, installed=False)
         self._marks.release_switch(dpid)
@@ -167,14 +169,14 @@ class PairMeterManager:
         """Give new pairs a meter and flow entries; without a free meter, flow entries alone."""
         fabric = self._fabric
         metered: dict[Pair, int] = {}
-        bare: dict[Pair, None] = {}
+        without_meter: dict[Pair, None] = {}
         for pair in pairs:
             record = fabric.record_of_sender(pair.sender)
             # Where no queue holds the receiver, a meter bounds the pair until its agent has a rate for it.
             if self._agents.is_sole_shaper(pair.sender) and fabric.vns.has_queue[pair.receiver]:
                 meter_id: int | None = NO_METER
             else:
-                meter_id = None if self._beyond(pair, record) else record.meter_ids.allocate()
+                meter_id = None if self._exceeds_meters(pair, record) else record.meter_ids.allocate()
             if meter_id is None and self._agents.is_covered(pair.sender):
                 meter_id = NO_METER
             if meter_id is not None:
@@ -184,17 +186,17 @@ class PairMeterManager:
                     self._changed_at.add(record.switch.dpid)
             elif pair not in self._unmetered:
                 self._unmetered[pair] = None
-                bare[pair] = None
+                without_meter[pair] = None
                 self._changed_at.add(record.switch.dpid)
                 if record.capabilities.uses_meters and pair not in self._refused:
                     self._out_of_meters(record, now_s)
         # Flow entries without a meter; otherwise every frame of these pairs would cause a packet-in.
-        fabric.network.pairs.add(bare)
+        fabric.network.pairs.add(without_meter)
         if not metered:
             return
         sender, receiver, meters = _columns(metered)
-        ends, elsewhere = (sender, receiver), fabric.share.remote_senders
-        first = pair_changes.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
+        ends, remote_senders = (sender, receiver), fabric.share.remote_senders
+        first = pair_changes.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, remote_senders)
         rate_bps, burst_bits = fabric.fitted(sender, *first)
         self._add_entries(*ends, meters, rate_bps, burst_bits, now_s, added_now=True)
         settings = map(MeterSetting, to_kilo(rate_bps).tolist(), to_kilo(burst_bits).tolist())
@@ -204,11 +206,11 @@ class PairMeterManager:
                 record.update.put_meters({meter_id: setting}, [])
         fabric.network.pairs.add({pair: meter_id or None for pair, meter_id in metered.items()})
 
-    def _beyond(self, pair: Pair, record: SwitchRecord) -> bool:
+    def _exceeds_meters(self, pair: Pair, record: SwitchRecord) -> bool:
         """Return whether a pair's limit is above all meters of its switch; if so, record that as the reason."""
         vns = self._fabric.vns
-        most_kbps = min(vns.send_max_bps[pair.sender], vns.receive_max_bps[pair.receiver]) / RATE_STEP_BPS
-        if most_kbps < record.capabilities.bounds.max_rate_kbps + 1:
+        limit_kbps = min(vns.send_max_bps[pair.sender], vns.receive_max_bps[pair.receiver]) / RATE_STEP_BPS
+        if limit_kbps < record.capabilities.bounds.max_rate_kbps + 1:
             return False
         self._refused[pair] = beyond_text(record.capabilities.bounds.max_rate_kbps)
         self._changed_at.add(record.switch.dpid)
@@ -226,26 +228,28 @@ class PairMeterManager:
         self._fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
     def swap_shapers(self, shaped: list[Pair], bare: list[Pair], now_s: float) -> None:
-        """Remove the meters of pairs that agents alone shape, and give meters to ``bare`` pairs, whose agents are gone.
+        """Remove the meters of ``shaped`` pairs, which agents alone shape now, and give meters to ``bare`` pairs.
+
+        ``bare`` are the pairs that have lost their agents.
 
         In a switch's update, meters are added before the flow entries that name them, and deleted after them: there is
         no gap. A pair that gets no meter is not limited from then on.
         """
         if shaped:
             self._set_meters(dict.fromkeys(shaped, NO_METER), now_s)
-        given: dict[Pair, int] = {}
+        new_ids: dict[Pair, int] = {}
         for pair in bare:
             meter_id = self._fabric.record_of_sender(pair.sender).meter_ids.allocate()
             if meter_id is not None:
-                given[pair] = meter_id
-        if given:
-            self._set_meters(given, now_s)
-        left = set(bare) - given.keys()
-        if left:
-            self._remove(left)
-            without = dict.fromkeys(sorted(left))
-            self._unmetered |= without
-            self._fabric.network.pairs.add(without)
+                new_ids[pair] = meter_id
+        if new_ids:
+            self._set_meters(new_ids, now_s)
+        remaining = set(bare) - new_ids.keys()
+        if remaining:
+            self._remove(remaining)
+            without_meter = dict.fromkeys(sorted(remaining))
+            self._unmetered |= without_meter
+            self._fabric.network.pairs.add(without_meter)
 
     def _set_meters(self, meter_of: Mapping[Pair, int], now_s: float) -> None:
         """Replace or remove the meters of existing pairs, at the rates of their limits."""
@@ -272,33 +276,34 @@ class PairMeterManager:
     def adopt(self, found: InstalledPairs, now_s: float) -> Iterator[None]:
         """Adopt pairs whose meters are installed and were claimed; yield after each batch.
 
-        All pairs are known at once, their flow entries in batches. A pair that has got another meter since then keeps
-        that one; of several meters of one pair the first counts.
+        All pairs are added at once, their flow entries in batches. A pair that has got another meter since keeps the
+        other one. Of several meters of a pair, the first is adopted.
         """
-        fabric, known = self._fabric, self._fabric.network.pairs
-        mine = np.zeros(len(found.sender), dtype=np.bool_)
-        mine[np.unique(found.receiver << 32 | found.sender, return_index=True)[1]] = True
-        mine &= ~self.metered_mask(found.sender, found.receiver)
-        self.release_claimed(found.only(~mine))
-        found = found.only(mine)
+        fabric, active_pairs = self._fabric, self._fabric.network.pairs
+        _, first_of_pair = np.unique(found.receiver << 32 | found.sender, return_index=True)
+        is_new = np.zeros(len(found.sender), dtype=np.bool_)
+        is_new[first_of_pair] = True
+        is_new &= ~self.metered_mask(found.sender, found.receiver)
+        self.release_claimed(found.only(~is_new))
+        found = found.only(is_new)
         if not len(found.sender):
             return
         ends = found.sender, found.receiver
         rate_bps, burst_bits = map(from_kilo, found[3:])
         self._add_entries(*ends, found.meter_id, rate_bps, burst_bits, now_s, added_now=False)
-        known.add_columns(*ends, found.meter_id)
-        for some in filter(None, (self._pairs_to_meter, self._unmetered)):
+        active_pairs.add_columns(*ends, found.meter_id)
+        for without_meter in filter(None, (self._pairs_to_meter, self._unmetered)):
             for pair in zip(found.sender.tolist(), found.receiver.tolist(), strict=True):
-                some.pop(Pair(*pair), None)
+                without_meter.pop(Pair(*pair), None)
         yield
         order, parts = fabric.vns.by_switch(found.sender)
         for dpid, start, end in parts:
             while start < end:
-                # A part of the table: each batch rebuilds it.
-                at_once = _BATCH_SIZE * max(1, len(fabric.network.desired.flows_at(dpid)) // _OF_TABLE)
-                rows = order[start : min(start + at_once, end)]
-                known.put_all(found.sender[rows], found.receiver[rows])
-                start += at_once
+                table_size = len(fabric.network.desired.flows_at(dpid))
+                batch_size = _BATCH_SIZE * max(1, table_size // _FLOWS_PER_BATCH)
+                rows = order[start : min(start + batch_size, end)]
+                active_pairs.put_all(found.sender[rows], found.receiver[rows])
+                start += batch_size
                 yield
 
     def release_claimed(self, claimed: InstalledPairs) -> None:
@@ -317,6 +322,7 @@ class PairMeterManager:
         *,
         added_now: bool,
     ) -> None:
+        """Add pairs with their meters to the control state; ``added_now`` is as in ``pair_changes.add_entries``."""
         fabric = self._fabric
         fabric.state = pair_changes.add_entries(
             fabric.state, fabric.vns, sender, receiver, meter_id, rate_bps, burst_bits, now_s, added_now=added_now
@@ -351,7 +357,7 @@ class PairMeterManager:
         self._map_meters()
 
     def _map_meters(self) -> None:
-        """Tell each switch's record which row of the pair table each of its meters limits."""
+        """Set in each switch's record which row of the pair table each of its meters limits."""
         fabric = self._fabric
         entries = fabric.state.entries
         order, parts = fabric.vns.by_switch(entries.sender)

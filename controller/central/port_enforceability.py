@@ -29,7 +29,7 @@ DEBOUNCE_S = 1.5
 def switch_verdicts(fabric: FabricState, dpid: int) -> PortVerdicts:
     """Return what can be enforced at each edge port of a switch of the configuration, by port number.
 
-    It is the same object until a verdict changes.
+    The result is the same object until a verdict changes.
     """
     return _switch_verdicts(fabric, dpid, _unlimited(fabric))
 
@@ -42,8 +42,8 @@ def all_verdicts(fabric: FabricState) -> dict[int, PortVerdicts]:
 
 def verdict_counts(fabric: FabricState) -> dict[str, int]:
     """Return how many edge ports have each verdict."""
-    found = Counter(one.verdict for verdicts in all_verdicts(fabric).values() for one in verdicts.values())
-    return {str(verdict): found[verdict] for verdict in Verdict}
+    counts = Counter(port.verdict for verdicts in all_verdicts(fabric).values() for port in verdicts.values())
+    return {str(verdict): counts[verdict] for verdict in Verdict}
 
 
 def note_changes(fabric: FabricState, now_s: float) -> None:
@@ -78,49 +78,44 @@ def _note_headroom(fabric: FabricState, now_s: float) -> None:
     if verdicts.headroom_vns is control.vns:
         return
     verdicts.headroom_vns = control.vns
-    needing = need_headroom(control.groups, len(control.vns))
-    crowded = frozenset(headroom_shortages(control.vns, control.config.links, needing))
-    for one in sorted(crowded - verdicts.short_of_headroom):
-        promised, link = one.promised_bps / 1e6, one.link_bps / 1e6
-        name = fabric.port_name(one.port)
+    needs_headroom = need_headroom(control.groups, len(control.vns))
+    shortages = frozenset(headroom_shortages(control.vns, control.config.links, needs_headroom))
+    for shortage in sorted(shortages - verdicts.short_of_headroom):
+        promised, link = shortage.promised_bps / 1e6, shortage.link_bps / 1e6
+        name = fabric.port_name(shortage.port)
         text = f"{name}: receive limits of {promised:.4g} of {link:.4g} Mbit/s of the only link before its switch: "
         text += f"drops there are invisible to policies; use at most {1 - MAX_PROMISED:.0%} of the link"
-        fabric.note(EventKind.LINK_HEADROOM_SHORT, text, now_s, dpid=one.port.dpid)
-    verdicts.short_of_headroom = crowded
+        fabric.note(EventKind.LINK_HEADROOM_SHORT, text, now_s, dpid=shortage.port.dpid)
+    verdicts.short_of_headroom = shortages
 
 
 def _note_shaped(fabric: FabricState, dpid: int) -> None:
-    """Decide for a switch's ports whether queues or the senders' meters hold the receivers."""
+    """Update, for the VNs of a switch, whether a queue or the senders' meters hold the receiver."""
     record, vns = fabric.switches[dpid], fabric.vns
-    shaped = vns.has_queue.copy()
+    has_queue, sets_queues = vns.has_queue.copy(), record.switch.ovsdb is not None
     for row in np.flatnonzero(vns.dpid == dpid).tolist():
-        sets_queues = record.switch.ovsdb is not None
-        shaped[row] = record.capabilities.shapes(int(vns.port_no[row]), sets_queues=sets_queues)
-    if (shaped != vns.has_queue).any():
-        fabric.control = fabric.control._replace(vns=vns.with_columns(has_queue=shaped))
+        has_queue[row] = record.capabilities.shapes(int(vns.port_no[row]), sets_queues=sets_queues)
+    if (has_queue != vns.has_queue).any():
+        fabric.control = fabric.control._replace(vns=vns.with_columns(has_queue=has_queue))
 
 
 def _switch_verdicts(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:
     """Return the verdicts on a switch's ports, by port number; computed again only for new evidence."""
     record = fabric.switches[dpid]
-    can = record.capabilities
-    given = (record.switch, record.connected, *can.evidence, unlimited, fabric.agent_ports)
-    before, made = fabric.verdicts.made.get(dpid, (None, {}))
-    if given == before:
-        return made
-    made = {
-        port_no: enforceability(
-            can,
-            port_no,
-            (name for other, name, vids in unlimited if other != dpid and vids & set(port.vlan_vids)),
-            agent=(dpid, port_no) in fabric.agent_ports,
-        )
-        if record.connected
-        else NOT_CONNECTED
-        for port_no, port in record.switch.ports.items()
-    }
-    fabric.verdicts.made[dpid] = (given, made)
-    return made
+    capabilities = record.capabilities
+    inputs = (record.switch, record.connected, *capabilities.evidence, unlimited, fabric.agent_ports)
+    last_inputs, last_verdicts = fabric.verdicts.made.get(dpid, (None, {}))
+    if inputs == last_inputs:
+        return last_verdicts
+    verdicts = dict.fromkeys(record.switch.ports, NOT_CONNECTED)
+    for port_no, port in record.switch.ports.items() if record.connected else ():
+        # Another switch that cannot limit its senders matters if it has VNs in a VLAN of the port.
+        vids = set(port.vlan_vids)
+        unlimited_names = (name for other, name, other_vids in unlimited if other != dpid and other_vids & vids)
+        has_agent = (dpid, port_no) in fabric.agent_ports
+        verdicts[port_no] = enforceability(capabilities, port_no, unlimited_names, agent=has_agent)
+    fabric.verdicts.made[dpid] = (inputs, verdicts)
+    return verdicts
 
 
 def _unlimited(fabric: FabricState) -> Unlimited:

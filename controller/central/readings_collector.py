@@ -17,7 +17,7 @@ from controller.metering.port_readings import PortChanges, PortReadings
 from controller.metering.queue_readings import QueueChanges, QueueReadings
 from controller.switch.delivered_rates import queue_key
 
-# The counters that a reading's columns come from.
+# The OpenFlow counter of each column of a reading.
 _OF_QUEUES = {"sent_bytes": "tx_bytes", "sent_packets": "tx_packets", "dropped_packets": "tx_errors"}
 _OF_PORTS = {"sent_bytes": "tx_bytes", "dropped_packets": "tx_dropped"}
 _OF_HOSTS = {"sent_bytes": "rx_bytes"}
@@ -30,7 +30,7 @@ def collect_readings(
     now_s: float,
     marks: MarkReadings | None = None,
 ) -> FabricReadings | None:
-    """Return the readings of the ``desired`` kinds, with ``marks``; None if nothing is wanted.
+    """Return the readings of the ``desired`` kinds, with ``marks``; None if there are none.
 
     ``received_s`` is when each switch's meter counters arrived. Port or queue counters that did not arrive with them
     are unknown. Counters with impossible changes cause events.
@@ -50,41 +50,43 @@ def collect_readings(
 
 
 def _queues(fabric: FabricState, received_s: Mapping[int, float]) -> QueueReadings:
-    """Return the (vns,) changes of receiving queues since the last interval; unknown where not read."""
+    """Return the readings of receiving queues, (vns,), since the last interval; unknown where not read."""
     vns = fabric.vns
-    found = QueueChanges.initial(len(vns))
+    queue_changes = QueueChanges.initial(len(vns))
     for dpid, rows in _by_switch(vns.dpid):
         counters = fabric.deliveries[dpid].queues
         changes = counters.changes
         if changes is None or not counters.received_s >= received_s.get(dpid, np.inf):
             continue
-        at, of = changes.rows_of(queue_key(vns.port_no[rows], vns.vlan_vid[rows]))
+        positions, change_rows = changes.rows_of(queue_key(vns.port_no[rows], vns.vlan_vid[rows]))
+        vn_rows = rows[positions]
         for name, counter in _OF_QUEUES.items():
-            getattr(found, name)[rows[at]] = changes.delta[counter][of]
-        found.elapsed_s[rows[at]] = changes.elapsed_s[of]
-    most = int(vns.vlan_vid.max(initial=0)) + 1
-    arrival_bps = np.bincount(vns.vlan_vid, weights=vns.capacity_bps, minlength=most).astype(np.float64)[vns.vlan_vid]
-    return QueueReadings.from_changes(found, vns.capacity_bps, arrival_bps)
+            getattr(queue_changes, name)[vn_rows] = changes.delta[counter][change_rows]
+        queue_changes.elapsed_s[vn_rows] = changes.elapsed_s[change_rows]
+    # At most all VNs of its VLAN send to a VN, at the capacities of their ports.
+    arrival_bps = np.bincount(vns.vlan, weights=vns.capacity_bps).astype(np.float64)[vns.vlan]
+    return QueueReadings.from_changes(queue_changes, vns.capacity_bps, arrival_bps)
 
 
 def _ports(fabric: FabricState, received_s: Mapping[int, float]) -> PortReadings:
-    """Return the (ports,) changes of the counters of links' ports since the last interval; unknown where not read."""
+    """Return the readings of links' ports, (links,), since the last interval; unknown where not read."""
     links = fabric.links.link_table(fabric.vns, fabric.network.topology)
     ports = fabric.links.ports(fabric.vns)
-    found = PortChanges.initial(len(ports.dpid))
+    port_changes = PortChanges.initial(len(ports.dpid))
     for dpid, rows in _by_switch(ports.dpid):
         counters = fabric.deliveries[dpid].ports
         changes = counters.changes
         if changes is None or not counters.received_s >= received_s.get(dpid, np.inf):
             continue
-        at, of = changes.rows_of(ports.port_no[rows])
-        at = rows[at]
+        positions, change_rows = changes.rows_of(ports.port_no[rows])
+        link_rows = rows[positions]
         for inward, names in ((True, _OF_HOSTS), (False, _OF_PORTS)):
-            mine = ports.inward[at] == inward
+            in_direction = ports.inward[link_rows] == inward
             for name, counter in names.items():
-                getattr(found, name)[at[mine]] = changes.delta[counter][of[mine]]
-        found.elapsed_s[at] = changes.elapsed_s[of]
-    return PortReadings.from_changes(found, links.capacity_bps)
+                delta = changes.delta[counter][change_rows[in_direction]]
+                getattr(port_changes, name)[link_rows[in_direction]] = delta
+        port_changes.elapsed_s[link_rows] = changes.elapsed_s[change_rows]
+    return PortReadings.from_changes(port_changes, links.capacity_bps)
 
 
 def _by_switch(dpid: NDArray[np.uint64]) -> Iterator[tuple[int, IntArray]]:
@@ -95,6 +97,7 @@ def _by_switch(dpid: NDArray[np.uint64]) -> Iterator[tuple[int, IntArray]]:
 
 
 def _implausible(fabric: FabricState, implausible: BoolArray, now_s: float) -> list[int]:
+    """Return the masked rows for which an event may be recorded now."""
     return fabric.events.limit_named(EventKind.COUNTERS_IMPLAUSIBLE, np.flatnonzero(implausible), now_s)
 
 

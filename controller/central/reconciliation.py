@@ -88,10 +88,10 @@ class Reconciler:
         yield from fabric.network.put_switch(dpid, record.meters_in_use(), set_queue=record.capabilities.uses_queues)
         if not record.capabilities.uses_meters:
             pairs.remove_switch_meters(dpid)
-        hosts, talking = hosts_and_pairs(record.installed)
+        hosts, pair_flows = hosts_and_pairs(record.installed)
         yield from self._adopt_hosts(record, hosts, now_s)
-        # Deferred flow entries whose receivers' switches may still connect stay.
-        record.deferred = DeferredAdoption(talking, meters)
+        # Pairs to receivers that are still unknown wait: the receivers' switches may connect later.
+        record.deferred = DeferredAdoption(pair_flows, meters)
         yield
         yield from self.adopt_deferred(now_s)
         pairs.flush()
@@ -103,9 +103,9 @@ class Reconciler:
         fabric.network.update_paths()
         installed, settings = MeterSettingsTable.from_installed(meters), fabric.desired_meters(record)
         differing = settings.differing(installed).intersection(settings) - set(record.update.meter_id)
-        differing -= {
-            i for i in differing if i in installed and record.capabilities.is_alias(settings[i], installed[i])
-        }
+        # A switch may round a setting, and then reports the rounded one.
+        is_alias = record.capabilities.is_alias
+        differing -= {i for i in differing if i in installed and is_alias(settings[i], installed[i])}
         record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, installed.keys())
         yield
         # Later changes are sent as usual. Later tables come before earlier ones, as in any plan.
@@ -118,27 +118,27 @@ class Reconciler:
     def adopt_deferred(
         self, now_s: float, only: SwitchRecord | None = None, come: Collection[Host] | None = None
     ) -> Iterator[None]:
-        """Adopt, in batches, installed pairs whose receivers have become known since their switches connected.
+        """Adopt, in batches, the installed pairs with receivers that were unknown when the pairs' switches connected.
 
         All switches (or only the switch ``only``) are handled at once, since each addition of pairs reindexes all
-        columns. If the new hosts are known (``come``), only these are looked up.
+        columns. ``come`` are the hosts that have become known; None: all hosts are looked up.
         """
-        found: list[InstalledPairs] = []
+        claimed: list[InstalledPairs] = []
         try:
             for record in self.fabric.switches.values() if only is None else [only]:
                 if not len(record.deferred.entries.key):
                     continue
-                known = record.deferred.pop_known(self.fabric.network.knows, come)
-                if come is not None and not len(known.key):
+                pair_flows = record.deferred.pop_known(self.fabric.network.knows, come)
+                if come is not None and not len(pair_flows.key):
                     continue
                 yield
-                yield from self._claim(record, known, record.deferred.meters, found)
-            adopted, found = found, []
+                yield from self._claim(record, pair_flows, record.deferred.meters, claimed)
+            adopted, claimed = claimed, []
             if adopted:
                 yield from self.pairs.adopt(InstalledPairs.together(adopted), now_s)
         finally:
-            if found:
-                self.pairs.release_claimed(InstalledPairs.together(found))
+            if claimed:  # the iteration was stopped
+                self.pairs.release_claimed(InstalledPairs.together(claimed))
 
     def _complete_vn_meters(self, record: SwitchRecord, now_s: float) -> None:
         """Add the missing meters of VNs at a switch."""
@@ -208,19 +208,17 @@ class Reconciler:
     def _candidate_keys(
         self, record: SwitchRecord, expected: FlowTable, flows: FlowTable, only: Collection[bytes] | None
     ) -> set[bytes]:
-        """Return the packed keys of flow entries that differ from ``expected`` or are not desired.
+        """Return the packed keys of flow entries to compare: ``only``, or those that differ or are not desired.
 
-        With ``only``, among these.
-
-        Known hosts and pairs give the desired, expected and installed keys; deferred ones may belong to hosts yet
-        unknown.
+        Entries that differ are in ``expected`` or ``flows`` alone, or with other contents. Undesired entries of
+        deferred pairs are left out: their hosts may become known.
         """
         if only is not None:
             return set(only)
         desired = self.fabric.network.desired.flows_at(record.switch.dpid)
         desired.share(record.installed)  # usually they are the same, and stay so
-        nobodys = expected.missing_from(desired)
-        return expected.differing(flows) | nobodys.difference(record.deferred.entries.key.tolist())
+        undesired = expected.missing_from(desired)
+        return expected.differing(flows) | undesired.difference(record.deferred.entries.key.tolist())
 
     def _release_lost_meters(
         self, record: SwitchRecord, differing: set[bytes], lost: frozenset[bytes], now_s: float
@@ -235,9 +233,9 @@ class Reconciler:
         record.lost |= metered.keys() - lost
 
     def _repair_flows(self, record: SwitchRecord, keys: Collection[bytes], differing: set[bytes], *, tidy: bool) -> int:
-        """Repair the flow entries that are ``differing``, and delete those of ``keys`` that are not desired.
+        """Repair the flow entries in ``differing``, delete undesired ones among ``keys``; return the number of changes.
 
-        Return the number.
+        Unless ``tidy``, undesired flow entries stay that a switch may need that has not connected yet.
         """
         desired = self.fabric.network.desired.flows_at(record.switch.dpid)
         unwanted = {packed for packed in keys if record.installed.has(packed) and not desired.has(packed)}
@@ -258,12 +256,13 @@ class Reconciler:
         names no meter. A meter with other settings is set again. If it still reads the same, the switch rounds the
         setting: nobody changed it.
         """
-        found = MeterSettingsTable.from_installed(meters)
-        stood, record.stood = record.stood, found.meter_id
-        odd, record.odd = record.odd, {}
-        missed, record.missed = record.missed, frozenset()
-        doubtful, record.doubtful = record.doubtful, False
-        owned = found.within(record.meter_ids.first, record.meter_ids.last)
+        installed = MeterSettingsTable.from_installed(meters)
+        # The findings of the last audit, replaced by those of this one.
+        was_installed, record.stood = record.stood, installed.meter_id
+        was_unlike, record.odd = record.odd, {}
+        was_missing, record.missed = record.missed, frozenset()
+        unidentified_error, record.doubtful = record.doubtful, False
+        owned = installed.within(record.meter_ids.first, record.meter_ids.last)
         differing = owned.differing(expected)
         if not differing:
             return 0
@@ -271,26 +270,27 @@ class Reconciler:
         differing = {i for i in differing if desired.get(i) == expected.get(i)} - set(record.update.meter_id)
         unwanted = differing - desired.keys() if tidy else set()
         differing &= desired.keys()
-        missing = {i for i in differing if i not in found}
-        refused = {i for i in missing if i in missed or (doubtful and i not in stood)}
+        missing = {i for i in differing if i not in installed}
+        refused = {i for i in missing if i in was_missing or (unidentified_error and i not in was_installed)}
         if refused:
             self.refused.release_meters(record, refused, NOT_THERE, now_s)
             differing -= refused
         record.missed = frozenset(missing - refused)
-        unlike = {i: (desired[i], found[i]) for i in differing if i in found}
-        own_way = {i for i, both in unlike.items() if odd.get(i) == both or record.capabilities.is_alias(*both)}
-        self._accept({i: unlike[i] for i in own_way}, record)
-        record.odd = {i: both for i, both in unlike.items() if i not in own_way}
-        differing -= own_way
-        record.update.put_meters({i: desired[i] for i in sorted(differing)}, found.keys())
+        unlike = {i: (desired[i], installed[i]) for i in differing if i in installed}
+        is_alias = record.capabilities.is_alias
+        rounded = {i for i, both in unlike.items() if was_unlike.get(i) == both or is_alias(*both)}
+        self._accept({i: unlike[i] for i in rounded}, record)
+        record.odd = {i: both for i, both in unlike.items() if i not in rounded}
+        differing -= rounded
+        record.update.put_meters({i: desired[i] for i in sorted(differing)}, installed.keys())
         self.fabric.invalidate_counters(record, np.array(sorted(differing | unwanted), dtype=np.int64))
         record.update.meter_deletes += sorted(unwanted)
         return len(differing) + len(unwanted)
 
     def _accept(self, unlike: Mapping[int, tuple[MeterSetting, MeterSetting]], record: SwitchRecord) -> None:
-        """Store the settings that a switch reports as those of its meters: (desired, found) by meter id."""
-        for desired, found in unlike.values():
-            record.capabilities.record_alias(desired, found)
+        """Store the rounded settings that a switch reports for meters: ``unlike`` has (desired, installed) by id."""
+        for desired, installed in unlike.values():
+            record.capabilities.record_alias(desired, installed)
         ids = np.array(sorted(unlike), dtype=np.int64)
         rows = record.rows_of(ids)
         self.fabric.set_installed(rows[rows != NO_ENTRY], [unlike[i][1] for i in ids[rows != NO_ENTRY].tolist()])
@@ -298,8 +298,8 @@ class Reconciler:
     def _adopt_hosts(self, record: SwitchRecord, hosts: HostFlows, now_s: float) -> Iterator[None]:
         """Adopt the unknown hosts that flow entries in a switch's tables stand for, in batches."""
         fabric = self.fabric
-        for some in hosts.batches(_HOST_BATCH):
-            columns = (column.tolist() for column in (some.in_port, some.vlan_vid, some.mac))
+        for batch in hosts.batches(_HOST_BATCH):
+            columns = (column.tolist() for column in (batch.in_port, batch.vlan_vid, batch.mac))
             for in_port, vlan_vid, mac in zip(*columns, strict=True):
                 host = Host(vlan_vid, mac)
                 if not fabric.network.knows(host):
@@ -309,27 +309,27 @@ class Reconciler:
 
     def _adopt_at_once(self, record: SwitchRecord, entries: FlowTable, meters: NDArray[np.void], now_s: float) -> None:
         """Adopt the unknown hosts and pairs that a few flow entries in a switch's tables stand for."""
-        hosts, talking = hosts_and_pairs(entries)
+        hosts, pair_flows = hosts_and_pairs(entries)
         for _ in self._adopt_hosts(record, hosts, now_s):
             pass
-        found: list[InstalledPairs] = []
-        for _ in self._claim(record, talking, meters, found):
+        claimed: list[InstalledPairs] = []
+        for _ in self._claim(record, pair_flows, meters, claimed):
             pass
-        for _ in self.pairs.adopt(InstalledPairs.together(found), now_s):
+        for _ in self.pairs.adopt(InstalledPairs.together(claimed), now_s):
             pass
 
     def _claim(
-        self, record: SwitchRecord, talking: HostFlows, meters: NDArray[np.void], found: list[InstalledPairs]
+        self, record: SwitchRecord, pair_flows: HostFlows, meters: NDArray[np.void], claimed: list[InstalledPairs]
     ) -> Iterator[None]:
-        """Add the unknown pairs whose meters are installed to ``found``, in batches, and claim the meters."""
-        if not record.capabilities.uses_meters or not len(talking.key):
+        """Claim the installed meters of unknown pairs, in batches, and append these pairs to ``claimed``."""
+        if not record.capabilities.uses_meters or not len(pair_flows.key):
             return
         installed = MeterSettingsTable.from_installed(meters)
-        for some in talking.batches(_CLAIM_BATCH):
-            present = np.isin(some.meter_id, installed.meter_id) & record.installed.contains(some.key)
-            pairs = adopted_pairs(some.only(present), self.fabric.network, record.switch.dpid, installed)
+        for batch in pair_flows.batches(_CLAIM_BATCH):
+            is_installed = np.isin(batch.meter_id, installed.meter_id) & record.installed.contains(batch.key)
+            pairs = adopted_pairs(batch.only(is_installed), self.fabric.network, record.switch.dpid, installed)
             pairs = pairs.only(~self.pairs.metered_mask(pairs.sender, pairs.receiver))
-            found.append(pairs.only(record.meter_ids.claim_all(pairs.meter_id)))
+            claimed.append(pairs.only(record.meter_ids.claim_all(pairs.meter_id)))
             yield
 
 

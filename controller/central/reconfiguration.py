@@ -82,8 +82,8 @@ class PreparedReconfiguration:
         for dpid in sorted(_kept(before, after)):
             record = before.switches[dpid]
             if record.connected:
-                mine, in_use = after.switches[dpid].vn_meters, record.meters_in_use()
-                meters = {row: in_use[old] for row in mine if (old := int(old_row[row])) != NEW_ROW}
+                new_rows, in_use = after.switches[dpid].vn_meters, record.meters_in_use()
+                meters = {row: in_use[old] for row in new_rows if (old := int(old_row[row])) != NEW_ROW}
                 yield
                 set_queue, numbers = record.capabilities.uses_queues, after.network.numbers.bound(dpid)
                 yield from after.network.put_switch(dpid, meters, set_queue=set_queue)
@@ -100,8 +100,8 @@ def _kept(before: FabricState, after: FabricState) -> set[int]:
 
 def _is_compatible(before: SwitchRecord, after: SwitchRecord) -> bool:
     """Return whether a switch's state remains valid, and its flow entries name queues as before."""
-    can, now = before.capabilities, after.capabilities
-    return can.profile == now.profile and can.classes == now.classes and can.configured_bounds == now.configured_bounds
+    old, new = before.capabilities, after.capabilities
+    return old.profile == new.profile and old.classes == new.classes and old.configured_bounds == new.configured_bounds
 
 
 def reconfigure(
@@ -120,8 +120,8 @@ def reconfigure(
     present = sorted(dpid for dpid in kept if before.switches[dpid].connected)
     installed = {dpid: before.desired_meters(before.switches[dpid]) for dpid in present}
     for dpid in kept:
-        for_marks = before.phantoms.ids_of(dpid, before.vns) + before.measuring.ids_of(dpid, before.vns)
-        _inherit_record(before.switches[dpid], after.switches[dpid], row_of, config, for_marks)
+        mark_meter_ids = before.phantoms.ids_of(dpid, before.vns) + before.measuring.ids_of(dpid, before.vns)
+        _inherit_record(before.switches[dpid], after.switches[dpid], row_of, config, mark_meter_ids)
     after.frame_bytes = reindex(before.frame_bytes, row_of.old, 0.0)
     after.follow_bounds()
     _inherit_network(before, made, row_of, kept)
@@ -149,6 +149,7 @@ class _Rows:
 
 
 def _rows_of(before: FabricState, after: FabricState) -> _Rows:
+    """Return which rows VNs have in the old and in the new VN table."""
     old_of_new = after.vns.rows_in(before.vns)
     new_of_old = np.full(len(before.vns), NEW_ROW, dtype=np.int64)
     both = np.flatnonzero(old_of_new != NEW_ROW)
@@ -157,35 +158,32 @@ def _rows_of(before: FabricState, after: FabricState) -> _Rows:
 
 
 def _inherit_record(
-    before: SwitchRecord, after: SwitchRecord, row_of: _Rows, config: Config, for_marks: Iterable[int]
+    before: SwitchRecord, after: SwitchRecord, row_of: _Rows, config: Config, mark_meter_ids: Iterable[int]
 ) -> None:
     """Keep a switch's meters, tables and capabilities; new VNs get new meters.
 
-    The meters ``for_marks`` are assigned again from the flow entries that name them.
+    The meters for marks, ``mark_meter_ids``, are assigned again from the flow entries that name them.
     """
     after.meter_ids = copy.deepcopy(before.meter_ids)
-    for mark_id in for_marks:
+    for mark_id in mark_meter_ids:
         after.meter_ids.release(mark_id)
     rows = list(after.vn_meters)
-    olds = row_of.old[rows].tolist() if rows else []
-    meters = {row: before.vn_meters[old] for row, old in zip(rows, olds, strict=True) if old != NEW_ROW}
+    old_rows = row_of.old[rows].tolist() if rows else []
+    meters = {row: before.vn_meters[old] for row, old in zip(rows, old_rows, strict=True) if old != NEW_ROW}
     for row in after.vn_meters.keys() - meters.keys():
-        meter_id = after.meter_ids.allocate()
-        if meter_id is None:
+        new_id = after.meter_ids.allocate()
+        if new_id is None:
             reason = f"leaves switch {after.switch.name} no meter for a new VN: remove others first, or restart"
             raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
-        meters[row] = VnMeters(send=meter_id)
+        meters[row] = VnMeters(send=new_id)
     after.set_vn_meters(meters)
     after.thrifty = before.thrifty
     if before.connected:
         after.complete_vn_meters()
     after.capabilities, after.connected = before.capabilities, before.connected
     after.ports = {port_no: before.ports[port_no] for port_no in before.ports.keys() & after.switch.ports.keys()}
-    after.installed, after.changed_keys, after.foreign = (
-        before.installed.copy(),
-        set(before.changed_keys),
-        before.foreign,
-    )
+    after.installed, after.changed_keys = before.installed.copy(), set(before.changed_keys)
+    after.foreign = before.foreign
 
 
 def _inherit_network(before: FabricState, made: PreparedReconfiguration, row_of: _Rows, kept: set[int]) -> None:
@@ -196,11 +194,10 @@ def _inherit_network(before: FabricState, made: PreparedReconfiguration, row_of:
     for dpid in kept:
         record = after.switches[dpid]
         if record.connected:
-            own = record.meters_in_use(), record.capabilities.uses_queues, after.network.numbers.bound(dpid)
-            for _ in (
-                after.network.put_switch(dpid, own[0], set_queue=own[1]) if made.flow_inputs.get(dpid) != own else ()
-            ):
-                pass
+            meters, set_queue = record.meters_in_use(), record.capabilities.uses_queues
+            if made.flow_inputs.get(dpid) != (meters, set_queue, after.network.numbers.bound(dpid)):
+                for _ in after.network.put_switch(dpid, meters, set_queue=set_queue):
+                    pass
             after.network.paths.switch_up(dpid)
     after.network.update_paths()
     after.network.inherit_hosts(before.network, row_of.new)
@@ -219,18 +216,18 @@ def _inherit_state(
     """Give ``after`` the remaining pairs with all their state; return the allocators, still to be grouped."""
     old = before.state
     sender, receiver = row_of.new[old.entries.sender], row_of.new[old.entries.receiver]
-    at_home = np.isin(before.vns.dpid[old.entries.sender], np.array(sorted(kept), dtype=np.uint64))
-    stays = np.flatnonzero((sender != NEW_ROW) & (receiver != NEW_ROW) & at_home)
+    switch_stays = np.isin(before.vns.dpid[old.entries.sender], np.array(sorted(kept), dtype=np.uint64))
+    stays = np.flatnonzero((sender != NEW_ROW) & (receiver != NEW_ROW) & switch_stays)
     old_row = stays[np.lexsort((sender[stays], receiver[stays]))]
     entries = PairTable(sender[old_row], receiver[old_row], old.entries.meter_id[old_row])
-    nothing = np.zeros(len(entries))
+    unused = np.zeros(len(entries))  # settings of new pairs, of which there are none
     after.state = control_step.ControlState(
         entries,
         old.counters.reindexed(old_row),
         old.measured.reindexed(old_row),
         old.machines.reindexed(old_row),
         after.state.allocators,
-        old.enforcement.reindexed(old_row, nothing, nothing, now_s),
+        old.enforcement.reindexed(old_row, unused, unused, now_s),
         old.accounts.reindexed(row_of.old),
         reindex(old.unread_intervals, old_row, 0),
         old.decided_s,
@@ -238,8 +235,8 @@ def _inherit_state(
     )
     for row in range(len(entries)):
         pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
-        was = Pair(int(row_of.old[pair.sender]), int(row_of.old[pair.receiver]))
-        after.network.pairs.inherit(pair, int(entries.meter_id[row]) or None, before.network.pairs.hosts_of(was))
+        old_pair = Pair(int(row_of.old[pair.sender]), int(row_of.old[pair.receiver]))
+        after.network.pairs.inherit(pair, int(entries.meter_id[row]) or None, before.network.pairs.hosts_of(old_pair))
     allocators = old.allocators.reindexed(old_row)
     return allocators._replace(
         congested=reindex(allocators.congested, row_of.old, False),

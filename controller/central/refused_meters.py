@@ -86,11 +86,11 @@ class RefusedMeters:
 
     def note(self, dpid: int, message: bytes, code: str) -> bool:
         """Record that a switch rejected this meter-mod; return whether ``process`` handles it completely."""
-        record, found = self._fabric.switches[dpid], decode_meter_mod(message)
-        if found is None or not record.capabilities.uses_meters:
-            record.doubtful |= found is None
+        record, meter_mod = self._fabric.switches[dpid], decode_meter_mod(message)
+        if meter_mod is None or not record.capabilities.uses_meters:
+            record.doubtful |= meter_mod is None
             return False
-        command, meter_id, rate_kbps, burst_kbits = found
+        command, meter_id, rate_kbps, burst_kbits = meter_mod
         if command != MeterModCommand.ADD and code not in _OF_BOUNDS:
             return False
         self._noted.setdefault(dpid, {})[meter_id] = _Refusal(command, rate_kbps, burst_kbits, code)
@@ -102,39 +102,40 @@ class RefusedMeters:
         for dpid, refusals in noted.items():
             record = self._fabric.switches[dpid]
             desired = self._fabric.desired_meters(record)
-            refused = {meter_id: one for meter_id, one in refusals.items() if meter_id in desired}
-            lost: defaultdict[str, list[int]] = defaultdict(list)
-            again: list[int] = []
-            for meter_id, one in refused.items():
-                bounded = one.code in _OF_BOUNDS and self._learn(record, one)
-                if bounded or one.code == "METER_EXISTS":
-                    again.append(meter_id)
-                elif one.command == MeterModCommand.ADD:
-                    lost[one.code].append(meter_id)
+            refused = {meter_id: refusal for meter_id, refusal in refusals.items() if meter_id in desired}
+            given_up: defaultdict[str, list[int]] = defaultdict(list)  # by code
+            retried: list[int] = []
+            for meter_id, refusal in refused.items():
+                has_new_bound = refusal.code in _OF_BOUNDS and self._learn(record, refusal)
+                if has_new_bound or refusal.code == "METER_EXISTS":
+                    retried.append(meter_id)
+                elif refusal.command == MeterModCommand.ADD:
+                    given_up[refusal.code].append(meter_id)
             self._fabric.follow_bounds()
-            for code, meter_ids in lost.items():
+            for code, meter_ids in given_up.items():
                 self.release_meters(record, meter_ids, f"the switch rejects it: METER_MOD_FAILED / {code}", now_s)
-            if "OUT_OF_METERS" in lost:
+            if "OUT_OF_METERS" in given_up:
                 record.meter_ids.most_used = record.meter_ids.used
-                self._pairs.retry(dpid)  # from now on they lack ids
+                self._pairs.retry(dpid)  # the reason is from now on that ids are in use, not the rejection
             self.leave_out(record, now_s)
             desired = self._fabric.desired_meters(record)
-            present = {i for i in again if refused[i].command != MeterModCommand.ADD}
-            stands = present | {i for i in again if refused[i].code == "METER_EXISTS"}
-            record.update.put_meters({i: desired[i] for i in again if i in desired}, stands)
+            # A meter is installed if the rejected message modified it, or could not add it again.
+            installed = {i for i in retried if refused[i].command != MeterModCommand.ADD}
+            installed |= {i for i in retried if refused[i].code == "METER_EXISTS"}
+            record.update.put_meters({i: desired[i] for i in retried if i in desired}, installed)
 
     def release_meters(
         self, record: SwitchRecord, meter_ids: Collection[int], why: str, now_s: float, *, installed: bool = False
     ) -> None:
-        """Remove these meters of a switch from their pairs and VNs.
+        """Remove these meters of a switch from their pairs and VNs, for the reason ``why``.
 
-        Delete them if they are installed (``installed``).
+        ``installed``: the meters may be installed, and are deleted.
         """
         fabric, refusals = self._fabric, self._of.setdefault(record.switch.dpid, _Refusals())
         rows, ids = record.vn_meter_columns()
         changed: dict[int, VnMeters] = {}
-        for kind, at in np.argwhere(np.isin(ids, list(meter_ids)) & (ids > 0)).tolist():
-            row, name, meter_id = int(rows[at]), VnMeters._fields[kind], int(ids[kind, at])
+        for kind, column in np.argwhere(np.isin(ids, list(meter_ids)) & (ids > 0)).tolist():
+            row, name, meter_id = int(rows[column]), VnMeters._fields[kind], int(ids[kind, column])
             refusals.vns[row, name] = why
             changed[row] = changed.get(row, record.vn_meters[row])._replace(**{name: None})
             if installed:
@@ -145,33 +146,32 @@ class RefusedMeters:
             record.set_vn_meters(changed)
             for row, meters in changed.items():
                 fabric.network.put_sender(row, meters)
-        of_pairs = record.rows_of(np.array(sorted(meter_ids), dtype=np.int64))
-        self._pairs.refuse(of_pairs[of_pairs != NO_ENTRY].tolist(), why, installed=installed)
+        pair_rows = record.rows_of(np.array(sorted(meter_ids), dtype=np.int64))
+        self._pairs.refuse(pair_rows[pair_rows != NO_ENTRY].tolist(), why, installed=installed)
         if refusals.retry_s == np.inf:
             refusals.retry_s = now_s + refusals.wait_s
         self._unreported.add(record.switch.dpid)
 
     def leave_out(self, record: SwitchRecord, now_s: float) -> None:
         """Remove meters for limits above all meters of the switch: VNs' send limits, and pairs."""
-        beyond = self._beyond(record)
-        if beyond:
-            self.release_meters(
-                record, beyond, beyond_text(record.capabilities.bounds.max_rate_kbps), now_s, installed=True
-            )
+        too_high = self._above_max_rate(record)
+        if too_high:
+            why = beyond_text(record.capabilities.bounds.max_rate_kbps)
+            self.release_meters(record, too_high, why, now_s, installed=True)
 
-    def _beyond(self, record: SwitchRecord) -> list[int]:
-        """Return the meters of a switch with rates above its largest one."""
-        fabric, most_kbps = self._fabric, record.capabilities.bounds.max_rate_kbps
-        if most_kbps == MAX_KILO or not record.capabilities.uses_meters:
+    def _above_max_rate(self, record: SwitchRecord) -> list[int]:
+        """Return the ids of meters of a switch, of send limits and pairs, for limits above its maximum meter rate."""
+        fabric, max_kbps = self._fabric, record.capabilities.bounds.max_rate_kbps
+        if max_kbps == MAX_KILO or not record.capabilities.uses_meters:
             return []
-        above_bps = (most_kbps + 1) * RATE_STEP_BPS
+        too_high_bps = (max_kbps + 1) * RATE_STEP_BPS
         rows, ids = record.vn_meter_columns()
-        own = ids[0, (ids[0] > 0) & (fabric.vns.send_max_bps[rows] >= above_bps)]
-        mine, entries = record.metered_rows(), fabric.state.entries
-        most_bps = np.minimum(
-            fabric.vns.send_max_bps[entries.sender[mine]], fabric.vns.receive_max_bps[entries.receiver[mine]]
-        )
-        return [*own.tolist(), *entries.meter_id[mine[most_bps >= above_bps]].tolist()]
+        send_limit_ids = ids[0, (ids[0] > 0) & (fabric.vns.send_max_bps[rows] >= too_high_bps)]
+        pair_rows, pairs = record.metered_rows(), fabric.state.entries
+        send_max_bps = fabric.vns.send_max_bps[pairs.sender[pair_rows]]
+        receive_max_bps = fabric.vns.receive_max_bps[pairs.receiver[pair_rows]]
+        is_too_high = np.minimum(send_max_bps, receive_max_bps) >= too_high_bps
+        return [*send_limit_ids.tolist(), *pairs.meter_id[pair_rows[is_too_high]].tolist()]
 
     def begin(self, record: SwitchRecord) -> None:
         """Prepare a switch that connected: meters that it rejected on an earlier connection are requested again."""
@@ -194,9 +194,9 @@ class RefusedMeters:
             record = self._fabric.switches[dpid]
             if now_s >= refusals.retry_s and record.connected:
                 self._request_again(record, refusals, now_s)
-        untold = self._unreported | self._pairs.drain_changed()
+        changed = self._unreported | self._pairs.drain_changed()
         self._unreported = set()
-        for dpid in untold:
+        for dpid in changed:
             self._spare(self._fabric.switches[dpid])
             self._report(self._fabric.switches[dpid], now_s)
 
@@ -209,8 +209,8 @@ class RefusedMeters:
 
     def _request_again(self, record: SwitchRecord, refusals: _Refusals, now_s: float) -> None:
         """Request rejected meters again; limits beyond the bounds then lose their meters again."""
-        again = bool(refusals.vns or self._pairs.lacking_at(record.switch.dpid))
-        refusals.wait_s = min(2.0 * refusals.wait_s, MAX_RETRY_S) if again else RETRY_S
+        still_lacking = bool(refusals.vns or self._pairs.lacking_at(record.switch.dpid))
+        refusals.wait_s = min(2.0 * refusals.wait_s, MAX_RETRY_S) if still_lacking else RETRY_S
         rows = sorted({row for row, _ in refusals.vns})
         refusals.vns, refusals.retry_s = {}, np.inf
         record.meter_ids.most_used = record.capabilities.configured_bounds.count
@@ -224,47 +224,51 @@ class RefusedMeters:
         desired = self._fabric.desired_meters(record)
         for row in rows:
             new = set(record.vn_meters[row]) - set(before[row])
-            record.update.put_meters({one: desired[one] for one in sorted(filter(None, new))}, [])
+            record.update.put_meters({meter_id: desired[meter_id] for meter_id in sorted(filter(None, new))}, [])
             self._fabric.network.put_sender(row, record.vn_meters[row])
 
     def _learn(self, record: SwitchRecord, refused: _Refusal) -> bool:
-        """Learn a bound from a rejected setting; return whether another setting can be tried. Step 1."""
-        can, bounds = record.capabilities, record.capabilities.bounds
+        """Learn a bound from a rejected setting (step 1); return whether another setting can be tried."""
+        capabilities, bounds = record.capabilities, record.capabilities.bounds
         rate_kbps, burst_kbits = setting = refused.rate_kbps, refused.burst_kbits
         if _fitted(bounds, setting) != setting:
-            return True  # it was sent before the bound was learned
+            return True  # the setting was sent before the bound was learned
         if refused.code == "BAD_BURST":
-            can.learn_bounds(bounds._replace(max_burst_kbits=max(burst_kbits // 2, _MIN_BURST_KBITS)))
+            learned = bounds._replace(max_burst_kbits=max(burst_kbits // 2, _MIN_BURST_KBITS))
         elif rate_kbps <= max(_LOW_KBPS, int(bounds.min_rate_kbps)):
-            can.learn_bounds(bounds._replace(min_rate_kbps=2 * rate_kbps))
+            learned = bounds._replace(min_rate_kbps=2 * rate_kbps)
         else:
-            can.learn_bounds(bounds._replace(max_rate_kbps=rate_kbps // 2))
-        return _fitted(can.bounds, setting) != setting
+            learned = bounds._replace(max_rate_kbps=rate_kbps // 2)
+        capabilities.learn_bounds(learned)
+        return _fitted(capabilities.bounds, setting) != setting
 
     def _report(self, record: SwitchRecord, now_s: float) -> None:
-        """Record an event for what has no meter, once for each reason."""
-        dpid, can = record.switch.dpid, record.capabilities
+        """Record an event for pairs and VNs without a meter, once for each reason."""
+        dpid, capabilities = record.switch.dpid, record.capabilities
         lacking = {}
-        pairs = self._pairs.lacking_at(dpid) if can.uses_meters else {}
+        pairs = self._pairs.lacking_at(dpid) if capabilities.uses_meters else {}
         refused = self._of[dpid].vns if dpid in self._of else {}
-        of_kinds = Counter((why, kind) for (_, kind), why in refused.items())
-        for why in sorted({*pairs, *(why for why, _ in of_kinds)}):
-            what = [f"{pairs[why]} pairs"] if why in pairs else []
-            what += [f"{of_kinds[why, kind]} VNs' {_KINDS[kind]}" for kind in VnMeters._fields if of_kinds[why, kind]]
-            lacking[why] = f"{', '.join(what)} without a meter: {why}"
+        counts = Counter((why, kind) for (_, kind), why in refused.items())
+        for why in sorted({*pairs, *(why for why, _ in counts)}):
+            subjects = [f"{pairs[why]} pairs"] if why in pairs else []
+            subjects += [f"{counts[why, kind]} VNs' {_KINDS[kind]}" for kind in VnMeters._fields if counts[why, kind]]
+            lacking[why] = f"{', '.join(subjects)} without a meter: {why}"
         for why in lacking.keys() - self._reported.get(dpid, set()):
             text = f"switch {record.switch.name}: {lacking[why]}"
             self._fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=dpid)
         self._reported[dpid] = set(lacking)
-        can.lacking = tuple(lacking.values())
+        capabilities.lacking = tuple(lacking.values())
 
 
 class _Claim(NamedTuple):
+    """The need of a pair for a meter."""
+
     congested: bool
     rate_bps: float
     pair: Pair
 
     def beats(self, other: _Claim) -> bool:
+        """Return whether the pair of ``other`` must give its meter to this pair."""
         if self.congested != other.congested:
             return self.congested and self.rate_bps > 0.0
         return self.rate_bps > LARGER * other.rate_bps + LARGER_BPS
@@ -291,29 +295,33 @@ class ScarceMeters:
                 self._turn(record, pairs)
 
     def _turn(self, record: SwitchRecord, pairs: list[Pair]) -> None:
-        holding = sorted(self._holding(record))
-        asking = sorted(self._asking(pairs), reverse=True)
-        turns = list(zip(asking[:MAX_RETRIES_PER_TURN], holding, strict=False))
-        for claim, holder in turns:
+        """Give meters of a switch to those of the waiting ``pairs`` that need them most."""
+        holders = sorted(self._holding(record))
+        claims = sorted(self._asking(pairs), reverse=True)
+        exchanges = list(zip(claims[:MAX_RETRIES_PER_TURN], holders, strict=False))
+        for claim, holder in exchanges:
             if claim.beats(holder):
                 self._pairs.pass_on(holder.pair, claim.pair)
 
     def _holding(self, record: SwitchRecord) -> list[_Claim]:
+        """Return the claims of the pairs that have a meter of a switch."""
         state, rows = self._fabric.state, record.metered_rows()
         sender, receiver = state.entries.sender[rows], state.entries.receiver[rows]
         columns = state.allocators.congested[receiver], state.measured.smoothed_bps[rows], sender, receiver
-        return [_Claim(one, rate, Pair(*ends)) for one, rate, *ends in zip(*(c.tolist() for c in columns), strict=True)]
+        rows_of_columns = zip(*(column.tolist() for column in columns), strict=True)
+        return [_Claim(congested, rate_bps, Pair(*ends)) for congested, rate_bps, *ends in rows_of_columns]
 
     def _asking(self, pairs: list[Pair]) -> list[_Claim]:
-        """Return the claims of pairs to a meter: (receiver congested, unmetered bit/s, pair)."""
+        """Return the claims of pairs without a meter, with an equal part of its sender's unmetered rate (step 5)."""
         fabric, state = self._fabric, self._fabric.state
-        sent = np.bincount(state.entries.sender, state.measured.smoothed_bps, len(fabric.vns))
-        left_bps = np.nan_to_num(fabric.send_limits.offered_bps - fabric.send_limits.dropped_bps) - sent
+        metered_bps = np.bincount(state.entries.sender, state.measured.smoothed_bps, len(fabric.vns))
+        passed_bps = np.nan_to_num(fabric.send_limits.offered_bps - fabric.send_limits.dropped_bps)
+        unmetered_bps = np.maximum(passed_bps - metered_bps, 0.0)
         sharers = Counter(pair.sender for pair in pairs)
         congested = state.allocators.congested
         return [
-            _Claim(bool(congested[one.receiver]), max(float(left_bps[one.sender]), 0.0) / sharers[one.sender], one)
-            for one in pairs
+            _Claim(bool(congested[pair.receiver]), float(unmetered_bps[pair.sender]) / sharers[pair.sender], pair)
+            for pair in pairs
         ]
 
 

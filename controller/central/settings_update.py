@@ -37,20 +37,21 @@ def apply_settings(fabric: FabricState, values: EffectiveSettings, now_s: float)
 
 
 def _changed_rows(before: VnTable, after: VnTable) -> IntArray:
-    unlike = np.zeros(len(after), dtype=np.bool_)
+    """Return the rows of VNs with another limit, ceiling or weight."""
+    changed = np.zeros(len(after), dtype=np.bool_)
     for name in VN_FIELDS:
         old, new = getattr(before, name), getattr(after, name)
-        unlike |= (old != new) & ~(np.isnan(old) & np.isnan(new))
-    return np.flatnonzero(unlike)
+        changed |= (old != new) & ~(np.isnan(old) & np.isnan(new))
+    return np.flatnonzero(changed)
 
 
 def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: FloatArray, now_s: float) -> None:
     """Queue meter-mods for changed send limits, flood limits and start rates of VNs, to switches with meters."""
-    sending = before.send_max_bps != fabric.vns.send_max_bps
-    flooding = before_flood_bps != fabric.flood_limit_bps
-    first, first_now = new_pair_limits(before), new_pair_limits(fabric.vns)
-    beginning = (first[0] != first_now[0]) | (first[1] != first_now[1])
-    _modify_vn_meters(fabric, sending, flooding, beginning, np.zeros_like(beginning), now_s)
+    send_limits = before.send_max_bps != fabric.vns.send_max_bps
+    floods = before_flood_bps != fabric.flood_limit_bps
+    (old_bps, old_bits), (new_bps, new_bits) = new_pair_limits(before), new_pair_limits(fabric.vns)
+    new_pairs = (old_bps != new_bps) | (old_bits != new_bits)
+    _modify_vn_meters(fabric, send_limits, floods, new_pairs, np.zeros_like(new_pairs), now_s)
 
 
 def follow_frame_sizes(fabric: FabricState, seen_bytes: FloatArray, now_s: float) -> None:
@@ -61,33 +62,33 @@ def follow_frame_sizes(fabric: FabricState, seen_bytes: FloatArray, now_s: float
     fabric.frame_bytes = fabric.frame_bytes.copy()
     fabric.frame_bytes[rows] = seen_bytes[rows]
     fabric.follow_bounds()
-    large, none = np.zeros((2, len(fabric.vns)), dtype=np.bool_)
-    large[rows] = True
-    _modify_vn_meters(fabric, large, none, large, large, now_s)
+    grew, none = np.zeros((2, len(fabric.vns)), dtype=np.bool_)
+    grew[rows] = True
+    _modify_vn_meters(fabric, grew, none, grew, grew, now_s)
 
 
 def _modify_vn_meters(
     fabric: FabricState,
-    sending: BoolArray,
-    flooding: BoolArray,
-    beginning: BoolArray,
-    reporting: BoolArray,
+    send_limits: BoolArray,
+    floods: BoolArray,
+    new_pairs: BoolArray,
+    packet_ins: BoolArray,
     now_s: float,
 ) -> None:
-    """Queue meter-mods of the masked VNs (vns,) for send limits, floods, new pairs and packet-ins."""
-    fabric.send_limits = fabric.send_limits.modified(np.flatnonzero(sending), now_s)
-    fabric.floods.modified(np.flatnonzero(flooding), now_s)
-    for dpid in np.unique(fabric.vns.dpid[sending | flooding | beginning]).tolist():
+    """Queue meter-mods for the desired settings of VNs' meters; each kind of meter has the mask of its VNs, (vns,)."""
+    fabric.send_limits = fabric.send_limits.modified(np.flatnonzero(send_limits), now_s)
+    fabric.floods.modified(np.flatnonzero(floods), now_s)
+    for dpid in np.unique(fabric.vns.dpid[send_limits | floods | new_pairs]).tolist():
         record = fabric.switches[dpid]
         if record.connected:
             rows, meter_id = record.vn_meter_columns()
-            of_floods, of_newcomers = meter_id[1:3, flooding[rows]].ravel(), meter_id[_NEWCOMER, beginning[rows]]
-            of_reports = meter_id[_REPORT, reporting[rows]]
-            mine = np.concatenate([meter_id[0, sending[rows]], of_floods, of_newcomers, of_reports])
+            send_ids, flood_ids = meter_id[0, send_limits[rows]], meter_id[1:3, floods[rows]].ravel()
+            other_ids = meter_id[_NEWCOMER, new_pairs[rows]], meter_id[_REPORT, packet_ins[rows]]
+            modified_ids = np.concatenate([send_ids, flood_ids, *other_ids])
             desired = fabric.desired_meters(record)
-            at = np.flatnonzero(np.isin(desired.meter_id, mine))
-            mods = modifications(desired.meter_id[at], desired.rate_kbps[at], desired.burst_kbits[at])
-            record.update.modify_meters(mods)
+            positions = np.flatnonzero(np.isin(desired.meter_id, modified_ids))
+            settings = desired.rate_kbps[positions], desired.burst_kbits[positions]
+            record.update.modify_meters(modifications(desired.meter_id[positions], *settings))
 
 
 def _note_limits(fabric: FabricState, before: VnTable, now_s: float) -> None:
@@ -97,20 +98,24 @@ def _note_limits(fabric: FabricState, before: VnTable, now_s: float) -> None:
         fabric.note(EventKind.LIMIT_CHANGED, f"{len(rows)} VNs have new limits or weights", now_s)
         return
     for row in rows.tolist():
-        words = []
+        changes = []
         for name in VN_FIELDS:
             old, new = getattr(before, name)[row], getattr(fabric.vns, name)[row]
             if old != new and not (np.isnan(old) and np.isnan(new)):
-                words.append(_shown(name, new))
-        fabric.note(EventKind.LIMIT_CHANGED, f"{fabric.vn_name(row)}: {', '.join(words)}", now_s, vn=row)
+                changes.append(_value_text(name, new))
+        fabric.note(EventKind.LIMIT_CHANGED, f"{fabric.vn_name(row)}: {', '.join(changes)}", now_s, vn=row)
 
 
-def _shown(field: str, number: float) -> str:
-    value, words = vn_value(field, number), field.removesuffix("_bps").replace("_", " ")
-    return f"{words} {'none' if value is None else exact_rate(int(value)) if field.endswith('_bps') else f'{value:g}'}"
+def _value_text(field: str, number: float) -> str:
+    """Return a VN's value with its name as text, such as ``send limit 40M``."""
+    name, value = field.removesuffix("_bps").replace("_", " "), vn_value(field, number)
+    if value is None:
+        return f"{name} none"
+    return f"{name} {exact_rate(int(value)) if field.endswith('_bps') else f'{value:g}'}"
 
 
 def _policy_text(policy: PolicyChoice) -> str:
+    """Return an algorithm and its parameters as text."""
     values = with_whole_numbers(policy.parameters)
     return " ".join([policy.algorithm, *(f"{name}={value}" for name, value in values.items())])
 
@@ -118,13 +123,13 @@ def _policy_text(policy: PolicyChoice) -> str:
 def _unused_values_text(fabric: FabricState, vid: int) -> str:
     """Return as text which values of a VLAN's VNs neither its algorithm nor its shadow uses; "" if none."""
     vns, control = fabric.vns, fabric.control
-    mine = vns.vlan_vid == vid
+    in_vlan = vns.vlan_vid == vid
     unused = []
     if not (uses_ceilings(control.policies, vid) or uses_ceilings(control.shadow.policies, vid)):
         with_ceiling = ~np.isnan(vns.send_ceiling_bps) | ~np.isnan(vns.receive_ceiling_bps)
-        unused.append(("ceilings", int((with_ceiling & mine).sum())))
+        unused.append(("ceilings", int((with_ceiling & in_vlan).sum())))
     if not (uses_weights(control.policies, vid) or uses_weights(control.shadow.policies, vid)):
-        unused.append(("weights", int(((vns.weight != 1.0) & mine).sum())))
+        unused.append(("weights", int(((vns.weight != 1.0) & in_vlan).sum())))
     return "".join(f"; the {what} of {count} VNs are stored and not used" for what, count in unused if count)
 
 
