@@ -83,7 +83,11 @@ class Reconciler:
             yield
         self._complete_vn_meters(record, now_s)
         self.refused.leave_out(record, now_s)
-        record.stood, record.odd, record.missed = meters["meter_id"].astype(np.int64), {}, frozenset()
+        record.audited_meter_id, record.unlike_settings, record.missing_meter_ids = (
+            meters["meter_id"].astype(np.int64),
+            {},
+            frozenset(),
+        )
         yield
         yield from fabric.network.put_switch(dpid, record.meters_in_use(), set_queue=record.capabilities.uses_queues)
         if not record.capabilities.uses_meters:
@@ -185,7 +189,7 @@ class Reconciler:
         for _ in self.adopt_deferred(now_s, record):
             yield 0
         count = 0
-        lost, record.lost = record.lost, frozenset()
+        lost, record.missing_metered_keys = record.missing_metered_keys, frozenset()
         try:
             for keys in batches(sorted(self._candidate_keys(record, expected.flows, flows, only)), _REPAIR_BATCH):
                 differing = expected.flows.differing(flows, keys) - record.installed.differing(expected.flows, keys)
@@ -230,7 +234,7 @@ class Reconciler:
         refused = {meter_id for packed, meter_id in metered.items() if packed in lost}
         if refused:
             self.refused.release_meters(record, refused, ENTRIES_REJECTED, now_s)
-        record.lost |= metered.keys() - lost
+        record.missing_metered_keys |= metered.keys() - lost
 
     def _repair_flows(self, record: SwitchRecord, keys: Collection[bytes], differing: set[bytes], *, tidy: bool) -> int:
         """Repair the flow entries in ``differing``, delete undesired ones among ``keys``; return the number of changes.
@@ -258,10 +262,10 @@ class Reconciler:
         """
         installed = MeterSettingsTable.from_installed(meters)
         # The findings of the last audit, replaced by those of this one.
-        was_installed, record.stood = record.stood, installed.meter_id
-        was_unlike, record.odd = record.odd, {}
-        was_missing, record.missed = record.missed, frozenset()
-        unidentified_error, record.doubtful = record.doubtful, False
+        was_installed, record.audited_meter_id = record.audited_meter_id, installed.meter_id
+        was_unlike, record.unlike_settings = record.unlike_settings, {}
+        was_missing, record.missing_meter_ids = record.missing_meter_ids, frozenset()
+        unidentified_error, record.unidentified_error = record.unidentified_error, False
         owned = installed.within(record.meter_ids.first, record.meter_ids.last)
         differing = owned.differing(expected)
         if not differing:
@@ -275,12 +279,12 @@ class Reconciler:
         if refused:
             self.refused.release_meters(record, refused, NOT_THERE, now_s)
             differing -= refused
-        record.missed = frozenset(missing - refused)
+        record.missing_meter_ids = frozenset(missing - refused)
         unlike = {i: (desired[i], installed[i]) for i in differing if i in installed}
         is_alias = record.capabilities.is_alias
         rounded = {i for i, both in unlike.items() if was_unlike.get(i) == both or is_alias(*both)}
         self._accept({i: unlike[i] for i in rounded}, record)
-        record.odd = {i: both for i, both in unlike.items() if i not in rounded}
+        record.unlike_settings = {i: both for i, both in unlike.items() if i not in rounded}
         differing -= rounded
         record.update.put_meters({i: desired[i] for i in sorted(differing)}, installed.keys())
         self.fabric.invalidate_counters(record, np.array(sorted(differing | unwanted), dtype=np.int64))

@@ -88,7 +88,7 @@ class RefusedMeters:
         """Record that a switch rejected this meter-mod; return whether ``process`` handles it completely."""
         record, meter_mod = self._fabric.switches[dpid], decode_meter_mod(message)
         if meter_mod is None or not record.capabilities.uses_meters:
-            record.doubtful |= meter_mod is None
+            record.unidentified_error |= meter_mod is None
             return False
         command, meter_id, rate_kbps, burst_kbits = meter_mod
         if command != MeterModCommand.ADD and code not in _OF_BOUNDS:

@@ -21,14 +21,14 @@ from controller.switch.flow_stats_reader import is_own
 from controller.switch.meters.meter_settings import MeterSettingsTable
 
 NO_ROW = -1
-_TELLING = (Table.CLASSIFY, Table.RATE_CONTROL, Table.COUNT, Table.PACKET_IN)
+# The tables with flow entries that name meters of VNs.
+_VN_METER_TABLES = (Table.CLASSIFY, Table.RATE_CONTROL, Table.COUNT, Table.PACKET_IN)
 
 
 def split_own_flows(flows: Iterable[Flow | UnknownFlow]) -> tuple[FlowTable, int]:
     """Return the controller's flow entries, and the number of foreign ones (which are never changed)."""
-    found = list(flows)
-    ours = FlowTable(filter(is_own, found))
-    return ours, sum(not is_own(flow) for flow in found)
+    all_flows = list(flows)
+    return FlowTable(filter(is_own, all_flows)), sum(not is_own(flow) for flow in all_flows)
 
 
 def hosts_and_pairs(entries: FlowTable) -> tuple[HostFlows, HostFlows]:
@@ -41,21 +41,22 @@ def hosts_and_pairs(entries: FlowTable) -> tuple[HostFlows, HostFlows]:
 def vn_meter_flows(entries: FlowTable) -> Iterator[Flow]:
     """Yield the flow entries that name meters of VNs, not those of pairs."""
     keys, meter_id = entries.columns
-    named = (
-        np.isin(keys.view(np.uint8)[:: KEY.itemsize], _TELLING) & (meter_id > 0) & ~select_like(PAIR, keys, meter_id)[0]
-    )
-    return (flow for packed in keys[named].tolist() if (flow := entries.flow(packed)) is not None)
+    table_id = keys.view(np.uint8)[:: KEY.itemsize]  # the first byte of each key
+    is_pair = select_like(PAIR, keys, meter_id)[0]
+    names_vn_meter = np.isin(table_id, _VN_METER_TABLES) & (meter_id > 0) & ~is_pair
+    return (flow for packed in keys[names_vn_meter].tolist() if (flow := entries.flow(packed)) is not None)
 
 
 def _no_rows() -> HostFlows:
+    """Return columns without flow entries."""
     return hosts_and_pairs(FlowTable())[1]
 
 
 @dataclass(slots=True)
 class DeferredAdoption:
-    """A switch's flow entries for pairs with unknown receivers, from the time when it connected, and all its meters.
+    """A switch's flow entries for pairs with unknown receivers, and all its meters, as of its connection.
 
-    These meters keep their settings until the receiver's switch has connected as well.
+    The pairs' meters keep their settings until the receiver's switch has connected as well.
     """
 
     entries: HostFlows = field(default_factory=_no_rows)
@@ -67,7 +68,7 @@ class DeferredAdoption:
         return len(self.entries.key) > 0 or len(self.meters) > 0
 
     def pop_known(self, knows: Callable[[Host], bool], come: Collection[Host] | None = None) -> HostFlows:
-        """Return the flow entries to hosts that are known by now, each once; only of hosts in ``come``, if given."""
+        """Return the flow entries to hosts that are known now, and remove them; only to hosts in ``come``, if given."""
         if come is None:
             known = self.entries.map_distinct("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))) > 0
         else:

@@ -39,39 +39,39 @@ class CounterDeltas:
         """
         key, now = _sorted(*after)
         old_key, old = _sorted(*before) if before is not None else _sorted(key[:0], now[:0])
-        at = np.searchsorted(old_key, key)
-        known = at < len(old_key)
-        known[known] = old_key[at[known]] == key[known]
-        at = at[known]
+        old_row = np.searchsorted(old_key, key)
+        was_read = old_row < len(old_key)
+        was_read[was_read] = old_key[old_row[was_read]] == key[was_read]
+        old_row = old_row[was_read]
         elapsed_s = np.full(len(key), np.nan)
-        elapsed_s[known] = now["duration_s"][known] - old["duration_s"][at]
+        elapsed_s[was_read] = now["duration_s"][was_read] - old["duration_s"][old_row]
         elapsed_s[~(elapsed_s >= MIN_ELAPSED_S)] = np.nan
-        moved = {}
+        delta = {}
         for name in names:
-            count, old_count = now[name][known], old[name][at]
-            # Subtracted as integers: a float has 53 bits, a counter 64.
-            step = np.where(count >= old_count, count - old_count, old_count - count).astype(np.float64)
-            step[count < old_count] *= -1.0
-            step[(count == COUNTER_UNAVAILABLE) | (old_count == COUNTER_UNAVAILABLE)] = np.nan
-            moved[name] = np.full(len(key), np.nan)
-            moved[name][known] = step
-            moved[name][np.isnan(elapsed_s)] = np.nan
-        return cls(key, moved, elapsed_s)
+            count, old_count = now[name][was_read], old[name][old_row]
+            # Subtracted as unsigned integers, since a float has 53 bits and a counter 64; then the sign is set.
+            change = np.where(count >= old_count, count - old_count, old_count - count).astype(np.float64)
+            change[count < old_count] *= -1.0
+            change[(count == COUNTER_UNAVAILABLE) | (old_count == COUNTER_UNAVAILABLE)] = np.nan
+            delta[name] = np.full(len(key), np.nan)
+            delta[name][was_read] = change
+            delta[name][np.isnan(elapsed_s)] = np.nan
+        return cls(key, delta, elapsed_s)
 
     def rows_of(self, key: IntArray) -> tuple[NDArray[np.intp], IntArray]:
-        """Return the indices of ``key`` that have a row here, and their rows."""
+        """Return the positions in ``key`` that have a row in these deltas, and the rows."""
         if not len(self.key):
             return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64)
         row = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1).astype(np.int64)
-        found = np.flatnonzero(self.key[row] == key)
-        return found, row[found]
+        positions = np.flatnonzero(self.key[row] == key)
+        return positions, row[positions]
 
     def per_second(self, name: str, key: IntArray) -> FloatArray:
-        """Return a counter's rate for any keys; NaN where it is unknown or the counter went back."""
+        """Return a counter's rate per second for each key; NaN where unknown or where the counter went back."""
         rate = np.full(len(key), np.nan)
-        found, row = self.rows_of(key)
-        moved = self.delta[name][row]
-        rate[found] = np.where(moved >= 0.0, moved, np.nan) / self.elapsed_s[row]
+        positions, row = self.rows_of(key)
+        delta = self.delta[name][row]
+        rate[positions] = np.where(delta >= 0.0, delta, np.nan) / self.elapsed_s[row]
         return rate
 
 

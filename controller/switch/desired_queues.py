@@ -77,14 +77,14 @@ def desired_queues(config: Config, vns: VnTable) -> dict[int, dict[int, PortQueu
     for row in range(len(vns)):
         key = vns.key(row)
         rows.setdefault((key.dpid, key.port_no), []).append(row)
-    receive_most_bps = vns.receive_max_bps
+    receive_max_bps = vns.receive_max_bps
     desired: dict[int, dict[int, PortQueues]] = {}
     for (dpid, port_no), port_rows in rows.items():
         capacity_bps = int(vns.capacity_bps[port_rows[0]])
         limits_bps = {int(vns.vlan_vid[row]): int(vns.receive_limit_bps[row]) for row in port_rows}
-        most_bps = {int(vns.vlan_vid[row]): int(receive_most_bps[row]) for row in port_rows}
+        max_bps = {int(vns.vlan_vid[row]): int(receive_max_bps[row]) for row in port_rows}
         borrows = config.queue_max_rate == "capacity"
-        desired.setdefault(dpid, {})[port_no] = port_queues(port_no, capacity_bps, limits_bps, borrows, most_bps)
+        desired.setdefault(dpid, {})[port_no] = port_queues(port_no, capacity_bps, limits_bps, borrows, max_bps)
     return desired
 
 
@@ -93,16 +93,17 @@ def port_queues(
     capacity_bps: int,
     limits_bps: dict[int, int],
     borrows: bool,
-    most_bps: Mapping[int, int] | None = None,
+    max_bps: Mapping[int, int] | None = None,
 ) -> PortQueues:
-    """Return the queues of one port whose VLANs have these receive limits.
+    """Return the queues of one port, with the receive limits of its VLANs, by VLAN id.
 
-    ``borrows`` lets each use the idle rest of the port; otherwise a VLAN may use ``most_bps``, by default its limit.
+    ``borrows`` lets each VLAN use the idle rest of the port; otherwise a VLAN may use ``max_bps``, by default its
+    limit.
     """
-    most_bps = limits_bps if most_bps is None else most_bps
+    max_bps = limits_bps if max_bps is None else max_bps
     queues = [_queue(DEFAULT_QUEUE_ID, max(round(capacity_bps * DEFAULT_QUEUE_SHARE), MIN_QUEUE_BPS), capacity_bps)]
     for vlan_vid, limit_bps in sorted(limits_bps.items()):
-        queues.append(_queue(vlan_vid, limit_bps, capacity_bps if borrows else most_bps[vlan_vid]))
+        queues.append(_queue(vlan_vid, limit_bps, capacity_bps if borrows else max_bps[vlan_vid]))
     return PortQueues(port_no, capacity_bps, tuple(queues))
 
 
@@ -112,4 +113,5 @@ def single_queue(port_no: int, capacity_bps: int) -> PortQueues:
 
 
 def _queue(queue_id: int, min_rate_bps: int, max_rate_bps: int) -> Queue:
+    """Return a queue with a burst of BURST_S at its guaranteed rate; the guaranteed rate is at most the maximum."""
     return Queue(queue_id, min(min_rate_bps, max_rate_bps), max_rate_bps, round(min_rate_bps * BURST_S))

@@ -25,7 +25,10 @@ STALE_S = 0.6  # a counter that did not change for longer has no traffic
 
 @dataclass
 class _Bucket:
-    """What a meter may have passed since its last reading: ``bits`` at ``at_s``, and drops since its modify."""
+    """A model of a meter's token bucket: ``bits`` may have passed since the last reading, as of ``at_s``.
+
+    ``dropped_bytes`` are the assumed drops since the meter's last modify.
+    """
 
     rate_bps: float
     burst_bits: float
@@ -39,11 +42,11 @@ class _Bucket:
         self.rate_bps, self.burst_bits, self.at_s, self.dropped_bytes = rate_bps, burst_bits, now_s, 0.0
 
     def consume(self, octets: int, now_s: float) -> None:
-        """Subtract the bytes that arrived since the last reading."""
-        most_bits = self.bits + self.rate_bps * (now_s - self.at_s)
-        passed_bits = min(octets * BITS_PER_BYTE, most_bits)
+        """Subtract the bytes that arrived since the last reading; those that could not pass count as dropped."""
+        available_bits = self.bits + self.rate_bps * (now_s - self.at_s)
+        passed_bits = min(octets * BITS_PER_BYTE, available_bits)
         self.dropped_bytes += octets - passed_bits / BITS_PER_BYTE
-        self.bits, self.at_s = min(most_bits - passed_bits, self.burst_bits), now_s
+        self.bits, self.at_s = min(available_bits - passed_bits, self.burst_bits), now_s
 
 
 class FlowStatsMeters:
@@ -61,32 +64,32 @@ class FlowStatsMeters:
 
     def modified(self, meter_ids: Iterable[int], now_s: float) -> None:
         """Record that meters were modified: their counts begin here."""
-        known = [meter_id for meter_id in meter_ids if meter_id in self._last]
-        self._since |= {meter_id: self._last[meter_id][0] for meter_id in known}
-        for meter_id, setting in self._set_to(known):
+        counted = [meter_id for meter_id in meter_ids if meter_id in self._last]
+        self._since |= {meter_id: self._last[meter_id][0] for meter_id in counted}
+        for meter_id, setting in self._known_settings(counted):
             if meter_id in self._buckets:
                 self._buckets[meter_id].modify(*setting, now_s)
 
-    def _set_to(self, meter_ids: list[int]) -> list[tuple[int, tuple[float, float]]]:
-        """Return the rates (bit/s) and bursts (bits) of the known ones of these meters."""
+    def _known_settings(self, meter_ids: list[int]) -> list[tuple[int, tuple[float, float]]]:
+        """Return the ids, and the rates (bit/s) and bursts (bits), of those meters with known settings."""
         rate_bps, burst_bits = map(decode_kilo, self._settings(np.array(meter_ids, dtype=np.int64)))
         settings = zip(rate_bps.tolist(), burst_bits.tolist(), strict=True)
-        return [one for one in zip(meter_ids, settings, strict=True) if np.isfinite(one[1]).all()]
+        return [(one, setting) for one, setting in zip(meter_ids, settings, strict=True) if np.isfinite(setting).all()]
 
     def meter_stats(self, flows: FlowStats, now_s: float) -> NDArray[np.void]:
-        """Return METER_STATS rows for the meters whose flow counters changed, or did not for STALE_S.
+        """Return METER_STATS rows for the meters with flow counters that changed, or that did not change for STALE_S.
 
         The bytes of all flows of a meter are added up; ``duration_s`` is that of the oldest flow. Bytes before a
         meter's first reading count as passed.
         """
-        totals: dict[int, tuple[int, float]] = {}
+        totals: dict[int, tuple[int, float]] = {}  # by meter id: bytes, and the age of the oldest flow
         for flow, octets, duration_s in zip(flows.flows, flows.byte_count, flows.duration_s, strict=True):
             if not isinstance(flow, Flow) or flow.table_id != Table.RATE_CONTROL or flow.meter_id is None:
                 continue
             counted, oldest_s = totals.get(flow.meter_id, (0, 0.0))
             totals[flow.meter_id] = counted + int(octets), max(oldest_s, float(duration_s))
         before = {meter_id: octets for meter_id, (octets, _) in self._last.items()}
-        fresh = {meter_id: total for meter_id, total in totals.items() if self._moved(meter_id, total[0], now_s)}
+        fresh = {meter_id: total for meter_id, total in totals.items() if self._is_fresh(meter_id, total[0], now_s)}
         self._update({meter_id: total[0] for meter_id, total in fresh.items()}, before, now_s)
         self._last = {meter_id: last for meter_id, last in self._last.items() if meter_id in totals}
         self._since = {meter_id: count for meter_id, count in self._since.items() if meter_id in totals}
@@ -99,15 +102,16 @@ class FlowStatsMeters:
 
     def _update(self, octets: dict[int, int], before: dict[int, int], now_s: float) -> None:
         """Record flow counts. Buckets begin with a meter's first count, and again when its flows change."""
-        known = {meter_id: count for meter_id, count in before.items() if octets.get(meter_id, count) >= count}
-        self._buckets = {meter_id: one for meter_id, one in self._buckets.items() if meter_id in known}
+        not_reset = {meter_id: count for meter_id, count in before.items() if octets.get(meter_id, count) >= count}
+        self._buckets = {meter_id: bucket for meter_id, bucket in self._buckets.items() if meter_id in not_reset}
         for meter_id in octets.keys() & self._buckets.keys():
-            self._buckets[meter_id].consume(octets[meter_id] - known[meter_id], now_s)
+            self._buckets[meter_id].consume(octets[meter_id] - not_reset[meter_id], now_s)
         new = [meter_id for meter_id in octets if meter_id not in self._buckets]
-        for meter_id, (rate_bps, burst_bits) in self._set_to(new):
+        for meter_id, (rate_bps, burst_bits) in self._known_settings(new):
             self._buckets[meter_id] = _Bucket(rate_bps, burst_bits, burst_bits, now_s)
 
-    def _moved(self, meter_id: int, octets: int, now_s: float) -> bool:
+    def _is_fresh(self, meter_id: int, octets: int, now_s: float) -> bool:
+        """Return whether a meter's bytes changed, or did not for STALE_S; if so, store them."""
         last = self._last.get(meter_id)
         if last is not None and last[0] == octets and now_s - last[1] < STALE_S:
             return False

@@ -83,11 +83,11 @@ def _digest(body: bytes, yield_control: Callable[[], None]) -> bytes:
     """Return a digest of a reply without counters and ages."""
     digest, offset = sha256(), 0
     while offset < len(body) and flow_stats_native.library is not None:
-        some = flow_stats_native.mask_counters(body, offset, _READ_BATCH)
-        if some is None:
+        masked = flow_stats_native.mask_counters(body, offset, _READ_BATCH)
+        if masked is None:
             break
-        digest.update(some.data)
-        offset += len(some)
+        digest.update(masked.data)
+        offset += len(masked)
         if offset < len(body):
             yield_control()
     return digest.digest() if offset == len(body) else _digest_of_runs(body, yield_control)
@@ -95,16 +95,16 @@ def _digest(body: bytes, yield_control: Callable[[], None]) -> bytes:
 
 def _digest_of_runs(body: bytes, yield_control: Callable[[], None]) -> bytes:
     """Return the digest of the flow entries without their ages and counters, which change in every reply."""
-    digest, since = sha256(), 0
+    digest, since_yield = sha256(), 0
     for offset, length, count in entry_runs(body):
         for first in range(0, count, _READ_BATCH):
-            some = min(count - first, _READ_BATCH)
-            entries = np.frombuffer(body, np.uint8, some * length, offset + first * length).reshape(some, length).copy()
+            size = min(count - first, _READ_BATCH)
+            entries = np.frombuffer(body, np.uint8, size * length, offset + first * length).reshape(size, length).copy()
             entries[:, _AGE] = entries[:, _COUNTERS] = 0
             digest.update(entries.data)
-            since += some
-            if since >= _READ_BATCH:
-                since = 0
+            since_yield += size
+            if since_yield >= _READ_BATCH:
+                since_yield = 0
                 yield_control()
     return digest.digest()
 
@@ -133,9 +133,9 @@ class _Template:
         self.used = True
 
     def matches(self, words: NDArray[np.uint64]) -> BoolArray:
-        """Return the mask of flow entries that differ from it in variable fields only.
+        """Return the mask of the flow entries that differ from the template in variable fields only, (entries,).
 
-        ``words`` has shape (entries, words of each).
+        ``words`` (entries, words per entry) are the flow entries' bytes as 64-bit words.
         """
         alike: BoolArray = ((words & self._fixed) == self._words).all(axis=1)
         octets = words.view(np.uint8)
@@ -174,53 +174,53 @@ class _Reader:
         whole = len(body) // _WORD_BYTES * _WORD_BYTES
         self._words = np.frombuffer(body[:whole] if whole < len(body) else body, np.uint64)
         self._templates: defaultdict[int, list[_Template]] = defaultdict(list)
-        for length, some in templates.items():
-            self._templates[length] = list(some)
-            for template in some:
+        for length, same_length in templates.items():
+            self._templates[length] = list(same_length)
+            for template in same_length:
                 template.used = False
 
     def used_templates(self) -> _Templates:
         """Return the templates that matched flow entries of this reply."""
-        used = [(length, one) for length, some in self._templates.items() for one in some if one.used]
-        found: _Templates = {}
-        for length, template in used[:_MAX_KEPT]:
-            found.setdefault(length, []).append(template)
-        return found
+        templates = [(length, template) for length, group in self._templates.items() for template in group]
+        kept: _Templates = {}
+        for length, template in [one for one in templates if one[1].used][:_MAX_KEPT]:
+            kept.setdefault(length, []).append(template)
+        return kept
 
     def batches(self) -> Iterator[None]:
         """Read the whole reply, and yield after each batch."""
         offsets: defaultdict[int, list[IntArray]] = defaultdict(list)
-        found = 0
+        in_batch = 0
         for offset, length, count in entry_runs(self._body):
             done = 0
             while done < count:
-                some = min(count - done, _READ_BATCH - found)
-                offsets[length].append(offset + length * np.arange(done, done + some))
-                done, found = done + some, found + some
-                if found == _READ_BATCH:
+                size = min(count - done, _READ_BATCH - in_batch)
+                offsets[length].append(offset + length * np.arange(done, done + size))
+                done, in_batch = done + size, in_batch + size
+                if in_batch == _READ_BATCH:
                     yield from self._read_entries(offsets)
-                    offsets, found = defaultdict(list), 0
+                    offsets, in_batch = defaultdict(list), 0
         yield from self._read_entries(offsets)
 
     def _read_entries(self, offsets: dict[int, list[IntArray]]) -> Iterator[None]:
-        """Read the flow entries at these offsets, by length."""
+        """Read the flow entries at ``offsets`` of the reply; the keys are the entries' lengths."""
         read: list[FlowColumns] = []
         order: list[IntArray] = []
         single: list[tuple[int, int]] = []
         for length, parts in offsets.items():
-            at = np.concatenate(parts)
-            if length % _WORD_BYTES or (at % _WORD_BYTES).any():
-                single += [(start, length) for start in at.tolist()]
+            starts = np.concatenate(parts)
+            if length % _WORD_BYTES or (starts % _WORD_BYTES).any():
+                single += [(start, length) for start in starts.tolist()]
                 continue
-            words = self._words[at[:, None] // _WORD_BYTES + np.arange(length // _WORD_BYTES)]
-            for template, rows in self._matching_rows(length, at, words):
+            words = self._words[starts[:, None] // _WORD_BYTES + np.arange(length // _WORD_BYTES)]
+            for template, rows in self._matching_rows(length, starts, words):
                 if template is None:
-                    single += [(start, length) for start in at[rows].tolist()]
+                    single += [(start, length) for start in starts[rows].tolist()]
                     continue
                 keys, meter_id = template.columns(words[rows])
-                place = np.full(len(rows), self.update.template_index(template.effect), np.uint32)
-                read.append(FlowColumns(keys, meter_id, place))
-                order.append(at[rows])
+                effect_index = np.full(len(rows), self.update.template_index(template.effect), np.uint32)
+                read.append(FlowColumns(keys, meter_id, effect_index))
+                order.append(starts[rows])
         for count, (start, length) in enumerate(sorted(single), 1):
             flow = decode_entry(self._body[start : start + length])
             if not is_own(flow):
@@ -238,32 +238,35 @@ class _Reader:
         yield
 
     def _matching_rows(
-        self, length: int, at: IntArray, words: NDArray[np.uint64]
+        self, length: int, starts: IntArray, words: NDArray[np.uint64]
     ) -> Iterator[tuple[_Template | None, IntArray]]:
-        """Yield the matching rows of each template, and at last those that match none (None)."""
-        templates, left = self._templates[length], np.arange(len(at))
+        """Yield each template with its matching rows, and at last None with the rows that match none.
+
+        Where old templates do not match, new ones are made from flow entries of this reply.
+        """
+        templates, unmatched = self._templates[length], np.arange(len(starts))
         for template in templates:
-            if not len(left):
+            if not len(unmatched):
                 return
-            alike = template.matches(words[left])
-            template.used |= bool(alike.any())
-            yield template, left[alike]
-            left = left[~alike]
+            matches = template.matches(words[unmatched])
+            template.used |= bool(matches.any())
+            yield template, unmatched[matches]
+            unmatched = unmatched[~matches]
         for _ in range(_MAX_TRIED):
-            if len(left) < _WORTH_KEEPING:
+            if len(unmatched) < _WORTH_KEEPING:
                 break
-            middle = int(at[left[len(left) // 2]])
+            middle = int(starts[unmatched[len(unmatched) // 2]])
             raw = self._body[middle : middle + length]
             flow = decode_entry(raw)
             if not is_own(flow) or len(pack_key(flow)) > KEY_BYTES:
                 break
             template = _Template(raw, flow)
-            alike = template.matches(words[left])
-            yield template, left[alike]
-            if len(templates) < _MAX_KEPT and int(np.count_nonzero(alike)) >= _WORTH_KEEPING:
+            matches = template.matches(words[unmatched])
+            yield template, unmatched[matches]
+            if len(templates) < _MAX_KEPT and int(np.count_nonzero(matches)) >= _WORTH_KEEPING:
                 templates.append(template)
-            left = left[~alike]
-        yield None, left
+            unmatched = unmatched[~matches]
+        yield None, unmatched
 
 
 def _holes(raw: bytes, flow: Flow) -> Iterator[_VariableField]:

@@ -67,22 +67,22 @@ class FlowTableRefresh:
     def add(self, listed: FlowColumns) -> None:
         """Add flow entries with effect indices of ``template_index``."""
         listed, before = listed.sorted(), self._rows
-        at, present = find(before.key, listed.key)
-        old = at[present]
-        same = present.copy()
-        same[present] = (before.meter_id[old] == listed.meter_id[present]) & (
-            before.template_index[old] == listed.template_index[present]
-        )
-        again = same.copy()
-        again[present] &= self._replaced[old]
-        self._seen[old] = True
-        self._replaced[at[present & ~same]] = True
+        positions, was_there = find(before.key, listed.key)
+        old_row = positions[was_there]
+        same_meter = before.meter_id[old_row] == listed.meter_id[was_there]
+        same = was_there.copy()
+        same[was_there] = same_meter & (before.template_index[old_row] == listed.template_index[was_there])
+        # An earlier entry of the reply with this key differed from the old one; the later one counts, and does not.
+        restored = same.copy()
+        restored[was_there] &= self._replaced[old_row]
+        self._seen[old_row] = True
+        self._replaced[positions[was_there & ~same]] = True
         if not same.all():
             self.changed.update(listed.key[~same].tolist())
-        if again.any():
-            self.changed.difference_update(listed.key[again].tolist())
-        if not (same & ~again).all():
-            self._new.append(listed.at(~same | again))
+        if restored.any():
+            self.changed.difference_update(listed.key[restored].tolist())
+        if not (same & ~restored).all():
+            self._new.append(listed.at(~same | restored))
 
     def add_long(self, packed: bytes, meter_id: int, effect: FlowTemplate) -> None:
         """Add a flow entry with a key that is too long for columns."""

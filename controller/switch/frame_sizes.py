@@ -33,15 +33,15 @@ def dropped_frame_bytes(stats: NDArray[np.void], owners: MeterOwners, sender: In
     """
     octets, packets = stats["band_byte_count"], stats["band_packet_count"]
     large = (octets > LARGE_FRAME_BYTES * packets) & (packets > 0) & (packets != PACKETS_UNAVAILABLE)
-    listed = np.flatnonzero(large & (octets < _COUNTABLE_BYTES))
-    found = np.zeros(vns)
-    if len(listed):
-        mean_bytes = np.minimum(octets[listed] / packets[listed], MAX_FRAME_BYTES)
-        entry, vn = owners.entry[listed], owners.vn[listed]
-        of_entries, of_vns = entry != NO_ENTRY, (vn != NO_ENTRY) & np.isin(vn % VN_METERS, _OF_VNS)
-        np.maximum.at(found, sender[entry[of_entries]], mean_bytes[of_entries])
-        np.maximum.at(found, vn[of_vns] // VN_METERS, mean_bytes[of_vns])
-    return found
+    meters = np.flatnonzero(large & (octets < _COUNTABLE_BYTES))
+    largest_bytes = np.zeros(vns)
+    if len(meters):
+        mean_bytes = np.minimum(octets[meters] / packets[meters], MAX_FRAME_BYTES)
+        pair, vn_meter = owners.entry[meters], owners.vn[meters]
+        is_pair, is_vn = pair != NO_ENTRY, (vn_meter != NO_ENTRY) & np.isin(vn_meter % VN_METERS, _OF_VNS)
+        np.maximum.at(largest_bytes, sender[pair[is_pair]], mean_bytes[is_pair])
+        np.maximum.at(largest_bytes, vn_meter[is_vn] // VN_METERS, mean_bytes[is_vn])
+    return largest_bytes
 
 
 def grown(known_bytes: FloatArray, seen_bytes: FloatArray) -> IntArray:

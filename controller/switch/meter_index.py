@@ -112,6 +112,7 @@ class MeterPositions(NamedTuple):
 
 
 def _plain_place(ends: IntArray, row: RowArray, meter: RowArray, switch: RowArray) -> None:
+    """Write positions as ``measurement_native.index_meters`` does."""
     listed = np.flatnonzero(row != NO_ENTRY).astype(np.int32)
     switch_of_meter = np.repeat(np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0))
     meter[row[listed]], switch[row[listed]] = listed, switch_of_meter[listed]
@@ -122,12 +123,16 @@ _NONE = MeterOwners(np.empty(0, np.int32), np.empty(0, np.int32))
 
 
 class _OfSwitch(NamedTuple):
+    """The owners of one switch's meters, found for this ``row_of_meter`` and these meter ids."""
+
     row_of_meter: RowArray
     meter_id: NDArray[np.uint32]
     owners: MeterOwners
 
 
 class _OfAll(NamedTuple):
+    """The owners of all switches' meters, found for these inputs."""
+
     row_of_meter: list[RowArray]
     ends: IntArray
     meter_id: NDArray[np.uint32]
@@ -135,12 +140,16 @@ class _OfAll(NamedTuple):
 
 
 class _Placed(NamedTuple):
+    """The positions for the owners ``row`` of the meters, and for VNs' meters those of each kind."""
+
     row: RowArray
     positions: MeterPositions
     of_kind: dict[int, MeterPositions]
 
 
 class _Sought(NamedTuple):
+    """The positions of the meters ``meter_id`` in replies that list meters as ``reports``."""
+
     meter_id: IntArray
     reports: MeterStatsBatch
     positions: MeterPositions
@@ -171,9 +180,8 @@ class MeterIndex:
         """Return the positions of the meters of one kind, a field of VnMeters, of all ``vns``, shape (vns,) each."""
         placed = self._places(listed.vn, ends, VN_METERS * vns)
         if kind not in placed.of_kind:
-            placed.of_kind[kind] = MeterPositions(
-                *(np.ascontiguousarray(one[kind::VN_METERS]) for one in placed.positions)
-            )
+            columns = (np.ascontiguousarray(column[kind::VN_METERS]) for column in placed.positions)
+            placed.of_kind[kind] = MeterPositions(*columns)
         return placed.of_kind[kind]
 
     def places_of_meters(
@@ -183,33 +191,33 @@ class MeterIndex:
 
         The same array ``meter_id`` as before means the same meters.
         """
-        for one in self._sought:
-            if one.meter_id is meter_id and one.reports.lists_as(reports):
-                return one.positions
-        number_of = {dpid: number for number, dpid in enumerate(reports.dpids)}
-        switch = np.array([number_of.get(one, NOT_LISTED) for one in dpid.tolist()], dtype=np.int64)
-        listed = np.repeat(np.arange(len(reports.ends)), np.diff(reports.ends, prepend=0)) << 32 | reports.meter_id
-        order, sought = np.append(np.argsort(listed), NOT_LISTED), switch << 32 | meter_id
-        at = order[np.searchsorted(listed, sought, sorter=order[:-1])]
-        found = np.append(listed, NOT_LISTED)[at] == sought
-        places = MeterPositions(
-            np.where(found, at, NOT_LISTED).astype(np.int32), np.maximum(switch, 0).astype(np.int32)
-        )
-        self._sought = [*self._sought[1 - _MAX_PLACED :], _Sought(meter_id, reports, places)]
-        return places
+        for cached in self._sought:
+            if cached.meter_id is meter_id and cached.reports.lists_as(reports):
+                return cached.positions
+        switch_index = {dpid: index for index, dpid in enumerate(reports.dpids)}
+        switch = np.array([switch_index.get(one, NOT_LISTED) for one in dpid.tolist()], dtype=np.int64)
+        # A key is the switch's index and the meter id. The last element of ``order`` is for keys above all others.
+        keys = np.repeat(np.arange(len(reports.ends)), np.diff(reports.ends, prepend=0)) << 32 | reports.meter_id
+        order, searched_keys = np.append(np.argsort(keys), NOT_LISTED), switch << 32 | meter_id
+        index = order[np.searchsorted(keys, searched_keys, sorter=order[:-1])]
+        is_listed = np.append(keys, NOT_LISTED)[index] == searched_keys
+        meter = np.where(is_listed, index, NOT_LISTED).astype(np.int32)
+        positions = MeterPositions(meter, np.maximum(switch, 0).astype(np.int32))
+        self._sought = [*self._sought[1 - _MAX_PLACED :], _Sought(meter_id, reports, positions)]
+        return positions
 
     def _places(self, row: RowArray, ends: IntArray, rows: int) -> _Placed:
-        """Return the kept positions of the meters of ``rows`` pairs; made again if the pair table has changed."""
-        for at, one in enumerate(self._placed):
-            if one.row is row and len(one.positions.meter) == rows:
-                self._placed.append(self._placed.pop(at))
-                return one
+        """Return the positions of the meters of ``rows`` owners, cached while ``row`` is the same array."""
+        for index, cached in enumerate(self._placed):
+            if cached.row is row and len(cached.positions.meter) == rows:
+                self._placed.append(self._placed.pop(index))  # the last used ones are kept
+                return cached
         placed = _Placed(row, MeterPositions.build(row, ends, rows), {})
         self._placed = [*self._placed[1 - _MAX_PLACED :], placed]
         return placed
 
     def find(self, switches: Mapping[int, SwitchRecord], reports: MeterStatsBatch) -> MeterOwners:
-        """Return the owners of these meters."""
+        """Return the owners of these meters, from the cache if the replies list the same meters as before."""
         maps = [switches[dpid].row_of_meter for dpid in reports.dpids]
         if reports.listed is not None and all(map(is_, reports.listed[0], maps)):
             return reports.listed[1]
@@ -221,30 +229,30 @@ class MeterIndex:
             or not columns_equal(last.meter_id, reports.meter_id)
         ):
             parts = [_NONE, *(self._find_of(dpid, switches[dpid], meters) for dpid, meters in reports.items())]
-            found = MeterOwners(*map(np.concatenate, zip(*parts, strict=True)))
-            last = _OfAll(maps, reports.ends, reports.meter_id, found)
-            others = [one for one in self._all if one != reports.dpids]
-            self._all = {one: self._all[one] for one in sorted(others, key=len)[-1:]} | {reports.dpids: last}
+            owners = MeterOwners(*map(np.concatenate, zip(*parts, strict=True)))
+            last = _OfAll(maps, reports.ends, reports.meter_id, owners)
+            others = [dpids for dpids in self._all if dpids != reports.dpids]
+            self._all = {dpids: self._all[dpids] for dpids in sorted(others, key=len)[-1:]} | {reports.dpids: last}
         reports.listed = maps, last.owners
         return last.owners
 
     def _find_of(self, dpid: int, record: SwitchRecord, meters: NDArray[np.void]) -> MeterOwners:
+        """Return the owners of one switch's meters, from the cache if possible."""
         last, meter_id = self._switches.get(dpid), meters["meter_id"]
         if last is None or last.row_of_meter is not record.row_of_meter or not np.array_equal(last.meter_id, meter_id):
-            found = MeterOwners(
-                record.rows_of(meter_id.astype(np.int64)).astype(np.int32), _rows_of_vns(record, meter_id)
-            )
-            last = self._switches[dpid] = _OfSwitch(record.row_of_meter, meter_id.copy(), found)
+            pair_rows = record.rows_of(meter_id.astype(np.int64)).astype(np.int32)
+            owners = MeterOwners(pair_rows, _rows_of_vns(record, meter_id))
+            last = self._switches[dpid] = _OfSwitch(record.row_of_meter, meter_id.copy(), owners)
         return last.owners
 
 
 def _rows_of_vns(record: SwitchRecord, meter_id: NDArray[np.uint32]) -> RowArray:
-    """Return the rows of VNs' meters for these meters of a switch."""
-    vns, own = record.vn_meter_columns()
-    row = (VN_METERS * vns + np.arange(VN_METERS)[:, None])[own > 0]
-    own = own[own > 0]
-    if not len(own):
+    """Return the row of VNs' meters of each meter of a switch, shape of ``meter_id``; NO_ENTRY for other meters."""
+    vns, vn_ids = record.vn_meter_columns()
+    exists = vn_ids > 0
+    row, vn_ids = (VN_METERS * vns + np.arange(VN_METERS)[:, None])[exists], vn_ids[exists]
+    if not len(vn_ids):
         return np.full(len(meter_id), NO_ENTRY, dtype=np.int32)
-    order = np.argsort(own)
-    at = np.minimum(np.searchsorted(own, meter_id, sorter=order), len(own) - 1)
-    return np.where(own[order[at]] == meter_id, row[order[at]], NO_ENTRY).astype(np.int32)
+    order = np.argsort(vn_ids)
+    index = order[np.minimum(np.searchsorted(vn_ids, meter_id, sorter=order), len(vn_ids) - 1)]
+    return np.where(vn_ids[index] == meter_id, row[index], NO_ENTRY).astype(np.int32)

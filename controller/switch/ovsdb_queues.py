@@ -102,19 +102,21 @@ def plan_rows(tables: OvsdbTables, dpid: int, desired: Mapping[str, PortQueues])
     ports = planner.find_ports({name: queues.port_no for name, queues in desired.items()})
     for name, port_uuid in ports.items():
         if planner.can_shape(name, desired[name].max_rate_bps):
-            planner.want(name, port_uuid, desired[name])
+            planner.plan_port(name, port_uuid, desired[name])
     planner.sweep_qos()
     planner.sweep_queues()
     return planner.plan
 
 
 class _Planner:
+    """Collects the operations for the queues of one switch; ``owner`` is its dpid in ``external_ids``."""
+
     def __init__(self, tables: OvsdbTables, owner: str) -> None:
         self.plan = RowPlan()
         self._tables = tables
         self._owner = owner
         self._bridge_ports: set[str] = set()
-        self._kept_qos: dict[str, str] = {}  # and the port that keeps it
+        self._kept_qos: dict[str, str] = {}  # by UUID of the QoS row: the UUID of the port that keeps it
         self._kept_queues: set[str] = set()
         self._set_ports: set[str] = set()
         self._deleted: set[str] = set()
@@ -134,7 +136,7 @@ class _Planner:
                 row = self._tables.interfaces.get(interface)
                 if row is not None:
                     port_of[row["ofport"][0] if row["ofport"] else row["name"]] = uuid
-        found = {}
+        ports = {}
         for name, number in sorted(desired.items()):
             uuid = port_of.get(number, port_of.get(name))
             if uuid is None:
@@ -143,8 +145,8 @@ class _Planner:
                 bond = self._tables.ports[uuid]["name"]
                 self._problem(f"{name}: is part of bond {bond}, whose queues would be for all its links together")
             else:
-                found[name] = uuid
-        return found
+                ports[name] = uuid
+        return ports
 
     def can_shape(self, name: str, rate_bps: int) -> bool:
         """Return whether this Open vSwitch supports a rate.
@@ -159,7 +161,7 @@ class _Planner:
         self._problem(f"{name}: has no queues, for its capacity is {format_rate(rate_bps)}: {limit}")
         return False
 
-    def want(self, name: str, port_uuid: str, desired: PortQueues) -> None:
+    def plan_port(self, name: str, port_uuid: str, desired: PortQueues) -> None:
         """Plan the queues of one port."""
         port = self._tables.ports[port_uuid]
         uuid = port["qos"][0] if port["qos"] else None

@@ -24,11 +24,10 @@ def flows_of_ports(flows: FlowTable, port_nos: Collection[int]) -> list[Flow]:
 
 
 def misplaced(flows: FlowTable, ports: Mapping[int, EdgePort], fenced: Collection[int]) -> Iterator[Flow]:
-    """Yield the flow entries that would connect an edge port (by number) to a VLAN that it does not carry.
+    """Yield the flow entries that would connect an edge port to a VLAN that the port does not carry.
 
-    Fenced: to any.
-
-    An earlier run left them for other ports with these numbers. Links whose port names have changed are fenced, too.
+    ``ports`` are the edge ports by number; the ports in ``fenced`` carry no VLAN. An earlier run left such flow
+    entries, for other ports with these numbers. Links whose port names have changed are fenced, too.
     """
     carried = {port_no: port.vlan_vids for port_no, port in ports.items()} | dict.fromkeys(fenced, ())
     for flow in flows_of_ports(flows, carried.keys()):
@@ -40,10 +39,12 @@ def misplaced(flows: FlowTable, ports: Mapping[int, EdgePort], fenced: Collectio
 
 
 def _admits(flow: Flow) -> bool:
+    """Return whether a flow entry lets frames into the pipeline."""
     return flow.table_id == Table.CLASSIFY and flow.goto_table is not None
 
 
 def _outputs(flow: Flow) -> set[int]:
+    """Return the ports to which a flow entry outputs frames."""
     return {action.port_no for action in flow.actions if isinstance(action, Output)}
 
 

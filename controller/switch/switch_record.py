@@ -45,8 +45,8 @@ class SwitchUpdate:
 
     Flow deletes, meter-mods (decreases come before increases), flow adds, meter deletes.
 
-    ``restarts_counts``: it includes pairs' meters that an interval has modified. Their counts begin when the switch has
-    executed this update; confirmations of other messages are no evidence of that.
+    ``restarts_counts``: the update includes pairs' meters that an interval has modified. Their counts begin when the
+    switch has executed this update; confirmations of other messages are no evidence of that.
     """
 
     flow_deletes: list[Flow] = field(default_factory=list)
@@ -57,10 +57,8 @@ class SwitchUpdate:
 
     def __len__(self) -> int:
         """Return the number of messages."""
-        messages = 0
-        for piece in self._meter_mods:
-            messages += piece.shape[1]
-        return messages + len(self.flow_deletes) + len(self.flow_adds) + len(self.meter_deletes)
+        meter_mods = sum(mods.shape[1] for mods in self._meter_mods)
+        return meter_mods + len(self.flow_deletes) + len(self.flow_adds) + len(self.meter_deletes)
 
     @property
     def due(self) -> bool:
@@ -128,27 +126,28 @@ def encode_updates(updates: Sequence[SwitchUpdate], xid_first: Sequence[int]) ->
 
     Usually there are meter-mods only: those of all switches are encoded at once.
     """
-    alone = [place for place, update in enumerate(updates) if update.has_meter_mods_alone]
-    mods = [updates[place].meter_mods() for place in alone]
-    quick = encode_meter_mods_batch(mods, [xid_first[place] for place in alone], encode_barrier_request(0))
-    encoded: dict[int, Buffer] = dict(zip(alone, quick, strict=True))
-    for place, (update, xid) in enumerate(zip(updates, xid_first, strict=True)):
-        if place not in encoded:
-            encoded[place] = update.encode(xid) + encode_barrier_request((xid + len(update)) & MAX_XID)
-    return [encoded[place] for place in range(len(updates))]
+    meters_only = [index for index, update in enumerate(updates) if update.has_meter_mods_alone]
+    mods = [updates[index].meter_mods() for index in meters_only]
+    batch = encode_meter_mods_batch(mods, [xid_first[index] for index in meters_only], encode_barrier_request(0))
+    encoded: dict[int, Buffer] = dict(zip(meters_only, batch, strict=True))
+    for index, (update, xid) in enumerate(zip(updates, xid_first, strict=True)):
+        if index not in encoded:
+            encoded[index] = update.encode(xid) + encode_barrier_request((xid + len(update)) & MAX_XID)
+    return [encoded[index] for index in range(len(updates))]
 
 
 @dataclass
 class SwitchRecord:
     """One switch of the configuration.
 
-    ``vn_meters`` gives the meters of each of its VNs (rows of the VN table). ``installed`` are the controller's flow
-    entries in its tables; ``changed_keys`` collects the packed keys of changed ones. ``foreign`` is the number of
-    foreign flow entries when it connected, and ``deferred`` are flow entries of an earlier run for pairs with switches
-    that have not connected yet. ``row_of_meter`` maps a meter id, less the first of the range, to the row of the pair
-    table. ``capabilities`` are the known capabilities. ``agent_rows`` are the VNs with ports that may have an agent,
-    ``newcomer_rows`` the VNs with a meter for new pairs. ``ports`` are the reported states of its edge ports by number,
-    and since when each is up, down or absent; ``refused`` counts the frames that no VLAN of these ports accepts.
+    ``vn_meters`` has the meters of each VN at the switch, by rows of the VN table. ``installed`` are the controller's
+    flow entries in the switch's tables; ``changed_keys`` collects the packed keys of changed ones. ``foreign`` is the
+    number of foreign flow entries when the switch connected, and ``deferred`` are flow entries of an earlier run for
+    pairs with switches that have not connected yet. ``row_of_meter`` maps a meter id, less the first of the range, to
+    the row of the pair table. ``capabilities`` are the known capabilities. ``agent_rows`` are the VNs with ports that
+    may have an agent, ``newcomer_rows`` the VNs with a meter for new pairs. ``ports`` are the reported states of its
+    edge ports by number, and since when each is up, down or absent; ``refused`` counts the frames that no VLAN of these
+    ports accepts.
     """
 
     switch: Switch
@@ -167,13 +166,15 @@ class SwitchRecord:
     newcomer_rows: frozenset[int] = frozenset()
     ports: dict[int, tuple[PortState, float]] = field(default_factory=dict)
     refused: RefusedFrames = field(default_factory=RefusedFrames)
-    stood: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # meter ids at the last audit
-    thrifty: bool = False  # it has too few meters for its pairs
-    missed: frozenset[int] = frozenset()  # the missing ones at that time
-    doubtful: bool = False  # whether an error reply since then did not identify its meter
-    # Desired settings, and the readings at that time.
-    odd: dict[int, tuple[MeterSetting, MeterSetting]] = field(default_factory=dict)
-    lost: frozenset[bytes] = frozenset()  # packed keys of flow entries with meters that were missing at that time
+    thrifty: bool = False  # the switch has too few meters for its pairs
+    # Findings of the last audit: the ids of installed and of missing meters.
+    audited_meter_id: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    missing_meter_ids: frozenset[int] = frozenset()
+    # ... the desired and the installed settings of meters where they differed, by meter id
+    unlike_settings: dict[int, tuple[MeterSetting, MeterSetting]] = field(default_factory=dict)
+    # ... the packed keys of missing flow entries that name meters
+    missing_metered_keys: frozenset[bytes] = frozenset()
+    unidentified_error: bool = False  # whether an error reply since the last audit did not identify its meter
     _vn_meter_columns: tuple[IntArray, IntArray] | None = None
 
     @classmethod
@@ -191,11 +192,11 @@ class SwitchRecord:
                 raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
             vn_meters[row] = VnMeters(send=meter_id)
         agents = {port.port_no for port in switch.ports.values() if port.agent != "none"}
-        behind = frozenset(row for row in vn_meters if int(vns.port_no[row]) in agents)
+        agent_rows = frozenset(row for row in vn_meters if int(vns.port_no[row]) in agents)
         limited = frozenset(np.flatnonzero((vns.dpid == switch.dpid) & limited_senders(vns, config)).tolist())
-        can = Capabilities(switch.profile, switch.meters, classes=config.queue_mode == "per-vlan")
+        capabilities = Capabilities(switch.profile, switch.meters, classes=config.queue_mode == "per-vlan")
         first_id = config.first_meter_id
-        return cls(switch, ids, first_id, vn_meters, can, agent_rows=behind, newcomer_rows=limited)
+        return cls(switch, ids, first_id, vn_meters, capabilities, agent_rows=agent_rows, newcomer_rows=limited)
 
     def meters_in_use(self) -> dict[int, VnMeters]:
         """Return the meters of each of its VNs; none if the switch's meters are unusable."""
@@ -205,7 +206,7 @@ class SwitchRecord:
         """Return its VNs (rows of the VN table) and their meters, a row per field of VnMeters; 0 for none."""
         if self._vn_meter_columns is None:
             rows = np.array(list(self.vn_meters), dtype=np.int64)
-            ids = [[meter_id or 0 for meter_id in mine] for mine in self.vn_meters.values()]
+            ids = [[meter_id or 0 for meter_id in meters] for meters in self.vn_meters.values()]
             columns = np.array(ids, dtype=np.int64).reshape(-1, len(VnMeters._fields)).T
             self._vn_meter_columns = rows, np.ascontiguousarray(columns)
         return self._vn_meter_columns
@@ -219,44 +220,46 @@ class SwitchRecord:
     def adopt_vn_meters(self, flows: Iterable[Flow], vns: VnTable, numbers: PortNumbers) -> None:
         """Adopt the meters that installed flow entries name for VNs that have none yet."""
         for flow in flows:
-            found = meters_of_vn(flow)
-            port = None if found is None else numbers.port(self.switch.dpid, found[0])
-            row = None if found is None or port is None else vns.row_of(found[1], *port)
-            if found is None or row not in self.vn_meters:
+            named = meters_of_vn(flow)
+            if named is None:
                 continue
-            mine = self.vn_meters[row]
-            lacking = {
+            port_number, vlan_vid, named_meters = named
+            row = vns.row_of(vlan_vid, *numbers.port(self.switch.dpid, port_number))
+            if row not in self.vn_meters:
+                continue
+            meters = self.vn_meters[row]
+            adopted = {
                 name: meter_id
-                for name, meter_id in found[2]._asdict().items()
-                if meter_id is not None and getattr(mine, name) is None and self.meter_ids.claim(meter_id)
+                for name, meter_id in named_meters._asdict().items()
+                if meter_id is not None and getattr(meters, name) is None and self.meter_ids.claim(meter_id)
             }
-            self.set_vn_meters({row: mine._replace(**lacking)})
+            self.set_vn_meters({row: meters._replace(**adopted)})
 
     def complete_vn_meters(self) -> int:
         """Add the missing meters of every VN; return the number for which no id was left.
 
         If there are too few for all, optional meters are omitted.
         """
-        some = {"agent": self.agent_rows, "newcomer": self.newcomer_rows}
-        lack = {
-            row: mine
-            for row, mine in self.vn_meters.items()
-            if mine.count(None) > sum(row not in rows for rows in some.values())
+        rows_with = {"agent": self.agent_rows, "newcomer": self.newcomer_rows}  # all VNs have meters of other kinds
+        incomplete = {
+            row: meters
+            for row, meters in self.vn_meters.items()
+            if meters.count(None) > sum(row not in rows for rows in rows_with.values())
         }
         missing = [
             (row, name)
             for name in VnMeters._fields
-            for row, mine in lack.items()
-            if getattr(mine, name) is None and row in some.get(name, lack)
+            for row, meters in incomplete.items()
+            if getattr(meters, name) is None and row in rows_with.get(name, incomplete)
         ]
         self.thrifty |= len(missing) > self.meter_ids.left
-        completed = {row: mine._asdict() for row, mine in lack.items()}
+        completed = {row: meters._asdict() for row, meters in incomplete.items()}
         lacking = 0
         for row, name in missing:
             if not (self.thrifty and name in SPARED):
                 completed[row][name] = self.meter_ids.allocate()
                 lacking += completed[row][name] is None
-        self.set_vn_meters({row: VnMeters(**mine) for row, mine in completed.items()})
+        self.set_vn_meters({row: VnMeters(**meters) for row, meters in completed.items()})
         return lacking
 
     def spare_meters(self) -> list[int]:
@@ -266,10 +269,10 @@ class SwitchRecord:
         """
         self.thrifty = True
         changed = {}
-        for row, mine in self.vn_meters.items():
-            spared = [meter_id for name in SPARED if (meter_id := getattr(mine, name)) is not None]
+        for row, meters in self.vn_meters.items():
+            spared = [meter_id for name in SPARED if (meter_id := getattr(meters, name)) is not None]
             if spared:
-                changed[row] = mine._replace(**dict.fromkeys(SPARED))
+                changed[row] = meters._replace(**dict.fromkeys(SPARED))
                 self.update.meter_deletes += spared
         self.set_vn_meters(changed)
         return list(changed)
@@ -277,15 +280,15 @@ class SwitchRecord:
     def limit_meter_ids(self) -> None:
         """Allocate only ids that the switch supports: none if its meters are unusable."""
         features = self.capabilities.features
-        most = self.meter_ids.last if features is None else features.max_meter
-        self.meter_ids.limit_to(most if self.capabilities.uses_meters else 0)
+        max_id = self.meter_ids.last if features is None else features.max_meter
+        self.meter_ids.limit_to(max_id if self.capabilities.uses_meters else 0)
         self.meter_ids.most_used = self.capabilities.configured_bounds.count
 
     def set_flows(self, mods: Iterable[tuple[FlowModCommand, Flow]]) -> None:
         """Queue planned flow-mods, and record the resulting flow entries.
 
-        An update deletes before it adds, so a flow entry that still waits to be added is dropped when it is planned
-        otherwise.
+        An update deletes before it adds. So a flow entry that still waits to be added is dropped if a later plan
+        changes it.
         """
         adds, planned = list[Flow](), set[bytes]()
         for command, flow in mods:
@@ -307,7 +310,7 @@ class SwitchRecord:
         self.changed_keys.add(packed)
 
     def mark_installed(self, keys: Collection[bytes], flows: FlowTable) -> None:
-        """Record that of these packed keys the switch has the flow entries in ``flows`` and no others."""
+        """Record that the switch has, of the flow entries with packed ``keys``, exactly those in ``flows``."""
         for packed in keys:
             self.installed.put_from(flows, packed)
         self.changed_keys.update(keys)
@@ -315,25 +318,25 @@ class SwitchRecord:
     def drain_update(self, *, keep_meters: bool = False) -> SwitchUpdate:
         """Return the messages that are due, and start a new batch.
 
-        A deleted meter's id becomes free only now, when its delete precedes whatever follows: within one update adds
-        come first. With ``keep_meters`` no meter is deleted yet: flow entries that name it may wait to be deleted.
+        The id of a deleted meter becomes free only now, for the next batch: within one update, adds come before
+        deletes. With ``keep_meters`` no meter is deleted yet, since flow entries that name it may wait to be deleted.
         """
-        taken, self.update = self.update, SwitchUpdate()
-        taken.fit(self.capabilities.bounds)
+        update, self.update = self.update, SwitchUpdate()
+        update.fit(self.capabilities.bounds)
         if keep_meters:
-            taken.meter_deletes, self.update.meter_deletes = self.update.meter_deletes, taken.meter_deletes
-        for meter_id in taken.meter_deletes:
+            update.meter_deletes, self.update.meter_deletes = self.update.meter_deletes, update.meter_deletes
+        for meter_id in update.meter_deletes:
             self.meter_ids.release(meter_id)
-        return taken
+        return update
 
     def map_meters(self, meter_id: IntArray, rows: IntArray) -> None:
-        """Record the pairs (rows) that the switch's meters belong to."""
+        """Record the rows of the pairs that the switch's meters limit, shape of ``meter_id``."""
         size = int(meter_id.max(initial=self.first_meter_id - 1)) - self.first_meter_id + 1
         self.row_of_meter = np.full(size, NO_ENTRY, dtype=np.int32)
         self.row_of_meter[meter_id - self.first_meter_id] = rows
 
     def metered_rows(self) -> IntArray:
-        """Return the pairs (rows) that have a meter here, by its id."""
+        """Return the rows of the pairs with a meter at this switch, in the order of the meters' ids."""
         rows: IntArray = self.row_of_meter[self.row_of_meter != NO_ENTRY].astype(np.int64)
         return rows
 

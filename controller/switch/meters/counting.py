@@ -35,7 +35,7 @@ class CountingMeters(CounterMeters):
         return len(self.meter_id)
 
     def subset(self, kept: BoolArray) -> CountingMeters:
-        """Return the state with the ``subset`` meters only."""
+        """Return the state with the ``kept`` meters only."""
         return self._rows(np.flatnonzero(kept))
 
     def added(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> CountingMeters:
@@ -66,8 +66,8 @@ class CountingMeters(CounterMeters):
         """Return the state after one more interval, and the marked rates, (pairs,); NaN where unknown."""
         rates, counters = meter_rates(self.counters, now, vns.capacity_bps[self.sender])
         marked_bps = np.full(len(entries), np.nan)
-        at, present = self.rows_in(entries)
-        marked_bps[at[present]] = rates.offered_bps[present]
+        row, has_pair = self.rows_in(entries)
+        marked_bps[row[has_pair]] = rates.offered_bps[has_pair]
         return replace(self, counters=counters), marked_bps
 
     def dpid(self, vns: VnTable) -> NDArray[np.uint64]:

@@ -20,7 +20,7 @@ class MeterIdPool:
 
     def __init__(self, first: int, last: int) -> None:
         self.first, self.last = first, last
-        self._most = last
+        self._max_id = last
         self.most_used: int | None = None
         """Maximum number of ids in use; None: all."""
         self._next = first
@@ -33,12 +33,12 @@ class MeterIdPool:
 
     def limit_to(self, max_id: int) -> None:
         """Allocate no id above ``max_id``, the switch's largest; ids in use stay. Replaces an earlier limit."""
-        self._most = min(self.last, max_id)
+        self._max_id = min(self.last, max_id)
 
     @property
     def available(self) -> bool:
         """Return whether an id may be free; only ``allocate`` knows for sure."""
-        left = bool(self._free and self._free[0] <= self._most) or self._next <= self._most
+        left = bool(self._free and self._free[0] <= self._max_id) or self._next <= self._max_id
         return left and not self._all_used
 
     @property
@@ -49,8 +49,8 @@ class MeterIdPool:
     @property
     def left(self) -> int:
         """The number of ids that can still be allocated."""
-        known = self._state[: max(self._most - self.first + 1, 0)]
-        free = self._most - self.first + 1 - (len(known) - known.count(_FREE))
+        states = self._state[: max(self._max_id - self.first + 1, 0)]
+        free = self._max_id - self.first + 1 - (len(states) - states.count(_FREE))
         return max(free if self.most_used is None else min(free, self.most_used - self.used), 0)
 
     @property
@@ -61,12 +61,12 @@ class MeterIdPool:
         """Return a free id, now in use, or None if there is none."""
         if self._all_used:
             return None
-        while self._free and self._free[0] <= self._most:
+        while self._free and self._free[0] <= self._max_id:
             meter_id = heapq.heappop(self._free)
             if self._is(meter_id) == _FREE:
                 self._set(meter_id, _USED)
                 return meter_id
-        while self._next <= self._most:
+        while self._next <= self._max_id:
             meter_id, self._next = self._next, self._next + 1
             if self._is(meter_id) == _FREE:
                 self._set(meter_id, _USED)

@@ -57,10 +57,9 @@ class PhantomMeters(CounterMeters):
 
         ``marked_bps`` (pairs,) are the rates of counting meters.
         """
-        # Arrivals are bounded by what all VNs of a VLAN can send.
-        most = int(vns.vlan_vid.max(initial=0)) + 1
-        sums_bps = np.bincount(vns.vlan_vid, weights=vns.capacity_bps, minlength=most).astype(np.float64)
-        rates, counters = meter_rates(self.counters, now, sums_bps[vns.vlan_vid])
+        # At most all VNs of its VLAN send to a VN, at the capacities of their ports.
+        arrival_bps = np.bincount(vns.vlan, weights=vns.capacity_bps).astype(np.float64)[vns.vlan]
+        rates, counters = meter_rates(self.counters, now, arrival_bps)
         readings = MarkReadings(marked_bps, rates.offered_bps, rates.dropped_bps)
         return replace(self, counters=counters), readings
 
