@@ -18,11 +18,11 @@ _MAX_SCAN = 10_000
 
 
 class DesiredFlows:
-    """The desired flow entries of the switches, by dpid; of the switches ``only``, None: of all.
+    """The desired flow entries of the switches in ``only``, by dpid; None: of all switches.
 
     Flow entries are put and dropped in groups, each named by its cause, so that one host or one link replaces its own
-    flow entries only. The most numerous ones belong to no group (``put_entries``): their keys identify them.
-    ``pop_changed`` returns the flow entries that switches do not have yet.
+    flow entries only. The most numerous flow entries belong to no group (``put_entries``): their keys identify them.
+    ``pop_changed`` returns the keys of flow entries that switches do not have yet.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,8 @@ class DesiredFlows:
         self._tables: defaultdict[int, FlowTable] = defaultdict(FlowTable)
         self._touched: defaultdict[int, set[bytes]] = defaultdict(set)
         self._ordered: dict[int, list[bytes]] = {}  # of switches with too many changes, the next key last
-        self._packed: tuple[Flow, bytes, FlowTemplate] | None = (
-            None  # the last one: many switches in turn get the same flow entry
-        )
+        # The last packed flow entry: many switches get the same one in turn.
+        self._packed: tuple[Flow, bytes, FlowTemplate] | None = None
 
     def tracks(self, dpid: int) -> bool:
         """Return whether the flow entries of a switch are tracked; those of other switches are ignored."""
@@ -113,6 +112,7 @@ class DesiredFlows:
             self._touched[dpid].update(present)
 
     def _remove(self, dpid: int, flows: Iterable[Flow]) -> None:
+        """Drop the flow entries of a group that have not been replaced by others with the same keys."""
         for flow in flows:
             packed = pack_key(flow)
             if self._tables[dpid].holds(flow):
@@ -129,42 +129,43 @@ class DesiredFlows:
         return self._tables[dpid]
 
     def pop_changed(self, max_keys: int, installed: Mapping[int, FlowTable]) -> dict[int, set[bytes]]:
-        """Return at most ``max_keys`` changed packed keys, by dpid, at which the ``installed`` tables differ.
+        """Return at most ``max_keys`` changed packed keys, by dpid, of flow entries that differ from ``installed``.
 
-        Changes at other switches are discarded: their tables are compared as a whole when they connect. Switches take
-        turns. At a switch with too many changes, deletions come first, then later tables, as in ``plan_flows``. Such
-        switches get half of ``max_keys``, so that later changes at other switches need not wait for them.
+        ``installed`` are the tables of the connected switches. Changes at other switches are discarded: their tables
+        are compared as a whole when they connect. Switches take turns. At a switch with too many changes, deletions
+        come first, then later tables, as in ``plan_flows``. Such switches get half of ``max_keys``, so that later
+        changes at other switches need not wait for them.
         """
-        for waiting in (self._touched, self._ordered):
-            for dpid in waiting.keys() - installed.keys():
-                del waiting[dpid]
-        taken: dict[int, set[bytes]] = {}
-        kept, looked_at = max_keys // 2 if self._ordered else 0, 0
+        for changes in (self._touched, self._ordered):
+            for dpid in changes.keys() - installed.keys():
+                del changes[dpid]
+        popped: dict[int, set[bytes]] = {}
+        reserved, compared = max_keys // 2 if self._ordered else 0, 0
         for dpid in list(self._touched):
-            if max_keys <= kept or looked_at >= _MAX_SCAN:
+            if max_keys <= reserved or compared >= _MAX_SCAN:
                 break
             keys = self._touched.pop(dpid)
-            looked_at += len(keys)
+            compared += len(keys)
             differing = self._tables[dpid].differing(installed[dpid], keys)
             if len(differing) > max_keys:
-                self._ordered[dpid] = self._first(dpid, differing)[::-1] + self._ordered.pop(dpid, [])
+                self._ordered[dpid] = self._in_order(dpid, differing)[::-1] + self._ordered.pop(dpid, [])
             elif differing:
-                taken[dpid] = differing
+                popped[dpid] = differing
                 max_keys -= len(differing)
         for dpid in list(self._ordered):
             if max_keys <= 0:
                 break
-            ordered = self._ordered.pop(dpid)
-            some = ordered[-max_keys:]
-            del ordered[-max_keys:]
-            taken.setdefault(dpid, set()).update(some)
-            max_keys -= len(some)
-            if ordered:
-                self._ordered[dpid] = ordered
-        return taken
+            remaining = self._ordered.pop(dpid)
+            next_keys = remaining[-max_keys:]
+            del remaining[-max_keys:]
+            popped.setdefault(dpid, set()).update(next_keys)
+            max_keys -= len(next_keys)
+            if remaining:
+                self._ordered[dpid] = remaining
+        return popped
 
-    def _first(self, dpid: int, keys: Collection[bytes]) -> list[bytes]:
-        """Return keys in the order in which they are handled."""
+    def _in_order(self, dpid: int, keys: Collection[bytes]) -> list[bytes]:
+        """Return keys in the order in which they must be installed: deletions, then later tables first."""
         ordered = sorted(keys, reverse=True)
         fitting = np.array([packed for packed in ordered if len(packed) <= KEY_BYTES], KEY)
         present = self._tables[dpid].contains(fitting)
@@ -185,9 +186,9 @@ def plan_flows(desired: FlowTable, installed: FlowTable, keys: Collection[bytes]
     delete: FlowMods = []
     add: FlowMods = []
     for packed in desired.differing(installed, keys):
-        if (wanted := desired.flow(packed)) is not None:
-            add.append((FlowModCommand.ADD, wanted))
-        elif (present := installed.flow(packed)) is not None:
-            delete.append((FlowModCommand.DELETE_STRICT, present))
+        if (desired_flow := desired.flow(packed)) is not None:
+            add.append((FlowModCommand.ADD, desired_flow))
+        elif (installed_flow := installed.flow(packed)) is not None:
+            delete.append((FlowModCommand.DELETE_STRICT, installed_flow))
     add.sort(key=lambda mod: (-mod[1].table_id, -mod[1].priority))
     return delete + add

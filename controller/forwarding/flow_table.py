@@ -93,9 +93,9 @@ class FlowTable(Mapping[FlowKey, Flow]):
     def __init__(self, flows: Iterable[Flow] = ()) -> None:
         self._keys: KeyArray = np.empty(0, KEY)
         self._meter_id: NDArray[np.uint32] = np.empty(0, np.uint32)
-        self._place: NDArray[np.uint32] = np.empty(0, np.uint32)
+        self._template_index: NDArray[np.uint32] = np.empty(0, np.uint32)
         self._effects: list[FlowTemplate] = []
-        self._places: dict[FlowTemplate, int] = {}
+        self._index_of_template: dict[FlowTemplate, int] = {}
         self._recent: dict[bytes, Row | None] = {}  # put or removed since the last merge; None: removed
         self._long: dict[bytes, Row] = {}
         self._compact_at = _MAX_UNUSED
@@ -105,7 +105,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
     # -- as a mapping
 
     def __len__(self) -> int:
-        self._fold()
+        self._merge_recent()
         return len(self._keys) + len(self._long)
 
     def __iter__(self) -> Iterator[FlowKey]:
@@ -145,11 +145,11 @@ class FlowTable(Mapping[FlowKey, Flow]):
     def holds(self, flow: Flow) -> bool:
         """Return whether the table has exactly this flow entry."""
         row = self._row(pack_key(flow))
-        return row is not None and row == (flow.meter_id or _NO_METER, self._places.get(effect_of(flow)))
+        return row is not None and row == (flow.meter_id or _NO_METER, self._index_of_template.get(effect_of(flow)))
 
     def packed(self) -> list[bytes]:
         """Return all keys, packed."""
-        self._fold()
+        self._merge_recent()
         return [*self._keys.tolist(), *self._long]
 
     def flows_in_tables(self, table_ids: Collection[int]) -> Iterator[Flow]:
@@ -162,8 +162,8 @@ class FlowTable(Mapping[FlowKey, Flow]):
     @property
     def rows(self) -> tuple[KeyArray, NDArray[np.uint32], NDArray[np.uint32]]:
         """The keys, ascending, meters (0: none) and effect indices of flow entries with keys of normal size."""
-        self._fold()
-        return self._keys, self._meter_id, self._place
+        self._merge_recent()
+        return self._keys, self._meter_id, self._template_index
 
     @property
     def oversized(self) -> Mapping[bytes, Row]:
@@ -173,14 +173,14 @@ class FlowTable(Mapping[FlowKey, Flow]):
     @property
     def columns(self) -> tuple[KeyArray, NDArray[np.uint32]]:
         """The keys, ascending, and the meters (0: none) of the flow entries with keys of normal size."""
-        self._fold()
+        self._merge_recent()
         return self._keys, self._meter_id
 
     def copy(self) -> FlowTable:
         """Return an independent copy of the table."""
         other = FlowTable()
-        other._keys, other._meter_id, other._place = self._keys, self._meter_id, self._place
-        other._effects, other._places = list(self._effects), dict(self._places)
+        other._keys, other._meter_id, other._template_index = self._keys, self._meter_id, self._template_index
+        other._effects, other._index_of_template = list(self._effects), dict(self._index_of_template)
         other._recent, other._long = dict(self._recent), dict(self._long)
         other._compact_at = self._compact_at
         return other
@@ -196,9 +196,9 @@ class FlowTable(Mapping[FlowKey, Flow]):
     ) -> FlowTable:
         """Return a table of other flow entries, in ``rows`` and ``long``, with the same effect indices."""
         other = self.copy()
-        other._keys, other._meter_id, other._place = rows
+        other._keys, other._meter_id, other._template_index = rows
         other._recent, other._long = {}, dict(long)
-        other._tidy()
+        other._discard_unused_effects()
         return other
 
     # -- changes
@@ -207,7 +207,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         """Put a flow entry, replacing one with the same key; return the packed key."""
         packed = pack_key(flow)
         self._put(packed, Row(flow.meter_id or _NO_METER, self.template_index(effect_of(flow))))
-        self._tidy()
+        self._discard_unused_effects()
         return packed
 
     def put_new(self, packed: bytes, meter_id: int, effect: FlowTemplate) -> bool:
@@ -216,7 +216,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         if self._row(packed) == row:
             return False
         self._put(packed, row)
-        self._tidy()
+        self._discard_unused_effects()
         return True
 
     def put_from(self, other: FlowTable, packed: bytes) -> None:
@@ -226,7 +226,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
             self.discard(packed)
         else:
             self._put(packed, Row(row.meter_id, self.template_index(other._effects[row.template_index])))
-            self._tidy()
+            self._discard_unused_effects()
 
     def discard(self, packed: bytes) -> None:
         """Remove the flow entry of a packed key, if present."""
@@ -240,23 +240,22 @@ class FlowTable(Mapping[FlowKey, Flow]):
 
         The last one of a key counts.
         """
-        place = (
-            np.full(len(keys), self.template_index(effect), np.uint32) if isinstance(effect, FlowTemplate) else effect
-        )
+        if isinstance(effect, FlowTemplate):
+            effect = np.full(len(keys), self.template_index(effect), np.uint32)
         if len(keys) <= _FEW:
-            for packed, *row in zip(keys.tolist(), meter_id.tolist(), place.tolist(), strict=True):
+            for packed, *row in zip(keys.tolist(), meter_id.tolist(), effect.tolist(), strict=True):
                 self._put(packed, Row(*row))
         else:
-            self._fold()
-            self._merge(keys, meter_id, place)
-        self._tidy()
+            self._merge_recent()
+            self._merge(keys, meter_id, effect)
+        self._discard_unused_effects()
 
     def template_index(self, effect: FlowTemplate) -> int:
         """Return the index of an effect, for ``put_rows`` before any other put: unused indices are discarded."""
-        place = self._places.setdefault(effect, len(self._effects))
-        if place == len(self._effects):
+        index = self._index_of_template.setdefault(effect, len(self._effects))
+        if index == len(self._effects):
             self._effects.append(effect)
-        return place
+        return index
 
     # -- comparison
 
@@ -264,65 +263,65 @@ class FlowTable(Mapping[FlowKey, Flow]):
         """Return the packed keys, all or ``among`` some, of flow entries that differ or that only one table has."""
         if among is not None and len(among) <= _FEW:
             return {packed for packed in among if self._entry(packed) != other._entry(packed)}
-        self._fold()
-        other._fold()
+        self._merge_recent()
+        other._merge_recent()
         long = self._long.keys() | other._long.keys()
         if among is None:
-            found = set(self._keys[self._unlike(other)].tolist()) | set(other._keys[other._unlike(self)].tolist())
+            unlike = set(self._keys[self._unlike(other)].tolist()) | set(other._keys[other._unlike(self)].tolist())
         else:
             long &= set(among)
             keys = np.array([packed for packed in among if len(packed) <= KEY_BYTES], KEY)
-            found = set(keys[self._unlike_at(other, keys)].tolist())
-        return found | {packed for packed in long if self._entry(packed) != other._entry(packed)}
+            unlike = set(keys[self._unlike_at(other, keys)].tolist())
+        return unlike | {packed for packed in long if self._entry(packed) != other._entry(packed)}
 
     def missing_from(self, other: FlowTable) -> set[bytes]:
         """Return the packed keys of the flow entries that the other table lacks."""
-        self._fold()
-        other._fold()
+        self._merge_recent()
+        other._merge_recent()
         absent = ~find(other._keys, self._keys)[1]
         return set(self._keys[absent].tolist()) | (self._long.keys() - other._long.keys())
 
     def contains(self, keys: KeyArray) -> BoolArray:
         """Return the mask of the keys that the table has, shape of ``keys``."""
-        self._fold()
+        self._merge_recent()
         return find(self._keys, keys)[1]
 
     def differing_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: FlowTemplate) -> BoolArray:
-        """Return the mask of the flow entries that the table lacks or has otherwise, shape of ``keys``."""
-        self._fold()
-        at, present = find(self._keys, keys)
-        place = self._places.get(effect, -1)
+        """Return the mask of ``keys`` without a flow entry of this meter and effect in the table."""
+        self._merge_recent()
+        positions, present = find(self._keys, keys)
+        rows, index = positions[present], self._index_of_template.get(effect, -1)
         same: BoolArray = present.copy()
-        rows = at[present]
-        same[present] = (self._meter_id[rows] == meter_id[present]) & (self._place[rows] == place)
+        same[present] = (self._meter_id[rows] == meter_id[present]) & (self._template_index[rows] == index)
         return ~same
 
     # -- within
 
     def _unlike(self, other: FlowTable) -> BoolArray:
-        """Return the mask of the rows that the other table lacks or has otherwise."""
-        at, present = find(other._keys, self._keys)
-        rows, same = at[present], present.copy()
-        same[present] = (other._meter_id[rows] == self._meter_id[present]) & (
-            self._own_places(other)[other._place[rows]] == self._place[present]
-        )
+        """Return the mask of the rows that the other table lacks, or has with another meter or effect."""
+        positions, present = find(other._keys, self._keys)
+        other_rows = positions[present]
+        same_meter = other._meter_id[other_rows] == self._meter_id[present]
+        effect_there = self._own_indices(other)[other._template_index[other_rows]]
+        same: BoolArray = present.copy()
+        same[present] = same_meter & (effect_there == self._template_index[present])
         return ~same
 
     def _unlike_at(self, other: FlowTable, keys: KeyArray) -> BoolArray:
         """Return the mask of the keys that only one of both tables has, or that have another meter or effect there."""
-        at, present = find(self._keys, keys)
-        at_other, there_too = find(other._keys, keys)
-        unlike: BoolArray = present != there_too
-        both = present & there_too
-        mine, theirs = at[both], at_other[both]
-        unlike[both] = (self._meter_id[mine] != other._meter_id[theirs]) | (
-            self._place[mine] != self._own_places(other)[other._place[theirs]]
-        )
+        positions, present = find(self._keys, keys)
+        other_positions, in_other = find(other._keys, keys)
+        unlike: BoolArray = present != in_other
+        in_both = present & in_other
+        rows, other_rows = positions[in_both], other_positions[in_both]
+        other_meter = self._meter_id[rows] != other._meter_id[other_rows]
+        effect_there = self._own_indices(other)[other._template_index[other_rows]]
+        unlike[in_both] = other_meter | (self._template_index[rows] != effect_there)
         return unlike
 
-    def _own_places(self, other: FlowTable) -> IntArray:
+    def _own_indices(self, other: FlowTable) -> IntArray:
         """Return, for each effect index of the other table, the index of the equal effect in this one; -1 for none."""
-        return np.array([self._places.get(effect, -1) for effect in other._effects], dtype=np.int64)
+        return np.array([self._index_of_template.get(effect, -1) for effect in other._effects], dtype=np.int64)
 
     def _entry(self, packed: bytes) -> tuple[int, FlowTemplate] | None:
         """Return the meter id and the template of a packed key; None without such a flow entry."""
@@ -335,10 +334,10 @@ class FlowTable(Mapping[FlowKey, Flow]):
             return self._recent[packed]
         if len(packed) > KEY_BYTES:
             return self._long.get(packed)
-        at = int(self._keys.searchsorted(np.array(packed, KEY)))
-        if at == len(self._keys) or self._keys[at] != packed:
+        position = int(self._keys.searchsorted(np.array(packed, KEY)))
+        if position == len(self._keys) or self._keys[position] != packed:
             return None
-        return Row(int(self._meter_id[at]), int(self._place[at]))
+        return Row(int(self._meter_id[position]), int(self._template_index[position]))
 
     def _put(self, packed: bytes, row: Row) -> None:
         if len(packed) > KEY_BYTES:
@@ -347,63 +346,73 @@ class FlowTable(Mapping[FlowKey, Flow]):
             self._change(packed, row)
 
     def _change(self, packed: bytes, row: Row | None) -> None:
+        """Record a single change; None removes the flow entry. Many changes are merged into the columns."""
         self._recent[packed] = row
         if len(self._recent) > _MAX_RECENT + len(self._keys) // 8:
-            self._fold()
+            self._merge_recent()
 
-    def _fold(self) -> None:
+    def _merge_recent(self) -> None:
         """Merge single changes into the columns."""
         if not self._recent:
             return
         recent, self._recent = self._recent, {}
         removed = np.array([packed for packed, row in recent.items() if row is None], KEY)
-        at, present = find(self._keys, removed)
+        positions, present = find(self._keys, removed)
         if present.any():
             stays = np.ones(len(self._keys), dtype=np.bool_)
-            stays[at[present]] = False
-            self._keys, self._meter_id, self._place = self._keys[stays], self._meter_id[stays], self._place[stays]
+            stays[positions[present]] = False
+            self._keys, self._meter_id, self._template_index = (
+                self._keys[stays],
+                self._meter_id[stays],
+                self._template_index[stays],
+            )
         put = {packed: row for packed, row in recent.items() if row is not None}
         rows = np.array(list(put.values()), np.uint32).reshape(-1, 2)
         self._merge(np.array(list(put), KEY), rows[:, 0], rows[:, 1])
 
-    def _merge(self, keys: KeyArray, meter_id: NDArray[np.uint32], positions: NDArray[np.uint32]) -> None:
+    def _merge(self, keys: KeyArray, meter_id: NDArray[np.uint32], template_index: NDArray[np.uint32]) -> None:
         """Insert or replace flow entries in the sorted columns; the last entry of a key counts."""
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
         last = np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), dtype=np.bool_))
         keys, order = keys[last], order[last]
-        at, present = find(self._keys, keys)
+        positions, present = find(self._keys, keys)
         stays = np.ones(len(self._keys), dtype=np.bool_)
-        stays[at[present]] = False
-        before = np.searchsorted(self._keys[stays], keys)
-        self._keys = np.insert(self._keys[stays], before, keys)
-        self._meter_id = np.insert(self._meter_id[stays], before, meter_id[order])
-        self._place = np.insert(self._place[stays], before, positions[order])
+        stays[positions[present]] = False
+        insert_at = np.searchsorted(self._keys[stays], keys)
+        self._keys = np.insert(self._keys[stays], insert_at, keys)
+        self._meter_id = np.insert(self._meter_id[stays], insert_at, meter_id[order])
+        self._template_index = np.insert(self._template_index[stays], insert_at, template_index[order])
 
-    def _tidy(self) -> None:
-        """Discard unused effects, if there are many. Every index in use must be in the table."""
+    def _discard_unused_effects(self) -> None:
+        """Discard unused effects, if there are many. All effect indices in use must be in the table."""
         if len(self._effects) <= self._compact_at:
             return
-        self._fold()
+        self._merge_recent()
         kept = np.zeros(len(self._effects), dtype=np.bool_)
-        kept[self._place] = True
+        kept[self._template_index] = True
         kept[[row.template_index for row in self._long.values()]] = True
         used = np.flatnonzero(kept)
-        place = np.zeros(len(self._effects), np.uint32)
-        place[used] = np.arange(len(used))
-        self._place = place[self._place]
-        self._long = {packed: Row(row.meter_id, int(place[row.template_index])) for packed, row in self._long.items()}
+        new_index = np.zeros(len(self._effects), np.uint32)
+        new_index[used] = np.arange(len(used))
+        self._template_index = new_index[self._template_index]
+        self._long = {
+            packed: Row(row.meter_id, int(new_index[row.template_index])) for packed, row in self._long.items()
+        }
         self._effects = [self._effects[old] for old in used.tolist()]
-        self._places = {effect: new for new, effect in enumerate(self._effects)}
+        self._index_of_template = {effect: new for new, effect in enumerate(self._effects)}
         self._compact_at = _MAX_UNUSED + 2 * len(self._effects)
 
 
 def find(ascending: KeyArray, keys: KeyArray) -> tuple[IntArray, BoolArray]:
-    """Return the position of each key, or its insertion point, and whether it is present, shape of ``keys``."""
+    """Return the position of each key in ``ascending``, or its insertion point, and the mask of the present keys.
+
+    Both have the shape of ``keys``.
+    """
     if len(ascending) == len(keys) and np.array_equal(ascending, keys):
         return np.arange(len(keys)), np.ones(len(keys), dtype=np.bool_)
-    at = np.searchsorted(ascending, keys)
+    positions = np.searchsorted(ascending, keys)
     if not len(ascending):
-        return at, np.zeros(len(keys), dtype=np.bool_)
-    present: BoolArray = ascending[np.minimum(at, len(ascending) - 1)] == keys
-    return at, present
+        return positions, np.zeros(len(keys), dtype=np.bool_)
+    present: BoolArray = ascending[np.minimum(positions, len(ascending) - 1)] == keys
+    return positions, present

@@ -86,9 +86,9 @@ class ForwardingState:
     def inherit_hosts(self, before: ForwardingState, new_row: IntArray) -> None:
         """Take over the hosts of remaining VNs from ``before``; ``new_row`` is indexed by old rows."""
         for host, row in before.hosts().items():
-            here = int(new_row[row])
-            if here != NOWHERE and self.known.has_room(here, moved=True):
-                self.place_remote_host(host, here)
+            row_now = int(new_row[row])
+            if row_now != NOWHERE and self.known.has_room(row_now, moved=True):
+                self.place_remote_host(host, row_now)
                 self.known.inherit(host, before.known, new_row)
 
     # -- switches and links
@@ -114,21 +114,19 @@ class ForwardingState:
         only.add(dpid)
         self.update_paths()
         yield from self._transit.begin(dpid)
-        for some in batches(self.known.all(), _BATCH_SIZE):
-            for host in some:
-                if host in self.known:
+        for batch in batches(self.known.all(), _BATCH_SIZE):
+            for host in batch:
+                if host in self.known:  # still, after a yield
                     self.of_hosts.put_at(host, dpid)
             yield
 
     def put_switch(
         self, dpid: int, meters_of_vn: Mapping[int, pipeline.VnMeters], *, set_queue: bool = True
     ) -> Iterator[None]:
-        """Make the flow entries of a switch that do not depend on pairs: edge ports and VNs' limits.
+        """Put the flow entries of a switch that do not depend on pairs, of edge ports and VNs; yield after each batch.
 
-        Yield after each batch.
-
-        ``meters_of_vn`` gives the meters of each of its VNs (rows). ``set_queue`` tells whether its flow entries name
-        queues.
+        ``meters_of_vn`` has the meters of each VN at the switch, by row. ``set_queue`` tells whether the switch's flow
+        entries name queues.
         """
         yield from self._begin(dpid)
         if (dpid in self._queueless) == set_queue:
@@ -145,14 +143,14 @@ class ForwardingState:
         for port in self._switches[dpid].ports.values():
             self._put_edge(dpid, port)
             yield
-        for some in batches(meters_of_vn.items(), _BATCH_SIZE):
-            for row, meters in some:
+        for batch in batches(meters_of_vn.items(), _BATCH_SIZE):
+            for row, meters in batch:
                 self.put_sender(row, meters)
                 self.of_hosts.put_unknown_source(row)
             yield
 
     def put_sender(self, row: int, meters: pipeline.VnMeters) -> None:
-        """Let the frames of a VN pass these meters."""
+        """Put the flow entries that lead a VN's frames through these meters."""
         vid, dpid, port_no = self._vns.key(row)
         if dpid in self._own:
             self._own[dpid][row] = meters
@@ -205,6 +203,7 @@ class ForwardingState:
             self.leave(host, now_s)
 
     def _hosts_at(self, port: PortId) -> list[Host]:
+        """Return the known hosts behind an edge port."""
         edge = self.edge_port(port)
         rows = [self._vns.row_of(vid, *port) for vid in edge.vlan_vids] if edge is not None else []
         return [host for row in rows if row is not None for host in self.hosts_of_vn(row)]
@@ -248,11 +247,11 @@ class ForwardingState:
     # -- hosts
 
     def learn_host(self, host: Host, port: PortId, now_s: float = math.nan, *, installed: bool = False) -> bool:
-        """Learn a host behind an edge port; return whether it is new. A host that moved leaves its old port.
+        """Learn a host behind an edge port; return whether it is new there. A host that moved leaves its old port.
 
-        A known host never exceeds the limit, nor does a host that just left with its port, or is in a switch's tables
-        (``installed``): it is added to a full VN as well, up to twice the limit. Then the newest host is dropped for a
-        host that moves. Hosts above the limit are not learned: frames to them are flooded, and so reach them.
+        A host that moves, that just left with its port, or that is in a switch's tables (``installed``), is added even
+        to a full VN, up to twice the limit; beyond that, the newest host is dropped for a host that moves. A new host
+        is not learned above the limit: frames to it are flooded, and so reach it.
         """
         row = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
         multicast = host.mac >> 40 & 1
@@ -285,6 +284,7 @@ class ForwardingState:
         return changes
 
     def _note_change(self, host: Host, before: int | None, after: int | None) -> None:
+        """Count a host's change of VN (rows, None: none), and keep it for peers in sharded mode."""
         self.host_changes += 1
         if self._changes is not None:
             self._changes.append(HostChange(host, before, after))
@@ -334,6 +334,7 @@ class ForwardingState:
         return self.known.hosts_of_vn(row)
 
     def _put_host(self, host: Host, row: int) -> None:
+        """Put the flow entries to a host at the VN of ``row``."""
         self.of_hosts.put(host)
         for pair in self.pairs.to(row):
             self.pairs.put_entry(pair, host)

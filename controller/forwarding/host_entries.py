@@ -22,8 +22,9 @@ from controller.openflow.flows import Flow
 
 @dataclass(frozen=True)
 class ForwardingSettings:
-    """``mac_ageing_s`` is how long an idle host is kept; a VN may learn at most ``max_macs_per_vn`` hosts.
+    """Settings of the flow entries.
 
+    ``mac_ageing_s`` is how long an idle host is kept; a VN may learn at most ``max_macs_per_vn`` hosts.
     ``control_ethertypes`` are the EtherTypes of control frames, ``marking`` is what is done to packets that may be
     marked. ``limited`` are the VNs (rows) to which senders without a flow entry may send little.
     """
@@ -55,19 +56,19 @@ class HostEntries:
         self._desired, self._switches, self._vns, self._settings = desired, switches, vns, settings
         self._known, self._marked, self._numbers, self._queueless = known, marked, numbers, queueless
         self._edges = edges_by_vlan(switches.values())
-        self._reported_sources: dict[
-            int, ReportedSources
-        ] = {}  # by row: the unknown hosts of a full VN that are reported, if not all
+        # By row: which unknown hosts of a full VN cause packet-ins, if not all.
+        self._reported_sources: dict[int, ReportedSources] = {}
         self._phantom_of_vn: dict[int, int] = {}
 
     def put(self, host: Host) -> None:
         """Make the flow entries of a host."""
         self.put_known_source(host)
         self.put_to_edge(host)
-        own, elsewhere = self._vns.key(self._known.row_of(host)).dpid, self._discovery(None, host)
+        own_dpid = self._vns.key(self._known.row_of(host)).dpid
+        own_flows, other_flows = self._discovery(own_dpid, host), self._discovery(None, host)
         dpids = filter(self._desired.tracks, self._edges[host.vlan_vid])
-        found = {dpid: self._discovery(dpid, host) if dpid == own else elsewhere for dpid in dpids}
-        self._desired.put(("discover", host), found)
+        flows = {dpid: own_flows if dpid == own_dpid else other_flows for dpid in dpids}
+        self._desired.put(("discover", host), flows)
 
     def drop(self, host: Host) -> None:
         """Drop the flow entries of a host."""
@@ -129,10 +130,12 @@ class HostEntries:
         to_edge = pipeline.forward_to_edge(
             port, host.vlan_vid, host.mac, set_queue=set_queue, phantom=meter_id is not None
         )
-        counted = [] if meter_id is None else [pipeline.phantom(host.vlan_vid, host.mac, meter_id)]
+        flows = [to_edge]
+        if meter_id is not None:
+            flows.append(pipeline.phantom(host.vlan_vid, host.mac, meter_id))
         if host.vlan_vid in self._marked.vlans:
-            counted += pipeline.clear_marks(own.port_no, host.vlan_vid, host.mac, self._marked.marking)
-        self._desired.put(("forward", host), {own.dpid: [to_edge, *counted]})
+            flows += pipeline.clear_marks(own.port_no, host.vlan_vid, host.mac, self._marked.marking)
+        self._desired.put(("forward", host), {own.dpid: flows})
 
     def set_phantom(self, row: int, meter_id: int | None) -> None:
         """Let frames to a VN's hosts pass this phantom meter after their output; None: no meter."""

@@ -53,9 +53,9 @@ class HostFlows(NamedTuple):
     def map_distinct(self, name: Literal["in_port", "mac"], answer: Callable[[int, int], int]) -> IntArray:
         """Return the value of ``answer`` for each row's VLAN and port or address; equal ones are computed once."""
         values = self.vlan_vid << _ADDRESS_BITS | getattr(self, name)
-        distinct, which = np.unique(values, return_inverse=True)
+        distinct, index = np.unique(values, return_inverse=True)
         answers = [answer(value >> _ADDRESS_BITS, value & (1 << _ADDRESS_BITS) - 1) for value in distinct.tolist()]
-        return np.array(answers, dtype=np.int64)[which]
+        return np.array(answers, dtype=np.int64)[index]
 
     def to(self, addresses: Iterable[tuple[int, int]]) -> BoolArray:
         """Return the mask of the rows for these (VLAN, address), (entries,)."""
@@ -69,16 +69,17 @@ class HostFlows(NamedTuple):
 
 
 def select_like(example: Flow, keys: KeyArray, meter_id: NDArray[np.uint32]) -> tuple[BoolArray, HostFlows]:
-    """Return the mask of the keys in the table of ``example``, KNOWN_SOURCE or PAIR, with matches of its form.
+    """Return the flow entries in the table of ``example`` with matches of its form: their mask, and their columns.
 
-    And these rows.
+    ``example`` is KNOWN_SOURCE or PAIR; the mask has the shape of ``keys``.
     """
-    records, one = keys.view(_LAYOUT), np.array([pack_key(example)], KEY).view(_LAYOUT)
-    alike = np.logical_and.reduce([records[name] == one[name] for name in _ALIKE])
-    found = records[alike]
-    mac = found["mac_high"].astype(np.int64) << 32 | found["mac_low"]
-    ids = found["vlan_vid"].astype(np.int64) & ~VID_PRESENT
-    return alike, HostFlows(keys[alike], found["in_port"].astype(np.int64), ids, mac, meter_id[alike].astype(np.int64))
+    records, example_record = keys.view(_LAYOUT), np.array([pack_key(example)], KEY).view(_LAYOUT)
+    alike = np.logical_and.reduce([records[name] == example_record[name] for name in _ALIKE])
+    rows = records[alike]
+    in_port = rows["in_port"].astype(np.int64)
+    vlan_vid = rows["vlan_vid"].astype(np.int64) & ~VID_PRESENT
+    mac = rows["mac_high"].astype(np.int64) << 32 | rows["mac_low"]
+    return alike, HostFlows(keys[alike], in_port, vlan_vid, mac, meter_id[alike].astype(np.int64))
 
 
 def build_keys(example: Flow, in_port: IntArray, vlan_vid: IntArray, mac: IntArray) -> KeyArray:

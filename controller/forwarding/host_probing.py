@@ -52,7 +52,9 @@ class SendingVn(NamedTuple):
 
 @dataclass(slots=True)
 class _Search:
-    question: HostProbe
+    """A host that is probed: the probe, the VN that sends to the host, and when the next probe is due."""
+
+    probe: HostProbe
     vn: SendingVn
     probes_sent: int
     due_s: float
@@ -79,8 +81,8 @@ class HostProber:
         slots = len(self._of_vn.get(vn, ()))
         if host in self._searches or slots >= MAX_SEARCHES_PER_VN:
             return
-        ask = {ETH_TYPE_IPV4: arp_request, ETH_TYPE_IPV6: neighbor_solicitation}.get(header.eth_type)
-        frame = ask(header, payload) if ask is not None else None
+        build_probe = {ETH_TYPE_IPV4: arp_request, ETH_TYPE_IPV6: neighbor_solicitation}.get(header.eth_type)
+        frame = build_probe(header, payload) if build_probe is not None else None
         if frame is None or (len(self._searches) >= MAX_SEARCHES and not self._make_room(slots)):
             return
         self._searches[host] = _Search(HostProbe(port, frame), vn, 0, now_s)
@@ -88,10 +90,11 @@ class HostProber:
         self._due_s = min(self._due_s, now_s)
 
     def _make_room(self, slots: int) -> bool:
-        maximum = max(self._of_vn.values(), key=len)
-        if len(maximum) <= slots + 1:
+        """End the newest search of the VN with the most, for a VN with ``slots``; return whether that has more."""
+        most_hosts = max(self._of_vn.values(), key=len)
+        if len(most_hosts) <= slots + 1:
             return False
-        self._forget(maximum[-1])
+        self._forget(most_hosts[-1])
         return True
 
     def _forget(self, host: Host) -> None:
@@ -109,7 +112,7 @@ class HostProber:
             if knows(host) or (search.probes_sent == MAX_PROBES and now_s >= search.due_s):
                 self._forget(host)
             elif now_s >= search.due_s:
-                due.append(search.question)
+                due.append(search.probe)
                 search.due_s = now_s + FIRST_WAIT_S * 2**search.probes_sent
                 search.probes_sent += 1
         self._due_s = min((search.due_s for search in self._searches.values()), default=math.inf)

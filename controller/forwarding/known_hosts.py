@@ -45,15 +45,15 @@ class HostColumns(NamedTuple):
 
 
 class KnownHosts:
-    """The hosts of ``vns`` VNs; each VN may learn ``most``.
+    """The hosts of ``vns`` VNs; each VN may learn ``max_hosts``.
 
-    A host that leaves with its port is remembered for ``remembered_s``, at most ``most`` of each VN. ``count`` and
+    A host that leaves with its port is remembered for ``remembered_s``, at most ``max_hosts`` of each VN. ``count`` and
     ``lowest_mac`` are columns of shape (vns,): the number of hosts of a VN, and their lowest address, which is
     undefined without hosts.
     """
 
     def __init__(self, vns: int, max_hosts: int, remembered_s: float) -> None:
-        self._most, self._remembered_s = max_hosts, remembered_s
+        self._max_hosts, self._remembered_s = max_hosts, remembered_s
         self.count = np.zeros(vns, dtype=np.int64)
         self.lowest_mac = np.full(vns, _NO_MAC, dtype=np.int64)
         self._slots: dict[Host, int] = {}
@@ -116,22 +116,20 @@ class KnownHosts:
         return row
 
     def _grow(self) -> None:
-        before = len(self._key)
-        room = np.full((3, before), NOWHERE, dtype=np.int64)
-        columns = zip((self._key, self._vn, self._moved_from), room, strict=True)
-        self._key, self._vn, self._moved_from = (np.concatenate(both) for both in columns)
-        self._since_s = np.concatenate([self._since_s, np.full(before, np.nan)])
-        self._free += range(before, 2 * before)
+        """Double the number of slots."""
+        size = len(self._key)
+        new_slots = np.full(size, NOWHERE, dtype=np.int64)
+        columns = self._key, self._vn, self._moved_from
+        self._key, self._vn, self._moved_from = (np.concatenate([column, new_slots]) for column in columns)
+        self._since_s = np.concatenate([self._since_s, np.full(size, np.nan)])
+        self._free += range(size, 2 * size)
 
     def leave(self, host: Host, now_s: float) -> int | None:
-        """Remove a host as ``go`` does, because its port is gone.
-
-        Remember it, since it may reappear at another port.
-        """
+        """Remove a host whose port is gone, as ``go`` does; remember the host, since it may reappear at another port."""
         row = self.go(host)
         while self._left and now_s - next(iter(self._left.values()))[1] >= self._remembered_s:
             self._drop_left(next(iter(self._left)))
-        if row is not None and not math.isnan(now_s) and self._left_count[row] < self._most:
+        if row is not None and not math.isnan(now_s) and self._left_count[row] < self._max_hosts:
             self._left[host] = row, now_s
             self._left_count[row] += 1
         return row
@@ -145,15 +143,15 @@ class KnownHosts:
 
     def full(self, row: int) -> bool:
         """Return whether a VN has as many hosts as it may learn."""
-        return bool(self.count[row] >= self._most)
+        return bool(self.count[row] >= self._max_hosts)
 
     def full_vns(self) -> BoolArray:
         """Return the mask of the full VNs, (vns,)."""
-        return self.count >= self._most
+        return self.count >= self._max_hosts
 
     def has_room(self, row: int, *, moved: bool) -> bool:
         """Return whether a VN may have one more host, which is new or has ``moved``."""
-        return bool(self.count[row] < self._most * (WITH_MOVED if moved else 1))
+        return bool(self.count[row] < self._max_hosts * (WITH_MOVED if moved else 1))
 
     def came_from(self, host: Host, now_s: float) -> int | None:
         """Return the row of the VN of a host, or of the VN that it just left with its port, or None."""
@@ -172,9 +170,9 @@ class KnownHosts:
 
     def inherit(self, host: Host, before: KnownHosts, new_row: IntArray) -> None:
         """Keep the times and the previous VN of a known host from ``before``; ``new_row`` is indexed by old rows."""
-        was, slot = before._slots[host], self._slots[host]
-        moved_from = int(before._moved_from[was])
-        self._since_s[slot] = before._since_s[was]
+        old_slot, slot = before._slots[host], self._slots[host]
+        moved_from = int(before._moved_from[old_slot])
+        self._since_s[slot] = before._since_s[old_slot]
         self._moved_from[slot] = NOWHERE if moved_from == NOWHERE else new_row[moved_from]
 
     def some(self, vns: BoolArray, mac: int | None, after: Host | None, max_hosts: int) -> HostColumns:
