@@ -71,24 +71,24 @@ def shared_limits(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, dema
     ``together`` (vns,) is the mask of these senders. Their limit is the lowest of their pairs' limits, shared by
     weight.
     """
-    mine = together[pairs.sender]
-    if not mine.any():
+    has_one_limit = together[pairs.sender]
+    if not has_one_limit.any():
         return limit_bps
     vns = len(together)
-    least_bps = np.full(vns, np.inf)
-    np.minimum.at(least_bps, pairs.sender[mine], limit_bps[mine])
-    parts_bps, spare_bps = _by_sender(pairs, np.where(np.isfinite(least_bps), least_bps, 0.0), demand_bps)
-    return np.where(mine, parts_bps + spare_bps, limit_bps)
+    lowest_bps = np.full(vns, np.inf)
+    np.minimum.at(lowest_bps, pairs.sender[has_one_limit], limit_bps[has_one_limit])
+    parts_bps, spare_bps = _by_sender(pairs, np.where(np.isfinite(lowest_bps), lowest_bps, 0.0), demand_bps)
+    return np.where(has_one_limit, parts_bps + spare_bps, limit_bps)
 
 
 def lowest_limits(pairs: Pairs, limit_bps: FloatArray, together: BoolArray) -> FloatArray:
     """Return (pairs,) the limits to store: for senders with one limit, the lowest of their pairs' limits."""
-    mine = together[pairs.sender]
-    if not mine.any():
+    has_one_limit = together[pairs.sender]
+    if not has_one_limit.any():
         return limit_bps
-    least_bps = np.full(len(together), np.inf)
-    np.minimum.at(least_bps, pairs.sender[mine], limit_bps[mine])
-    return np.where(mine, least_bps[pairs.sender], limit_bps)
+    lowest_bps = np.full(len(together), np.inf)
+    np.minimum.at(lowest_bps, pairs.sender[has_one_limit], limit_bps[has_one_limit])
+    return np.where(has_one_limit, lowest_bps[pairs.sender], limit_bps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +115,15 @@ def scheduled(
     4. Each VN's rate is shared among its pairs in the same way.
     """
     ports, rows = len(left_bps), len(vns.port)
-    wanted_bps = np.minimum(np.bincount(pairs.sender, demand_bps, minlength=rows), vns.most_bps)  # 1
+    vn_demand_bps = np.minimum(np.bincount(pairs.sender, demand_bps, minlength=rows), vns.most_bps)  # 1
     paths = FlowPaths(np.arange(rows + 1), vns.port, ports)
-    first_bps = solve(paths, promised_bps, np.minimum(wanted_bps, vns.guarantee_bps), vns.weight).rate_bps  # 2
-    rest_bps = np.maximum(left_bps - np.bincount(vns.port, first_bps, minlength=ports), 0.0)
-    granted_bps = first_bps + solve(paths, rest_bps, np.maximum(wanted_bps - first_bps, 0.0), vns.weight).rate_bps
+    guaranteed_bps = solve(paths, promised_bps, np.minimum(vn_demand_bps, vns.guarantee_bps), vns.weight).rate_bps  # 2
+    rest_bps = np.maximum(left_bps - np.bincount(vns.port, guaranteed_bps, minlength=ports), 0.0)
+    granted_bps = (
+        guaranteed_bps + solve(paths, rest_bps, np.maximum(vn_demand_bps - guaranteed_bps, 0.0), vns.weight).rate_bps
+    )
     idle_bps = np.maximum(left_bps - np.bincount(vns.port, granted_bps, minlength=ports), 0.0)[vns.port]  # 3
-    content = granted_bps >= wanted_bps * (1 - SAME)
+    content = granted_bps >= vn_demand_bps * (1 - SAME)
     free_bps = np.minimum(np.maximum(granted_bps + idle_bps, vns.guarantee_bps), vns.most_bps)
     offered_bps = np.where(content, free_bps, granted_bps)
     parts_bps, spare_bps = _by_sender(pairs, offered_bps, demand_bps)  # 4

@@ -215,22 +215,22 @@ def _receiving_side(view: PolicyView, memory: PolicyState, pairs: Pairs) -> _Rec
     watch = watch.declared(dropped_bps, threshold_bps)
     above: BoolArray = np.nan_to_num(dropped_bps) > threshold_bps
     explained = view.received_bps >= ingress_monitor.EXPLAINED * np.nan_to_num(served_bps)
-    rounds = (
+    sends_messages = (
         view.in_group & above & explained & (watch.since_round >= _of(view, "hold")) & (_of(view, "feedback") > 0.0)
     )
     all_above_share = _of(view, "targets") > 0.0
-    asked = np.flatnonzero(rounds[pairs.receiver])
-    candidates = pairs.only(asked)
-    notified = ingress_monitor.targets(candidates, rounds, limit_bps, all_above_share)
-    mine_bps = np.bincount(view.receiver, view.measured_bps, minlength=len(vns)).astype(np.float64)
-    sent_bps = np.where(view.in_group, mine_bps, view.received_bps)
+    candidate_rows = np.flatnonzero(sends_messages[pairs.receiver])
+    candidates = pairs.only(candidate_rows)
+    notified = ingress_monitor.targets(candidates, sends_messages, limit_bps, all_above_share)
+    pairs_bps = np.bincount(view.receiver, view.measured_bps, minlength=len(vns)).astype(np.float64)
+    sent_bps = np.where(view.in_group, pairs_bps, view.received_bps)
     needed_bps = ingress_monitor.guarantee_needs(memory.vn_column("needed_bps"), sent_bps, limit_bps)
     served_bps = ingress_monitor.within_port(served_bps, needed_bps, limit_bps, capacity_bps, view.links.down)
     floor_bps = ingress_monitor.floors(candidates, limit_bps, served_bps, _of(view, "floor"), _of(view, "served"))
     room_bps = ingress_monitor.port_shares(candidates, capacity_bps, all_above_share)
     watch = watch.notified(np.bincount(candidates.receiver[notified], minlength=len(vns)) > 0)
     messages = CongestionFeedback(
-        view.rows[asked[notified]], {FLOOR_BPS: floor_bps[notified], ROOM_BPS: room_bps[notified]}
+        view.rows[candidate_rows[notified]], {FLOOR_BPS: floor_bps[notified], ROOM_BPS: room_bps[notified]}
     )
     return _Received(watch, needed_bps, dropped_bps, threshold_bps, messages)
 
@@ -255,32 +255,32 @@ def _sending_side(
     view: PolicyView, memory: PolicyState, pairs: Pairs, seen: _Received, ceiling_bps: FloatArray
 ) -> _Limits:
     """Return the egress limits after this interval's messages, or its rise."""
-    vns, together = view.vns, _of(view, "pair") == 0.0
-    as_one = together[view.sender]
-    most_bps = np.where(as_one, vns.send_max_bps[view.sender], ceiling_bps)
+    vns, one_limit = view.vns, _of(view, "pair") == 0.0
+    has_one_limit = one_limit[view.sender]
+    max_bps = np.where(has_one_limit, vns.send_max_bps[view.sender], ceiling_bps)
     before_bps = memory.pair_column("limit_bps")
     # An installed limit, or one granted by another policy, is the start of a new pair.
     before_bps = np.where(np.isnan(before_bps) & np.isfinite(view.limit_bps), view.limit_bps, before_bps)
-    limit_bps = egress_limits.started(before_bps, most_bps)
-    heard_bps, room_bps = (seen.messages.column_for(name, view.rows) for name in (FLOOR_BPS, ROOM_BPS))
-    notified = ~np.isnan(heard_bps)
-    read = (seen.watch.unread == 0.0)[view.receiver]
-    blind = (seen.watch.unread > BLIND_INTERVALS)[view.receiver]
-    rises = ~notified & (view.unread_intervals == 0) & (read | blind)
+    limit_bps = egress_limits.started(before_bps, max_bps)
+    message_floor_bps, room_bps = (seen.messages.column_for(name, view.rows) for name in (FLOOR_BPS, ROOM_BPS))
+    notified = ~np.isnan(message_floor_bps)
+    queue_was_read = (seen.watch.unread == 0.0)[view.receiver]
+    queue_is_stale = (seen.watch.unread > BLIND_INTERVALS)[view.receiver]
+    rises = ~notified & (view.unread_intervals == 0) & (queue_was_read | queue_is_stale)
     waited_s = np.nan_to_num(memory.pair_column("waited_s")) + view.elapsed_s
     slope_bps_per_s = egress_limits.slopes(pairs, vns.capacity_bps, _of(view, "slope"))
-    since_s = np.where(read, waited_s, view.elapsed_s)
-    limit_bps = egress_limits.risen(limit_bps, most_bps, slope_bps_per_s, rises, since_s)
+    rise_time_s = np.where(queue_was_read, waited_s, view.elapsed_s)
+    limit_bps = egress_limits.risen(limit_bps, max_bps, slope_bps_per_s, rises, rise_time_s)
     offered_bps = view.measured_bps + view.dropped_bps
-    if as_one.any():
+    if has_one_limit.any():
         sums_bps = np.bincount(view.sender, offered_bps, minlength=len(vns))[view.sender]
-        offered_bps = np.where(as_one, sums_bps, offered_bps)
+        offered_bps = np.where(has_one_limit, sums_bps, offered_bps)
     decrease = _of(view, "decrease")[view.receiver]
-    floor_bps = np.nan_to_num(heard_bps)
+    floor_bps = np.nan_to_num(message_floor_bps)
     limit_bps = egress_limits.halved(limit_bps, notified, floor_bps, room_bps, offered_bps, decrease)
-    limit_bps = egress_limits.lowest_limits(pairs, limit_bps, together)
-    rising = np.where(rises & (limit_bps < most_bps), slope_bps_per_s, 0.0)
-    return _Limits(notified, limit_bps, most_bps, floor_bps, rising, np.where(rises | notified, 0.0, waited_s))
+    limit_bps = egress_limits.lowest_limits(pairs, limit_bps, one_limit)
+    rising = np.where(rises & (limit_bps < max_bps), slope_bps_per_s, 0.0)
+    return _Limits(notified, limit_bps, max_bps, floor_bps, rising, np.where(rises | notified, 0.0, waited_s))
 
 
 def _demands(view: PolicyView, memory: PolicyState, ceiling_bps: FloatArray) -> tuple[FloatArray, DemandTrials]:

@@ -99,17 +99,17 @@ def marked_shares(
     so cover the same time. If one of marks and phantom meter is unknown (NaN), the other one counts. An idle sender has
     no marks: while TCP waits for its timeout after a cut, its rate rises, as with the paper's timer.
     """
-    too_much = np.minimum(_parts(beyond_bps, arrived_bps) / ALL_MARKED, 1.0)[receiver]
-    marked = _parts(marked_bps, passed_bps)
-    nothing = np.isnan(marked) & np.isnan(too_much)
-    share = np.minimum(np.nan_to_num(marked) + np.nan_to_num(too_much), 1.0)
-    return np.where(nothing, np.nan, np.where(passed_bps == 0.0, 0.0, share))
+    excess_share = np.minimum(_parts(beyond_bps, arrived_bps) / ALL_MARKED, 1.0)[receiver]
+    marked_share = _parts(marked_bps, passed_bps)
+    unknown = np.isnan(marked_share) & np.isnan(excess_share)
+    share = np.minimum(np.nan_to_num(marked_share) + np.nan_to_num(excess_share), 1.0)
+    return np.where(unknown, np.nan, np.where(passed_bps == 0.0, 0.0, share))
 
 
 def _parts(some_bps: FloatArray, all_bps: FloatArray) -> FloatArray:
     """Return ``some_bps / all_bps``; 0 for 0 / 0, and NaN where either is unknown."""
-    nothing = np.where(np.isnan(some_bps) | np.isnan(all_bps), np.nan, 0.0)
-    return np.divide(some_bps, all_bps, out=nothing, where=all_bps > 0)
+    without_traffic = np.where(np.isnan(some_bps) | np.isnan(all_bps), np.nan, 0.0)
+    return np.divide(some_bps, all_bps, out=without_traffic, where=all_bps > 0)
 
 
 def limiter_shares(share: FloatArray, passed_bps: FloatArray, limiter: IntArray, limiters: int) -> FloatArray:
@@ -120,10 +120,10 @@ def limiter_shares(share: FloatArray, passed_bps: FloatArray, limiter: IntArray,
     """
     known = ~np.isnan(share)
     sent_bps = np.where(known, passed_bps, 0.0)
-    sums = np.bincount(limiter, sent_bps, minlength=limiters)
-    marked = np.bincount(limiter, np.where(known, share * sent_bps, 0.0), minlength=limiters)
-    nothing = np.where(np.bincount(limiter, known, minlength=limiters) > 0, 0.0, np.nan)
-    result: FloatArray = np.divide(marked, sums, out=nothing, where=sums > 0)
+    sum_bps = np.bincount(limiter, sent_bps, minlength=limiters)
+    marked_bps = np.bincount(limiter, np.where(known, share * sent_bps, 0.0), minlength=limiters)
+    without_traffic = np.where(np.bincount(limiter, known, minlength=limiters) > 0, 0.0, np.nan)
+    result: FloatArray = np.divide(marked_bps, sum_bps, out=without_traffic, where=sum_bps > 0)
     return result
 
 
@@ -142,13 +142,14 @@ def capacity_shares(
     """
     ports = len(capacity_bps)
     sends = demand_bps > 0
-    sums = np.bincount(port, np.where(sends, weight, 0.0), minlength=ports)[port] + np.where(sends, 0.0, weight)
+    active_weight = np.bincount(port, np.where(sends, weight, 0.0), minlength=ports)[port]
+    port_weight = active_weight + np.where(sends, 0.0, weight)  # as if the VN itself were active
     order = np.argsort(port, kind="stable")
     sizes = np.bincount(port, minlength=ports)
     groups = Segments(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
     room_bps = np.minimum(demand_bps, capacity_bps[port])  # no VN sends more than its port
     level_bps = fill_level(groups, capacity_bps, weight[order], room_bps[order])
-    own_bps = capacity_bps[port] * weight / sums
+    own_bps = capacity_bps[port] * weight / port_weight
     more_bps = np.clip(level_bps[port] * weight, own_bps, capacity_bps[port])
     result: FloatArray = np.minimum(np.where(demand_bps > own_bps, more_bps, own_bps), most_bps)
     return result
@@ -183,21 +184,22 @@ def is_cut_sufficient(
     senders' rates, none of these senders is cut again within that time. They wait together: proportional cuts equalize
     rates only if all senders are cut.
     """
-    at, places = bottlenecks.bottleneck, len(bottlenecks.senders)
-    excess_bps = np.bincount(at, np.where(passed_bps > 0, passed_bps - rate_bps, 0.0), minlength=places)
-    last_s = np.full(places, np.inf)
-    np.fmin.at(last_s, at, stood_s)
-    result: BoolArray = ((excess_bps > 0) & (last_s < RESPONSIVE_BURST_S))[at]
-    return result
+    bottleneck, count = bottlenecks.bottleneck, len(bottlenecks.senders)
+    excess_bps = np.bincount(bottleneck, np.where(passed_bps > 0, passed_bps - rate_bps, 0.0), minlength=count)
+    since_last_cut_s = np.full(count, np.inf)
+    np.fmin.at(since_last_cut_s, bottleneck, stood_s)
+    waits: BoolArray = (excess_bps > 0) & (since_last_cut_s < RESPONSIVE_BURST_S)
+    return waits[bottleneck]
 
 
 def equal_parts(weight: FloatArray, link_bps: FloatArray, bottlenecks: Bottlenecks) -> FloatArray:
     """Return (limiters,) each limiter's part, by weight, of ``link_bps`` among the senders at its bottleneck."""
-    places = len(bottlenecks.senders)
-    sums = np.bincount(bottlenecks.bottleneck, weight, minlength=places)
-    count = np.bincount(bottlenecks.bottleneck, minlength=places)
-    relative = weight * (count / np.where(sums > 0, sums, 1.0))[bottlenecks.bottleneck]
-    result: FloatArray = link_bps / bottlenecks.sharers * relative
+    size = len(bottlenecks.senders)
+    weight_sum = np.bincount(bottlenecks.bottleneck, weight, minlength=size)
+    count = np.bincount(bottlenecks.bottleneck, minlength=size)
+    # A limiter's weight as a multiple of the mean weight at its bottleneck.
+    relative_weight = weight * (count / np.where(weight_sum > 0, weight_sum, 1.0))[bottlenecks.bottleneck]
+    result: FloatArray = link_bps / bottlenecks.sharers * relative_weight
     return result
 
 
@@ -220,7 +222,7 @@ def next_rates(
     demand_bps: FloatArray,
     constants: Constants,
 ) -> LimiterState:
-    """Return the rates of the next interval; all (limiters,) but the bottlenecks.
+    """Return the rates of the next interval; all arguments except the bottlenecks have shape (limiters,).
 
     ``share`` is phi; if NaN (unknown), rate and clock stay. ``link_bps`` is the rate of the sending port, ``least_bps``
     and ``most_bps`` the floor and the Capacity Share, ``demand_bps`` the demand of a limiter's senders (infinite: more

@@ -176,7 +176,7 @@ class HyGenICC(Policy):
         links, vns, sender = view.links, view.vns, view.sender
         if links is None or view.cross_guaranteed_bps is None:
             raise InvalidValueError("links", links, f"are needed: {self.name} shares out ports")
-        of = {name: column[view.receiver] for name, column in view.parameters.items()}
+        parameters = {name: column[view.receiver] for name, column in view.parameters.items()}
         room_bps = np.maximum(links.capacity_bps - view.cross_guaranteed_bps, MIN_RATE_BPS)
         ceiling_bps = view.ceiling_bps
         # 1
@@ -184,33 +184,37 @@ class HyGenICC(Policy):
         states = _congestion(view, memory, share)
         # 2
         demand_bps = _desired_bps(view, ceiling_bps)
-        vn_wants_bps = np.bincount(sender, demand_bps, minlength=len(vns)).astype(np.float64)
-        vn_share_bps = capacity_shares(room_bps, links.up, vn_wants_bps, vns.weight, vns.send_max_bps)
+        vn_demand_bps = np.bincount(sender, demand_bps, minlength=len(vns)).astype(np.float64)
+        vn_share_bps = capacity_shares(room_bps, links.up, vn_demand_bps, vns.weight, vns.send_max_bps)
         share_bps = vn_share_bps[sender]
         # 3
-        limiters = Limiters.scoped(sender, of["scope"] > 0, len(vns))
-        first, pair = limiters.first, limiters.pair
-        lately = np.nan_to_num(memory.pair_column("quiet")) < REMEMBERED_INTERVALS
-        remembered_bps = np.where(lately, memory.pair_column("link_bps"), np.nan)
-        places = find_bottlenecks(view, links, room_bps, marked, beyond, remembered_bps)
-        bottlenecks, place = _bottlenecks(limiters, places, view)
+        limiters = Limiters.scoped(sender, parameters["scope"] > 0, len(vns))
+        first, pair = limiters.first, limiters.pair  # of each limiter: its first pair, and whether it is of one pair
+        marked_lately = np.nan_to_num(memory.pair_column("quiet")) < REMEMBERED_INTERVALS
+        remembered_bps = np.where(marked_lately, memory.pair_column("link_bps"), np.nan)
+        bottleneck_table = find_bottlenecks(view, links, room_bps, marked, beyond, remembered_bps)
+        bottlenecks, bottleneck_index = _bottlenecks(limiters, bottleneck_table, view)
         # 4
-        before_bps, quiet, stood_s = (
+        last_bps, quiet, since_cut_s = (
             np.where(pair, memory.pair_column(name)[first], memory.vn_column(name)[sender[first]])
             for name in ("rate_bps", "quiet", "stood_s")
         )
-        waits = memory.pair_column("waits")
-        new = np.isnan(before_bps)
-        most_bps = np.where(pair, np.minimum(share_bps, ceiling_bps)[first], share_bps[first])
+        was_waiting = memory.pair_column("waits")
+        is_new = np.isnan(last_bps)
+        max_bps = np.where(pair, np.minimum(share_bps, ceiling_bps)[first], share_bps[first])
         elapsed_s = view.elapsed_s or FIRST_INTERVAL_S
-        least_bps = floors(most_bps, elapsed_s)
-        held = (of["admit"] > 0) & (states["closed"][view.receiver] > 0) & ((waits > 0) | np.isnan(waits))
+        min_bps = floors(max_bps, elapsed_s)
+        held = (
+            (parameters["admit"] > 0)
+            & (states["closed"][view.receiver] > 0)
+            & ((was_waiting > 0) | np.isnan(was_waiting))
+        )
         waiting = limiters.sum(held) > 0
-        start = LimiterState(np.where(new, np.nan, before_bps), np.where(new, NEVER, quiet))
-        started_bps = with_start_rates(start, most_bps, bottlenecks.sharers, of["start"][first])
+        start = LimiterState(np.where(is_new, np.nan, last_bps), np.where(is_new, NEVER, quiet))
+        started_bps = with_start_rates(start, max_bps, bottlenecks.sharers, parameters["start"][first])
         passed_bps = limiters.sum(view.passed_bps[view.rows])
         phi = limiter_shares(share, view.measured_bps, limiters.limiter, len(limiters))
-        phi = np.where((phi > 0) & is_cut_sufficient(passed_bps, started_bps, stood_s, bottlenecks), np.nan, phi)
+        phi = np.where((phi > 0) & is_cut_sufficient(passed_bps, started_bps, since_cut_s, bottlenecks), np.nan, phi)
         weight = vns.weight[sender[first]]
         link_bps = np.minimum(vns.capacity_bps[sender[first]], bottlenecks.capacity_bps[bottlenecks.bottleneck])
         part_bps = equal_parts(weight, link_bps, bottlenecks)
@@ -220,29 +224,29 @@ class HyGenICC(Policy):
             weight,
             bottlenecks,
             link_bps,
-            least_bps,
-            reachable(passed_bps, started_bps, most_bps, part_bps),
+            min_bps,
+            reachable(passed_bps, started_bps, max_bps, part_bps),
             limiters.sum(demand_bps),
-            Constants(*(of[name][first] for name in ("cut", "beta", "slow", "fast", "timeout", "gamma"))),
+            Constants(*(parameters[name][first] for name in ("cut", "beta", "slow", "fast", "timeout", "gamma"))),
         )
         # 5
-        waiting_bps = np.minimum(_waiting_rates(view, held)[first], least_bps)
+        waiting_bps = np.minimum(_waiting_rates(view, held)[first], min_bps)
         after_bps = np.where(waiting & pair, waiting_bps, after.rate_bps)
         rate_bps = after_bps[limiters.limiter]
-        by_vn = np.where(pair, share_bps[first], after_bps)[limiters.limiter]
-        uses_bps = np.where(view.active, np.minimum(rate_bps, demand_bps), 0.0)
-        grant_bps = np.minimum(_within(sender, by_vn, uses_bps, rate_bps), ceiling_bps)
-        of_limiter = {
+        vn_bps = np.where(pair, share_bps[first], after_bps)[limiters.limiter]
+        used_bps = np.where(view.active, np.minimum(rate_bps, demand_bps), 0.0)
+        grant_bps = np.minimum(_within(sender, vn_bps, used_bps, rate_bps), ceiling_bps)
+        limiter_columns = {
             "rate_bps": after_bps,
             "quiet": after.quiet,
-            "stood_s": np.where(after_bps < started_bps, 0.0, stood_s + elapsed_s),
+            "stood_s": np.where(after_bps < started_bps, 0.0, since_cut_s + elapsed_s),
         }
         next_state = memory.updated(
-            by_vn=states | {name: _of_vns(column, limiters, view) for name, column in of_limiter.items()},
-            by_entry={name: column[limiters.limiter] for name, column in of_limiter.items()}
-            | {"waits": held.astype(np.float64), "link_bps": places.unknown_link_capacity_bps},
+            by_vn=states | {name: _of_vns(column, limiters, view) for name, column in limiter_columns.items()},
+            by_entry={name: column[limiters.limiter] for name, column in limiter_columns.items()}
+            | {"waits": held.astype(np.float64), "link_bps": bottleneck_table.unknown_link_capacity_bps},
         )
-        sharers = np.bincount(links.up[vn_wants_bps > 0], minlength=len(room_bps))[links.up[sender]]
+        sharers = np.bincount(links.up[vn_demand_bps > 0], minlength=len(room_bps))[links.up[sender]]
         return MarksDecision(
             view,
             grant_bps,
@@ -251,10 +255,10 @@ class HyGenICC(Policy):
             started_bps[limiters.limiter],
             rate_bps,
             share_bps,
-            least_bps[limiters.limiter],
+            min_bps[limiters.limiter],
             after.quiet[limiters.limiter],
             sharers,
-            place[limiters.limiter],
+            bottleneck_index[limiters.limiter],
             held,
             congested=states["hot"] >= SURE_INTERVALS,
         )
@@ -318,25 +322,30 @@ def _marks(view: PolicyView) -> tuple[FloatArray, BoolArray, BoolArray]:
 
 
 def _congestion(view: PolicyView, memory: PolicyState, share: FloatArray) -> dict[str, FloatArray]:
-    """Return by VN, (vns,), for how long it was congested, heavily congested and hardly congested.
+    """Return the congestion states of VNs, (vns,) each.
 
-    ``closed`` to new senders.
+    ``hot``, ``full`` and ``calm`` count the intervals in a row with congestion, with heavy and without congestion;
+    ``closed`` is 1 for VNs that admit no new senders.
     """
     phi = limiter_shares(share, view.measured_bps, view.receiver, len(view.vns))
     states = {}
-    for name, now in (("hot", phi >= CONGESTED_SHARE), ("full", phi >= CLOSED_SHARE), ("calm", phi < CONGESTED_SHARE)):
-        before = np.nan_to_num(memory.vn_column(name))
-        states[name] = np.where(np.isnan(phi), before, np.where(now, before + 1.0, 0.0))
+    for name, holds in (
+        ("hot", phi >= CONGESTED_SHARE),
+        ("full", phi >= CLOSED_SHARE),
+        ("calm", phi < CONGESTED_SHARE),
+    ):
+        count = np.nan_to_num(memory.vn_column(name))
+        states[name] = np.where(np.isnan(phi), count, np.where(holds, count + 1.0, 0.0))
     closes, opens = states["full"] >= SURE_INTERVALS, states["calm"] >= SURE_INTERVALS
-    was = np.nan_to_num(memory.vn_column("closed"))
-    return states | {"closed": np.where(closes, 1.0, np.where(opens, 0.0, was))}
+    was_closed = np.nan_to_num(memory.vn_column("closed"))
+    return states | {"closed": np.where(closes, 1.0, np.where(opens, 0.0, was_closed))}
 
 
 def _desired_bps(view: PolicyView, ceiling_bps: FloatArray) -> FloatArray:
-    """Return the demand of each pair, (rows,); infinite where something limits the pair."""
-    held = view.measured_bps >= HELD_ABOVE * np.minimum(view.limit_bps, ceiling_bps)
-    held = view.active & (held | view.drops)
-    return np.where(held, np.inf, np.where(view.active, HEADROOM * view.measured_bps, 0.0))
+    """Return the demand of each pair in bit/s, (rows,); infinite where the pair's limit or ceiling holds it back."""
+    fills_limit = view.measured_bps >= HELD_ABOVE * np.minimum(view.limit_bps, ceiling_bps)
+    held_back = view.active & (fills_limit | view.drops)
+    return np.where(held_back, np.inf, np.where(view.active, HEADROOM * view.measured_bps, 0.0))
 
 
 def _waiting_rates(view: PolicyView, held: BoolArray) -> FloatArray:
@@ -348,7 +357,7 @@ def _waiting_rates(view: PolicyView, held: BoolArray) -> FloatArray:
 
 
 def _bottlenecks(limiters: Limiters, bottlenecks: BottleneckTable, view: PolicyView) -> tuple[Bottlenecks, IntArray]:
-    """Return the bottleneck of each limiter: that of its pair with the highest rate."""
+    """Return the bottlenecks of limiters, and their indices: each has that of its pair with the highest rate."""
     place = bottlenecks.bottleneck
     if len(limiters) < len(place):
         order = np.lexsort((-view.measured_bps, limiters.limiter))
@@ -363,20 +372,19 @@ def _bottlenecks(limiters: Limiters, bottlenecks: BottleneckTable, view: PolicyV
 
 
 def _within(sender: IntArray, amount_bps: FloatArray, uses_bps: FloatArray, rate_bps: FloatArray) -> FloatArray:
-    """Return the pairs' parts of their sending VN's amount, (rows,): equal parts.
+    """Return the rates of pairs within the amount of their sending VN, (rows,).
 
-    A pair's unused part goes to the others.
-
-    A pair that does not use its part may still use as much as the others.
+    Pairs have equal parts of ``amount_bps`` (rows,), each at most its use ``uses_bps``. The unused rest may go to any
+    of the pairs, up to its ``rate_bps``.
     """
-    order = np.argsort(sender, kind="stable")
+    order = np.argsort(sender, kind="stable")  # pairs grouped by sender
     _, starts = np.unique(sender[order], return_index=True)
     groups = Segments(np.append(starts, len(sender)).astype(np.int64))
-    amounts_bps = amount_bps[order][starts]
-    parts_bps = fill(groups, amounts_bps, np.ones(len(sender)), uses_bps[order])
-    left_bps = amounts_bps - groups.sum(parts_bps)
+    vn_amount_bps = amount_bps[order][starts]
+    parts_bps = fill(groups, vn_amount_bps, np.ones(len(sender)), uses_bps[order])
+    rest_bps = groups.broadcast(vn_amount_bps - groups.sum(parts_bps))
     grant_bps = np.empty(len(sender))
-    grant_bps[order] = np.maximum(parts_bps, np.minimum(rate_bps[order], parts_bps + groups.broadcast(left_bps)))
+    grant_bps[order] = np.maximum(parts_bps, np.minimum(rate_bps[order], parts_bps + rest_bps))
     return grant_bps
 
 

@@ -124,6 +124,7 @@ def used_pair_rates(view: PolicyView) -> FloatArray:
 
 
 def _loops(view: PolicyView, rows: IntArray) -> Loops:
+    """Return the loops of the pairs of ``rows``, with the links of each pair in path order."""
     assert view.links is not None
     offsets, link = view.links.pair_links(view.entries, rows)
     return Loops.build(view.entries.sender[rows], offsets, in_path_order(offsets, link), len(view.links.names))
@@ -132,22 +133,27 @@ def _loops(view: PolicyView, rows: IntArray) -> Loops:
 def in_path_order(offsets: IntArray, link: IntArray) -> IntArray:
     """Return the links of each pair in the order of a frame's path; ``LinkTable`` lists both access links first."""
     sizes = np.diff(offsets)
-    place = np.arange(len(link)) - np.repeat(offsets[:-1], sizes)
-    last = place == np.repeat(sizes, sizes) - 1
-    taken = np.arange(len(link)) + ((place > 0) & ~last)
-    taken[last] = offsets[:-1][sizes > 0] + np.minimum(1, sizes[sizes > 0] - 1)
-    ordered: IntArray = link[taken]
+    index_in_path = np.arange(len(link)) - np.repeat(offsets[:-1], sizes)
+    is_last = index_in_path == np.repeat(sizes, sizes) - 1
+    # Core links move forward by one, and the receiver's access link, the second of a pair, becomes the last.
+    source = np.arange(len(link)) + ((index_in_path > 0) & ~is_last)
+    source[is_last] = offsets[:-1][sizes > 0] + np.minimum(1, sizes[sizes > 0] - 1)
+    ordered: IntArray = link[source]
     return ordered
 
 
 def _lost(view: PolicyView, loops: Loops, of_links: FloatArray) -> FloatArray:
-    """Return (uses,) the share that is lost at each use: by the receiving queue's own drops where they are counted."""
+    """Return the share that is lost at each use, (uses,).
+
+    ``of_links`` (links,) is the share lost at each link. Where the receiving queue counts its drops, the share that the
+    queue dropped is the loss of a path's last link.
+    """
     lost = of_links[loops.use_link]
     if view.queues is None or not loops.entries:
         return lost
-    came_bps = view.queues.served_bps + view.queues.dropped_bps
-    of_queue = np.divide(view.queues.dropped_bps, came_bps, out=np.zeros(len(came_bps)), where=came_bps > 0)
-    of_queue = np.where(view.queues.known, of_queue, np.nan)[view.receiver]
-    last = loops.offsets[1:] - 1
-    lost[last] = np.where(np.isnan(of_queue), lost[last], of_queue)
+    arrived_bps = view.queues.served_bps + view.queues.dropped_bps
+    queue_lost = np.divide(view.queues.dropped_bps, arrived_bps, out=np.zeros(len(arrived_bps)), where=arrived_bps > 0)
+    queue_lost = np.where(view.queues.known, queue_lost, np.nan)[view.receiver]
+    last_use = loops.offsets[1:] - 1
+    lost[last_use] = np.where(np.isnan(queue_lost), lost[last_use], queue_lost)
     return lost

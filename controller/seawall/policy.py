@@ -132,21 +132,21 @@ class _SenderShares(Policy):
         )
         # Choice: the proportional law has marks before any loss, so unknown losses do not stop it.
         lost = np.nan_to_num(links.lost) if self.law is Law.PROPORTIONAL else links.lost
-        silent = (view.unread_intervals > LATE_INTERVALS).astype(np.float64)
-        lost = np.where(loops.at_uses(silent) > 0.0, np.nan, lost)
-        seen_lost, seen_marked = lost, marked
-        by_way = view.parameters["path"] > 0
-        if by_way.any():
-            of_way = by_way[loops.sender[loops.use_loop]]
-            seen_lost = np.where(of_way, along_paths(loops, lost), lost)
-            seen_marked = np.where(of_way, along_paths(loops, marked), marked)
+        is_stale = (view.unread_intervals > LATE_INTERVALS).astype(np.float64)
+        lost = np.where(loops.at_uses(is_stale) > 0.0, np.nan, lost)
+        feedback_lost, feedback_marked = lost, marked
+        of_whole_path = view.parameters["path"] > 0
+        if of_whole_path.any():
+            use_of_whole_path = of_whole_path[loops.sender[loops.use_loop]]
+            feedback_lost = np.where(use_of_whole_path, along_paths(loops, lost), lost)
+            feedback_marked = np.where(use_of_whole_path, along_paths(loops, marked), marked)
         allocation = allocate(  # 3
             self.law,
             loops,
             state,
             PairTraffic(links.used_bps, view.drops, view.active),
-            seen_lost,
-            seen_marked,
+            feedback_lost,
+            feedback_marked,
             idle_share_bps,
             weight,
             view.vns.send_max_bps[loops.sender],
@@ -178,14 +178,16 @@ class _SenderShares(Policy):
         view, loops, allocation = decision.view, decision.loops, decision.allocation
         uses = np.arange(loops.offsets[at], loops.offsets[at + 1])
         left_bps = allocation.left_bps[uses]
-        near = left_bps <= left_bps.min() * (1.0 + 2.0 * (1.0 - TARGET))
-        first = int(uses[np.lexsort((left_bps, np.where(near, -decision.marks[uses], 1.0)))[0]])
-        rest = [(float(allocation.left_bps[use]), _link_words(decision, int(use))) for use in uses if use != first]
+        is_near_lowest = left_bps <= left_bps.min() * (1.0 + 2.0 * (1.0 - TARGET))
+        bottleneck_use = int(uses[np.lexsort((left_bps, np.where(is_near_lowest, -decision.marks[uses], 1.0)))[0]])
+        other_bounds = [
+            (float(allocation.left_bps[use]), _link_words(decision, int(use))) for use in uses if use != bottleneck_use
+        ]
         receiver = int(view.receiver[at])
         ceilings = lower_ceiling(view, at)
         grant_bps = float(decision.grant_bps[at])
-        rest.append((ceilings.grant_bps, ceilings.constraint))
-        link = (float(left_bps.min()), _link_words(decision, first))
+        other_bounds.append((ceilings.grant_bps, ceilings.constraint))
+        link = (float(left_bps.min()), _link_words(decision, bottleneck_use))
         if grant_bps < link[0] * (1.0 - 1e-9):  # lower than any link's share
             bound = (
                 ceilings.constraint
@@ -193,10 +195,10 @@ class _SenderShares(Policy):
                 else f"what {format_location(receiver)} may receive"
             )
             return Explanation(at, grant_bps, bound, 0, 0, link[0], link[1])
-        own = np.flatnonzero(loops.use_loop == loops.use_loop[first])
-        place_there = 1 + int((allocation.left_bps[own] > allocation.left_bps[first] * (1.0 + 1e-9)).sum())
-        next_bps, next_constraint = min(rest)
-        return Explanation(at, grant_bps, link[1], place_there, len(own), max(next_bps, grant_bps), next_constraint)
+        sharing_uses = np.flatnonzero(loops.use_loop == loops.use_loop[bottleneck_use])
+        rank = 1 + int((allocation.left_bps[sharing_uses] > allocation.left_bps[bottleneck_use] * (1.0 + 1e-9)).sum())
+        next_bps, next_constraint = min(other_bounds)
+        return Explanation(at, grant_bps, link[1], rank, len(sharing_uses), max(next_bps, grant_bps), next_constraint)
 
     def _constants(self, view: PolicyView, loops: Loops) -> LoopConstants:
         """Return the constants of each loop: its sender's VLAN's, or the default for a law that does not use one."""
@@ -211,15 +213,16 @@ class _SenderShares(Policy):
         return LoopConstants(column("beta"), column("kappa"), laws.CurveConstants(alpha, alpha_lost, *curve))
 
     def _state(self, memory: PolicyState, view: PolicyView, loops: Loops, links: LinkState) -> RateLoopState:
-        """Return the loops' state. A new loop with pairs that all have limits already continues from these."""
+        """Return the loops' state. A new loop continues from its pairs' limits, if all of these pairs have one."""
         columns = {name: memory.vn_link_column(name, loops.sender, loops.link) for name in _LOOP}
         rate_bps = columns["rate_bps"]
         fresh = np.isnan(rate_bps)
         if fresh.any():
             granted = np.isfinite(view.limit_bps)
-            found_bps = loops.sum_of_entries(np.where(granted, view.limit_bps, 0.0))
-            found = fresh & (loops.sum_of_entries(~granted) == 0)
-            columns["rate_bps"] = np.where(found, np.minimum(found_bps, links.capacity_bps[loops.link]), rate_bps)
+            limit_sum_bps = loops.sum_of_entries(np.where(granted, view.limit_bps, 0.0))
+            continues = fresh & (loops.sum_of_entries(~granted) == 0)
+            start_bps = np.minimum(limit_sum_bps, links.capacity_bps[loops.link])
+            columns["rate_bps"] = np.where(continues, start_bps, rate_bps)
         if self.law is Law.PROPORTIONAL:
             return RateLoopState(**columns, curve=laws.Curve.initial(len(loops)))
         curve = laws.Curve(*(memory.vn_link_column(name, loops.sender, loops.link) for name in _OF_CURVE))
@@ -274,7 +277,7 @@ class SeawallDctcp(_OnACurve):
 
 
 def _targets(path_loops: PathLoops, rate_bps: FloatArray, idle_share_bps: FloatArray) -> FloatArray:
-    """Return (loops,) the target load of each loop's link: lower for a loop with more than its share."""
+    """Return the target load of each loop's link, a part of its capacity, (loops,); lower above the loop's share."""
     above = np.nan_to_num(rate_bps) / idle_share_bps - 1.0
     room = np.where(path_loops.up[path_loops.loops.link], HOST_TARGET, ROOM_TARGET)
     target: FloatArray = TARGET - (TARGET - room) * np.clip(above / ABOVE, 0.0, 1.0)
@@ -282,25 +285,25 @@ def _targets(path_loops: PathLoops, rate_bps: FloatArray, idle_share_bps: FloatA
 
 
 def receiver_shares(view: PolicyView, rate_bps: FloatArray, links: LinkState) -> FloatArray:
-    """Return (rows,) each pair's part of its receiver's ceiling: weighted max-min among its senders.
+    """Return each pair's part of its receiver's ceiling in bit/s, (rows,): weighted max-min among its senders.
 
     A ceiling below the access link's capacity is a bottleneck without link feedback. It is known, so the shares are
     computed. A sender that does not fill its limit is assumed to demand a little more than it sends.
     """
-    vns, down = view.vns, links.capacity_bps
+    vns = view.vns
     assert view.links is not None
-    narrow = vns.receive_max_bps < down[view.links.down]
-    if not narrow[view.receiver].any():
+    below_link = vns.receive_max_bps < links.capacity_bps[view.links.down]
+    if not below_link[view.receiver].any():
         return view.ceiling_bps
     weight = vns.weight[view.sender]
-    greedy = (view.measured_bps >= FULL_USE * view.limit_bps) | view.drops | np.isinf(view.limit_bps)
-    demand_bps = np.where(greedy, rate_bps, np.minimum(rate_bps, (1.0 + ByDemands.headroom) * view.measured_bps))
+    fills_limit = (view.measured_bps >= FULL_USE * view.limit_bps) | view.drops | np.isinf(view.limit_bps)
+    demand_bps = np.where(fills_limit, rate_bps, np.minimum(rate_bps, (1.0 + ByDemands.headroom) * view.measured_bps))
     demand_bps = np.where(view.active, np.minimum(demand_bps, view.ceiling_bps), 0.0)
     senders = np.bincount(view.receiver, minlength=len(vns))
     receivers = np.flatnonzero(senders)
     groups = Segments(np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64))
-    most_bps = np.where(narrow, TARGET * vns.receive_max_bps, NO_CEILING_BPS)[receivers]
-    level_bps = groups.broadcast(fill_level(groups, most_bps, weight, demand_bps))
+    shared_bps = np.where(below_link, TARGET * vns.receive_max_bps, NO_CEILING_BPS)[receivers]
+    level_bps = groups.broadcast(fill_level(groups, shared_bps, weight, demand_bps))
     share_bps: FloatArray = np.minimum(level_bps * weight, view.ceiling_bps)
     return share_bps
 
