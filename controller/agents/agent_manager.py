@@ -308,31 +308,32 @@ class AgentManager(NoAgents):
                 self._fabric.note(EventKind.AGENT_LOST, text, now_s)
 
     def _apply_reports(self, now_s: float) -> None:
-        """Write received reports to the rows of the pairs that they name.
+        """Write received reports to the rows of the pairs that they name; queue ended pairs to be deactivated.
 
-        Pairs that no longer exist are queued to be deactivated.
+        An entry with equal ends is the agent's own rate. Several entries of one pair are applied in order, in batches
+        with one entry of each pair.
         """
         reported, self._received = self._received, []
         if not reported:
             return
-        said = np.concatenate([frame.entries for _, frame in reported])
+        entries = np.concatenate([frame.entries for _, frame in reported])
         counts = [len(frame.entries) for _, frame in reported]
         sender = np.repeat(np.array([row for row, _ in reported], dtype=np.int64), counts)
         clock_s = np.repeat(np.array([frame.clock_ms / 1000 for _, frame in reported]), counts)
-        own = (said["sender"] == said["receiver"]).all(axis=1)
-        self._own_kbps[sender[own]] = said["limit_kbps"][own]
-        self._own_heard_s[sender[own]] = now_s
-        row = self._addressable_pairs().find(sender, mac_numbers(said["receiver"]))
-        known = row >= 0
-        for number in np.flatnonzero(~known & ~own)[:MAX_UNKNOWN].tolist():
-            ends = said["sender"][number].tobytes(), said["receiver"][number].tobytes()
-            self._unknown[int(sender[number]), *ends] = None
-        left = np.flatnonzero(known & ~own)
+        is_own_rate = (entries["sender"] == entries["receiver"]).all(axis=1)
+        self._own_kbps[sender[is_own_rate]] = entries["limit_kbps"][is_own_rate]
+        self._own_heard_s[sender[is_own_rate]] = now_s
+        row = self._addressable_pairs().find(sender, mac_numbers(entries["receiver"]))
+        is_known = row >= 0
+        for index in np.flatnonzero(~is_known & ~is_own_rate)[:MAX_UNKNOWN].tolist():
+            ends = entries["sender"][index].tobytes(), entries["receiver"][index].tobytes()
+            self._unknown[int(sender[index]), *ends] = None
+        remaining = np.flatnonzero(is_known & ~is_own_rate)
         for _ in range(MAX_REPORTS):
-            _, first = np.unique(row[left], return_index=True)
-            once = left[np.sort(first)]
-            self._reports.update(row[once], said[once], clock_s[once], now_s)
-            left = left[~np.isin(left, once)]
+            _, first = np.unique(row[remaining], return_index=True)
+            batch = remaining[np.sort(first)]
+            self._reports.update(row[batch], entries[batch], clock_s[batch], now_s)
+            remaining = remaining[~np.isin(remaining, batch)]
 
     def _decide_shaped(self, now_s: float) -> None:
         """Determine which pairs agents shape: those for which a present agent reports the rate that it was sent."""

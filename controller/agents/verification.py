@@ -66,21 +66,24 @@ class Verification:
         late and at irregular times, so the window lasts as long as the meter's own clock shows. ``reported_octets`` is
         what was reported since the last call.
         """
-        came, passed_s = byte_in_count - self.last, duration_s - self.last_s
-        came, passed_s = np.where(came < 0.0, byte_in_count, came), np.where(passed_s < 0.0, duration_s, passed_s)
-        known, read = watched & ~np.isnan(came), ~np.isnan(byte_in_count)
+        new_bytes, passed_s = byte_in_count - self.last, duration_s - self.last_s
+        new_bytes, passed_s = (
+            np.where(new_bytes < 0.0, byte_in_count, new_bytes),
+            np.where(passed_s < 0.0, duration_s, passed_s),
+        )
+        has_change, read = watched & ~np.isnan(new_bytes), ~np.isnan(byte_in_count)
         begins = watched & read & np.isnan(self.last)
         self.last = np.where(watched, np.where(read, byte_in_count, self.last), np.nan)
         self.last_s = np.where(watched, np.where(read, duration_s, self.last_s), np.nan)
         granted = limit_bps * interval_s / 8
-        self.metered = np.where(watched, self.metered + np.where(known, came, 0.0), 0.0)
-        self.metered_s = np.where(watched, self.metered_s + np.where(known, passed_s, 0.0), 0.0)
+        self.metered = np.where(watched, self.metered + np.where(has_change, new_bytes, 0.0), 0.0)
+        self.metered_s = np.where(watched, self.metered_s + np.where(has_change, passed_s, 0.0), 0.0)
         self.reported = np.where(watched, self.reported + reported_octets, 0.0)
         self.granted = np.where(watched, self.granted + granted, 0.0)
         self.highest = np.where(watched, np.maximum(self.highest, granted), 0.0)
         self.covered_s = np.where(watched, self.covered_s + interval_s, 0.0)
         self.intervals = np.where(watched, self.intervals + 1, 0)
-        full = known & (self.intervals >= WINDOW_INTERVALS)
+        full = has_change & (self.intervals >= WINDOW_INTERVALS)
         slack = SLACK_INTERVALS * self.highest + SLACK_BYTES
         maximum = (1 + TOLERANCE) * self.metered_s / np.maximum(self.covered_s, interval_s)
         above = [self.metered > maximum * addressed + slack for addressed in (self.granted, self.reported)]

@@ -67,24 +67,24 @@ def search(need: Setting) -> Search:
     # 4
     bounds = UNBOUNDED._replace(rate_step_kbps=step)
     if large is None:
-        found = yield from _bisect(burst, need.burst_kbits, lambda at: Setting(rate, at))
-        bounds = bounds._replace(max_burst_kbits=found)
+        bound = yield from _bisect(burst, need.burst_kbits, lambda value: Setting(rate, value))
+        bounds = bounds._replace(max_burst_kbits=bound)
     elif MIN_BURST_KBITS < large.burst_kbits < need.burst_kbits:
         bounds = bounds._replace(max_burst_kbits=large.burst_kbits)
     if small is None:
-        found = yield from _bisect(burst, MIN_BURST_KBITS, lambda at: Setting(rate, at))
-        bounds = bounds._replace(min_burst_kbits=found)
+        bound = yield from _bisect(burst, MIN_BURST_KBITS, lambda value: Setting(rate, value))
+        bounds = bounds._replace(min_burst_kbits=bound)
     elif small.burst_kbits > MIN_BURST_KBITS:
         bounds = bounds._replace(min_burst_kbits=small.burst_kbits)
     steps = -(-rate // step)
     if maximum is None:
-        found = yield from _bisect(steps, need.rate_kbps // step, lambda at: Setting(at * step, burst))
-        bounds = bounds._replace(max_rate_kbps=found * step)
+        bound = yield from _bisect(steps, need.rate_kbps // step, lambda value: Setting(value * step, burst))
+        bounds = bounds._replace(max_rate_kbps=bound * step)
     elif maximum.rate_kbps < need.rate_kbps // step * step:
         bounds = bounds._replace(max_rate_kbps=maximum.rate_kbps)
     if minimum is None:
-        found = yield from _bisect(steps, 0, lambda at: Setting(at * step, burst))
-        bounds = bounds._replace(min_rate_kbps=found * step)
+        bound = yield from _bisect(steps, 0, lambda value: Setting(value * step, burst))
+        bounds = bounds._replace(min_rate_kbps=bound * step)
     elif minimum.rate_kbps > step:
         bounds = bounds._replace(min_rate_kbps=minimum.rate_kbps)
     return bounds

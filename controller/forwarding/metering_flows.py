@@ -100,25 +100,28 @@ class MeteringFlows:
 
     def put_all(self, sender: IntArray, receiver: IntArray) -> None:
         """Let the frames of these pairs, in columns, pass their meters, if the pairs are still known."""
-        nowhere: dict[int, int | None] = {}
+        no_meters: dict[int, int | None] = {}
         ends = zip(sender.tolist(), receiver.tolist(), strict=True)
-        given = [self._meters_to.get(to, nowhere).get(one, _UNKNOWN) or 0 for one, to in ends]
-        meter_id = np.array(given, dtype=np.int64)
+        ids = [
+            self._meters_to.get(receiver_row, no_meters).get(sender_row, _UNKNOWN) or 0
+            for sender_row, receiver_row in ends
+        ]
+        meter_id = np.array(ids, dtype=np.int64)
         rows, macs = self._to_hosts(np.where(meter_id == _UNKNOWN, _UNKNOWN, receiver))
         vns, sender, receiver, meter_id = self._vns, sender[rows], receiver[rows], meter_id[rows]
         marks = self._marked.crosses_mask(sender, receiver)
         order, parts = vns.by_switch(sender)
         for dpid, start, end in parts:
             for marked in (False, True):
-                mine = order[start:end]
-                mine = mine[marks[mine] == marked]
-                if len(mine):
+                positions = order[start:end]
+                positions = positions[marks[positions] == marked]
+                if len(positions):
                     effect = effect_of(pipeline.rate_control(1, 1, 0, None, self._mac_ageing_s, marks=marked))
-                    in_port = self._port_numbers.numbers(dpid, vns.port_no[sender[mine]])
+                    in_port = self._port_numbers.numbers(dpid, vns.port_no[sender[positions]])
                     present = (in_port < FIRST_NAMED) | (in_port > LAST_NAMED)
-                    mine, in_port = mine[present], in_port[present]
-                    keys = build_keys(PAIR, in_port, vns.vlan_vid[sender[mine]], macs[mine])
-                    self._desired.put_entries(dpid, keys, meter_id[mine], effect)
+                    positions, in_port = positions[present], in_port[present]
+                    keys = build_keys(PAIR, in_port, vns.vlan_vid[sender[positions]], macs[positions])
+                    self._desired.put_entries(dpid, keys, meter_id[positions], effect)
 
     def _to_hosts(self, receiver: IntArray) -> tuple[IntArray, IntArray]:
         """Return a row for each host of each of these VNs (_UNKNOWN has none): the VN's position, and the address."""

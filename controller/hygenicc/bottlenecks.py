@@ -66,21 +66,21 @@ def find_bottlenecks(
     load_bps = np.zeros(number + links.switches)
     load_bps[:vns] = np.bincount(view.receiver, view.measured_bps, minlength=vns)
     load_bps[vns:number] = np.bincount(link, view.measured_bps[owner], minlength=len(room_bps))
-    used = load_bps[:number] / known_bps
+    use = load_bps[:number] / known_bps
     core = np.ones(len(link), dtype=np.bool_)
     core[offsets[:-1]] = core[offsets[:-1] + 1] = False  # the access links
-    of_core = np.where(core, used[vns + link], -1.0)
-    most = np.maximum.reduceat(of_core, offsets[:-1]) if len(view.rows) else np.empty(0)
-    worst = np.empty(len(view.rows), dtype=np.int64)
-    at = np.flatnonzero(of_core == most[owner])[::-1]
-    worst[owner[at]] = vns + link[at]
+    core_use = np.where(core, use[vns + link], -1.0)
+    highest_use = np.maximum.reduceat(core_use, offsets[:-1]) if len(view.rows) else np.empty(0)
+    highest_link = np.empty(len(view.rows), dtype=np.int64)
+    uses = np.flatnonzero(core_use == highest_use[owner])[::-1]
+    highest_link[owner[uses]] = vns + link[uses]
     unknown = number + links.switch[view.receiver]
-    place = np.where(~beyond & (most > used[view.receiver]), worst, view.receiver)
-    elsewhere = (marked | ~np.isnan(remembered_bps)) & ~beyond
-    place = np.where(elsewhere, np.where(most >= LOADED, worst, unknown), place)
-    load_bps[number:] = np.bincount(place, view.measured_bps, minlength=len(load_bps))[number:]
-    unknown_bps = _carried_bps(view, place, remembered_bps, len(load_bps))[number:]
-    return BottleneckTable(place, load_bps, np.concatenate([known_bps, unknown_bps]), number)
+    bottleneck = np.where(~beyond & (highest_use > use[view.receiver]), highest_link, view.receiver)
+    marked_by_link = (marked | ~np.isnan(remembered_bps)) & ~beyond
+    bottleneck = np.where(marked_by_link, np.where(highest_use >= LOADED, highest_link, unknown), bottleneck)
+    load_bps[number:] = np.bincount(bottleneck, view.measured_bps, minlength=len(load_bps))[number:]
+    unknown_bps = _carried_bps(view, bottleneck, remembered_bps, len(load_bps))[number:]
+    return BottleneckTable(bottleneck, load_bps, np.concatenate([known_bps, unknown_bps]), number)
 
 
 def _carried_bps(view: PolicyView, bottleneck: IntArray, remembered_bps: FloatArray, bottlenecks: int) -> FloatArray:

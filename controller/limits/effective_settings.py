@@ -101,28 +101,27 @@ def resolve(overrides: Overrides, core_overload: CoreCheck) -> EffectiveSettings
     }
     bad_vns = _bad_vns(overrides)
     inactive_vns |= {file.names[row]: reason for row, reason in bad_vns.items()}
-    off = np.zeros(len(file.vns), dtype=np.bool_)
-    off[list(bad_vns)] = True
+    off_mask = np.zeros(len(file.vns), dtype=np.bool_)
+    off_mask[list(bad_vns)] = True
     while True:
-        left = overrides.without_vlans(inactive_vlans).without_vns(off)
-        if clash := _name_clash(
-            left.effective_vlans(), {vid: one.revision for vid, one in left.vlans.items() if "name" in one.values}
-        ):
+        active = overrides.without_vlans(inactive_vlans).without_vns(off_mask)
+        name_revisions = {vid: one.revision for vid, one in active.vlans.items() if "name" in one.values}
+        if clash := _name_clash(active.effective_vlans(), name_revisions):
             inactive_vlans |= {
                 vid: f"name: {overrides.vlans[vid].values['name']!r} {why}" for vid, why in clash.items()
             }
             continue
-        vns = left.vns()
+        vns = active.vns()
         # 2, 3
-        found = _below_floods(left, vns) or _newest_at_overloaded_ports(left, vns)
+        newly_inactive = _below_floods(active, vns) or _newest_at_overloaded_ports(active, vns)
         # 4
-        if not found and (overload := core_overload(vns)) is not None:
-            found = dict.fromkeys(_newest_on_links(left, vns, core_overload), str(overload))
-        if not found:
+        if not newly_inactive and (overload := core_overload(vns)) is not None:
+            newly_inactive = dict.fromkeys(_newest_on_links(active, vns, core_overload), str(overload))
+        if not newly_inactive:
             break
-        for (row, direction), reason in found.items():
-            _deactivate(left, row, direction, reason, off, inactive_vns, inactive_vlans)
-    return EffectiveSettings.build(left, inactive_vns, inactive_vlans)
+        for (row, direction), reason in newly_inactive.items():
+            _deactivate(active, row, direction, reason, off_mask, inactive_vns, inactive_vlans)
+    return EffectiveSettings.build(active, inactive_vns, inactive_vlans)
 
 
 def resolve_change(

@@ -132,20 +132,21 @@ def admit(topology: HoseTopology, vns: Iterable[VnLimits], changed: VnLimits, *,
     if lowering either one would do. Overloads that exist without this VN are ignored. Raises InvalidValueError as
     ``overloads`` does.
     """
-    others = [vn for vn in vns if (vn.vlan_vid, vn.port) != (changed.vlan_vid, changed.port)]
-    limit_set = _LimitSet(topology, [*others, changed])
+    other_vns = [vn for vn in vns if (vn.vlan_vid, vn.port) != (changed.vlan_vid, changed.port)]
+    limit_set = _LimitSet(topology, [*other_vns, changed])
     places = limit_set.capacities(changed.port)
-    found = limit_set.overloads(places)
-    if not found:
+    all_overloads = limit_set.overloads(places)
+    if not all_overloads:
         return
-    without = _LimitSet(topology, others)
-    among = set(places)
-    excused = {
-        found.location for found in without.overloads([place for place in without.capacities() if place in among])
+    without = _LimitSet(topology, other_vns)
+    place_set = set(places)
+    existing = {
+        overload.location
+        for overload in without.overloads([place for place in without.capacities() if place in place_set])
     }
-    held = [overload for overload in found if overload.location not in excused]
-    if held:
-        raise _refusal(limit_set, changed, places, held[0], excused, sending)
+    caused = [overload for overload in all_overloads if overload.location not in existing]
+    if caused:
+        raise _refusal(limit_set, changed, places, caused[0], existing, sending)
 
 
 def _refusal(

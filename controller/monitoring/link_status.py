@@ -45,14 +45,14 @@ class LinkUptime:
 
     def list_links(self, config: Config) -> list[FabricLink]:
         """Return the links of the configuration in its order, then other links that are up."""
-        found: dict[Link, tuple[int | None, int | None]] = {}
-        for one in config.links:
-            a, b = sorted(PortId(end.dpid, end.port_no) for end in one.ends)
-            found[Link(a, b)] = one.capacity_bps, one.admissible_bps
-        others = sorted(self.up - found.keys())
+        configured: dict[Link, tuple[int | None, int | None]] = {}
+        for core_link in config.links:
+            a, b = sorted(PortId(end.dpid, end.port_no) for end in core_link.ends)
+            configured[Link(a, b)] = core_link.capacity_bps, core_link.admissible_bps
+        unconfigured = sorted(self.up - configured.keys())
         return [
-            FabricLink(link, *found.get(link, (None, None)), link in self.up, self._since_s.get(link, np.nan))
-            for link in (*found, *others)
+            FabricLink(link, *configured.get(link, (None, None)), link in self.up, self._since_s.get(link, np.nan))
+            for link in (*configured, *unconfigured)
         ]
 
 

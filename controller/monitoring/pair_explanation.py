@@ -75,12 +75,14 @@ def explain_pair(fabric: FabricState, row: int) -> PairExplanation:
     from_place, to_place = fabric.location_name(sender), fabric.location_name(receiver)
     vlan_vid = int(vns.vlan_vid[sender])
     if state.machines.control[row] != MachineState.LIMITED:
-        found = _explain_limits(fabric, row, sender, receiver)
+        explanation = _explain_limits(fabric, row, sender, receiver)
     else:
-        found = _explain_grant(fabric, row, sender, receiver)
+        explanation = _explain_grant(fabric, row, sender, receiver)
     capacity_bps = float(vns.capacity_bps[sender])
-    if found.lifted_bps > capacity_bps:
-        found = replace(found, lifted_bps=capacity_bps, next_constraint=f"the capacity of port {from_place}")
+    if explanation.lifted_bps > capacity_bps:
+        explanation = replace(
+            explanation, lifted_bps=capacity_bps, next_constraint=f"the capacity of port {from_place}"
+        )
     receive = f"{to_place}'s receive limit of VLAN {vlan_vid}{_less_floods(fabric, receiver)}"
     fair = f"the fair rate of {to_place}'s allocator"
 
@@ -92,11 +94,11 @@ def explain_pair(fabric: FabricState, row: int) -> PairExplanation:
         from_place,
         to_place,
         float(control_step.effective_limits_bps(state, vns)[row]),
-        in_words(found.constraint),
-        found.rank,
-        found.sharers,
-        in_words(found.next_constraint),
-        found.lifted_bps,
+        in_words(explanation.constraint),
+        explanation.rank,
+        explanation.sharers,
+        in_words(explanation.next_constraint),
+        explanation.lifted_bps,
         float(fabric.send_limits.offered_bps[sender]),
         float(fabric.send_limits.dropped_bps[sender]),
     )

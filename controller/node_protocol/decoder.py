@@ -61,35 +61,35 @@ def decode(
     if len(data) < HEAD.size:
         raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are less than a header's {HEAD.size}")
     fields = HEAD.unpack_from(data)
-    magic, version, kind, to_allocator, left, its_fabric, token, number, ack = fields[:9]
-    *acked, pairs, limits, of_first, of_entries = fields[9:]
-    counts = of_first, of_entries
+    magic, version, kind, to_allocator, omitted, sender_fabric, token, number, ack = fields[:9]
+    *acked, pairs, limits, first_rows, pair_rows = fields[9:]
+    counts = first_rows, pair_rows
     if magic != MAGIC or kind not in KINDS or to_allocator > 1:
         raise MessageRejectedError(RejectCause.NOT_A_FRAME, f"begins with {data[:8].hex()}")
     if version != VERSION:
         raise MessageRejectedError(RejectCause.VERSION, f"version {version} is not {VERSION}")
-    if its_fabric != fabric:
+    if sender_fabric != fabric:
         raise MessageRejectedError(RejectCause.FABRIC, "names the VNs of another configuration, or has other owners")
     form = KINDS[kind]
-    known = (before or {}).get(form)
-    last = known.frame if known is not None else None
-    if left & ~MAY_OMIT.get(kind, 0) or (limits and form is not ReportMessage):
+    previous = (before or {}).get(form)
+    last = previous.frame if previous is not None else None
+    if omitted & ~MAY_OMIT.get(kind, 0) or (limits and form is not ReportMessage):
         raise MessageRejectedError(RejectCause.NOT_A_FRAME, "omits columns that its kind requires")
     if pairs:
-        if known is not None and token < known.token:
+        if previous is not None and token < previous.token:
             raise MessageRejectedError(
-                RejectCause.TOKEN, f"token {token} is below {known.token}: its owner was replaced"
+                RejectCause.TOKEN, f"token {token} is below {previous.token}: its owner was replaced"
             )
-        if known is None or known.token != token or not known.first <= pairs <= known.latest:
+        if previous is None or previous.token != token or not previous.first <= pairs <= previous.latest:
             raise MessageRejectedError(RejectCause.PAIRS, f"has the pairs of number {pairs}, which are not known")
-        if len(known.frame.sender) != of_entries:
+        if len(previous.frame.sender) != pair_rows:
             raise MessageRejectedError(
-                RejectCause.LENGTH, f"{of_entries} rows are not the {len(known.frame.sender)} of its pairs"
+                RejectCause.LENGTH, f"{pair_rows} rows are not the {len(previous.frame.sender)} of its pairs"
             )
     granted = (sent_grants or {}).get(limits) if limits else None
     if limits and (not pairs or last is None or granted is None or granted.sender is not last.sender):
         raise MessageRejectedError(RejectCause.PAIRS, f"has the limits of number {limits}, which are not known")
-    names_of = COLUMNS[form][0], columns_of_entries(kind, pairs > 0, left, limits > 0)
+    names_of = COLUMNS[form][0], columns_of_entries(kind, pairs > 0, omitted, limits > 0)
     if counts[1] and not form.tables[1]:
         raise MessageRejectedError(RejectCause.LENGTH, f"{counts[1]} rows of a table that has no columns")
     if max(counts) > MAX_ROWS:
@@ -97,14 +97,17 @@ def decode(
     size = HEAD.size + counts[0] * names_of[0].octets + counts[1] * names_of[1].octets
     if len(data) != size:
         raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
-    head = Header(token, number, ack, bool(to_allocator), (acked[0], acked[1]), pairs, left, limits)
+    head = Header(token, number, ack, bool(to_allocator), (acked[0], acked[1]), pairs, omitted, limits)
     columns = dict[str, Any]()
     if pairs and last is not None:
         columns = _read_as_mostly(data, counts, names_of, vns, last)
     if not columns:
         columns = _read(data, form, counts, names_of, vns, links, last, pairs > 0)
     columns |= {
-        name: _same(value, of_entries) for one, usual in LEFT.items() if left & one for name, value in usual.items()
+        name: _same(value, pair_rows)
+        for group, usual_values in LEFT.items()
+        if omitted & group
+        for name, value in usual_values.items()
     }
     if form is ReportMessage:
         columns["limits"] = columns.pop(LIMIT) if granted is None else granted
@@ -153,11 +156,11 @@ def _read(
 
     Raise MessageRejectedError.
     """
-    columns, at = dict[str, Any](), HEAD.size
+    columns, offset = dict[str, Any](), HEAD.size
     rows_of = dict.fromkeys(_ROWS, vns) | {"link": links}
     for table, (names, rows) in enumerate(zip(names_of, counts, strict=True)):
-        rates, others = _views(data, at, names, rows)
-        at += rows * names.octets
+        rates, others = _views(data, offset, names, rows)
+        offset += rows * names.octets
         columns |= zip(names.eights, rates, strict=True)
         if not table and _is_listed(form.first, rates, others, rows_of):
             columns |= {name: _as_read(column) for name, column in others.items()}
@@ -182,17 +185,17 @@ def _read(
     return columns
 
 
-def _views(data: Octets, at: int, names: TableColumns, rows: int) -> tuple[FloatArray, dict[str, NDArray[Any]]]:
+def _views(data: Octets, offset: int, names: TableColumns, rows: int) -> tuple[FloatArray, dict[str, NDArray[Any]]]:
     """Return the columns of a table at offset ``at``: those of eight bytes, (columns, rows), and the others."""
-    eight, *others = DTYPES
-    rates: FloatArray = np.ndarray((len(names.eights), rows), eight, data, at)
-    at += rates.nbytes
-    found = {}
-    for dtype, some in zip(others, names[1:-1], strict=True):
-        for name in some:
-            found[name] = np.ndarray(rows, dtype, data, at)
-            at += rows * dtype.itemsize
-    return rates, found
+    eight_bytes, *other_dtypes = DTYPES
+    rates: FloatArray = np.ndarray((len(names.eights), rows), eight_bytes, data, offset)
+    offset += rates.nbytes
+    columns = {}
+    for dtype, group in zip(other_dtypes, names[1:-1], strict=True):
+        for name in group:
+            columns[name] = np.ndarray(rows, dtype, data, offset)
+            offset += rows * dtype.itemsize
+    return rates, columns
 
 
 def _is_listed(first: str, rates: FloatArray, columns: Mapping[str, NDArray[Any]], rows_of: Mapping[str, int]) -> bool:

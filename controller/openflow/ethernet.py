@@ -58,18 +58,18 @@ def parse_frame(frame: Buffer) -> FrameHeader:
 def is_control(frame: Buffer) -> bool:
     """Return whether a frame is a control frame of agents, by its EtherType."""
     view = memoryview(frame)
-    at = HEADER_BYTES - 2
-    if len(view) >= at + 6 and view[at : at + 2] == ETH_TYPE_VLAN.to_bytes(2):
-        at += _TAG.size
-    return int.from_bytes(view[at : at + 2]) in CONTROL_ETH_TYPES
+    offset = HEADER_BYTES - 2
+    if len(view) >= offset + 6 and view[offset : offset + 2] == ETH_TYPE_VLAN.to_bytes(2):
+        offset += _TAG.size
+    return int.from_bytes(view[offset : offset + 2]) in CONTROL_ETH_TYPES
 
 
 def ip_ecn_of(frame: Buffer, header: FrameHeader) -> int | None:
     """Return the ECN field of a frame with this header; None if it is no IP packet, or cut short."""
-    at = _ecn_at(header)
-    if at is None or at >= len(frame):
+    index = _ecn_at(header)
+    if index is None or index >= len(frame):
         return None
-    return memoryview(frame)[at] >> _ecn_shift(header) & 0b11
+    return memoryview(frame)[index] >> _ecn_shift(header) & 0b11
 
 
 def with_ip_ecn(frame: bytes, ip_ecn: int) -> bytes:
@@ -78,17 +78,22 @@ def with_ip_ecn(frame: bytes, ip_ecn: int) -> bytes:
     Other frames are returned unchanged.
     """
     header = parse_frame(frame)
-    at, shift = _ecn_at(header), _ecn_shift(header)
-    if at is None or len(frame) < at - 1 + _IPV4_CHECKSUM + 2:
+    ecn_index, shift = _ecn_at(header), _ecn_shift(header)
+    if ecn_index is None or len(frame) < ecn_index - 1 + _IPV4_CHECKSUM + 2:
         return frame
     changed = bytearray(frame)
-    changed[at] = changed[at] & ~(0b11 << shift) | ip_ecn << shift
+    changed[ecn_index] = changed[ecn_index] & ~(0b11 << shift) | ip_ecn << shift
     if shift == 0:
-        word, where = slice(at - 1, at + 1), slice(at - 1 + _IPV4_CHECKSUM, at - 1 + _IPV4_CHECKSUM + 2)
-        before, after, checksum = (int.from_bytes(some) for some in (frame[word], changed[word], frame[where]))
+        ecn_word, checksum_bytes = (
+            slice(ecn_index - 1, ecn_index + 1),
+            slice(ecn_index - 1 + _IPV4_CHECKSUM, ecn_index - 1 + _IPV4_CHECKSUM + 2),
+        )
+        before, after, checksum = (
+            int.from_bytes(field) for field in (frame[ecn_word], changed[ecn_word], frame[checksum_bytes])
+        )
         total = (~checksum & 0xFFFF) + (~before & 0xFFFF) + after
         total = (total & 0xFFFF) + (total >> 16)
-        changed[where] = (~(total + (total >> 16)) & 0xFFFF).to_bytes(2)
+        changed[checksum_bytes] = (~(total + (total >> 16)) & 0xFFFF).to_bytes(2)
     return bytes(changed)
 
 

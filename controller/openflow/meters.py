@@ -217,24 +217,24 @@ def decode_meter_config(body: Buffer) -> tuple[npt.NDArray[np.void], npt.NDArray
     Raises ProtocolError when malformed.
     """
     view = memoryview(body)
-    ours, others = [np.empty(0, _CONFIG_ONE_BAND)], [np.empty(0, np.uint32)]
+    one_drop_band, other_ids = [np.empty(0, _CONFIG_ONE_BAND)], [np.empty(0, np.uint32)]
     for run in equal_runs(view, 0, _CONFIG_HEAD.itemsize, _CONFIG_NAME):
         if run[1] == _CONFIG_ONE_BAND.itemsize:
             records = strided(view, _CONFIG_ONE_BAND, run)
             _check_band_lengths(records["band"]["length"])
             drops = records["band"]["type"] == ofp.METER_BAND_DROP
-            ours.append(records[drops])
-            others.append(records["head"]["meter_id"][~drops])
+            one_drop_band.append(records[drops])
+            other_ids.append(records["head"]["meter_id"][~drops])
         else:
             _check_bands(view, run)
-            others.append(strided(view, _CONFIG_HEAD, run)["meter_id"])
-    records = np.concatenate(ours)
+            other_ids.append(strided(view, _CONFIG_HEAD, run)["meter_id"])
+    records = np.concatenate(one_drop_band)
     out = np.empty(len(records), METER_CONFIG)
     out["meter_id"] = records["head"]["meter_id"]
     out["flags"] = records["head"]["flags"]
     out["rate_kbps"] = records["band"]["rate"]
     out["burst_kbits"] = records["band"]["burst_size"]
-    return out, np.concatenate(others).astype(np.uint32)
+    return out, np.concatenate(other_ids).astype(np.uint32)
 
 
 def decode_meter_features(body: Buffer) -> MeterFeatures:

@@ -294,19 +294,19 @@ class NodePartition(FabricPartition):
         sent_to = [peer.sent_to for peer in self._peers.values()]
         if sent_to != self._sent_to:
             self._sent_to, network.remote_destinations = sent_to, frozenset[int]().union(*sent_to)
-        unheard = network.topology.switches - self.remote_switches - set(ready)
-        if unheard:
-            network.topology.refresh_switches(unheard, now_s)
-        mine = self._owned_by(self._name)
-        up = frozenset(mine.intersection(ready))
-        self._had = (self._had | up) & mine
+        unread_switches = network.topology.switches - self.remote_switches - set(ready)
+        if unread_switches:
+            network.topology.refresh_switches(unread_switches, now_s)
+        owned = self._owned_by(self._name)
+        up = frozenset(owned.intersection(ready))
+        self._had = (self._had | up) & owned
         lost = frozenset(self._had - network.topology.switches)
-        known = network.topology.links(), up, lost, len(self._peers)
+        snapshot = network.topology.links(), up, lost, len(self._peers)
         calm = (
-            known == self._last_snapshot and now_s - self._recut_s >= RETRANSMIT_S
+            snapshot == self._last_snapshot and now_s - self._recut_s >= RETRANSMIT_S
         )  # before that, peers may not know the new owner
         if now_s - self._said_s >= (RETRANSMIT_S if calm else MIN_S):
-            self._said_s, self._last_snapshot = now_s, known
+            self._said_s, self._last_snapshot = now_s, snapshot
             self._number += 1
             data = encode_snapshot(
                 SnapshotHeader(self._token, self._number), self._digest, self._places(up, lost, now_s)
@@ -314,8 +314,8 @@ class NodePartition(FabricPartition):
             for name in self._peers:
                 self._due[name].put(data)
         retransmit_s = RETRANSMIT_S if now_s - self._recut_s >= RETRANSMIT_S else MIN_S
-        its = {dpid: self.owners[dpid] for dpid in up}
-        for name, data in self._hosts.due(self._peers, its, now_s, retransmit_s).items():
+        own_owners = {dpid: self.owners[dpid] for dpid in up}
+        for name, data in self._hosts.due(self._peers, own_owners, now_s, retransmit_s).items():
             self._due[name].put(data)
 
     def drain_messages(self) -> dict[str, memoryview]:

@@ -138,18 +138,18 @@ class PerReceiverPolicy(Policy):
         requests, state, first = decision.of_receiver(number)
         available_bps = float(view.available_bps[at])
         if view.active[at]:
-            found = explain_receiver(self.allocate, requests, state, at - first)
+            explanation = explain_receiver(self.allocate, requests, state, at - first)
         else:
             lower = explain_lower_limit(at, available_bps, float(requests.limit_bps[0]))
-            found = explain_idle_share(lower, float(decision.grant_bps[at]))
-        elsewhere_bps = float(view.vns.send_limit_bps[view.sender[at]]) - available_bps
-        if elsewhere_bps < RATE_STEP_BPS:
-            return found
-        own = f"{SEND_LIMIT}, of which it sends {format_rate_text(elsewhere_bps)} elsewhere"
+            explanation = explain_idle_share(lower, float(decision.grant_bps[at]))
+        other_receivers_bps = float(view.vns.send_limit_bps[view.sender[at]]) - available_bps
+        if other_receivers_bps < RATE_STEP_BPS:
+            return explanation
+        send_limit_text = f"{SEND_LIMIT}, of which it sends {format_rate_text(other_receivers_bps)} elsewhere"
         return replace(
-            found,
-            constraint=found.constraint.replace(SEND_LIMIT, own),
-            next_constraint=found.next_constraint.replace(SEND_LIMIT, own),
+            explanation,
+            constraint=explanation.constraint.replace(SEND_LIMIT, send_limit_text),
+            next_constraint=explanation.next_constraint.replace(SEND_LIMIT, send_limit_text),
         )
 
 
