@@ -56,8 +56,8 @@ def merge_readings(
             for message in messages
             if isinstance(message, QueueReadingsMessage)
         ]
-        columns, known = _put_together(len(local_mask), parts, len(_OF_QUEUES))
-        queues = QueueReadings(*columns, known, implausible=np.zeros(len(local_mask), dtype=np.bool_))
+        (served, packets, dropped, drops, elapsed), known = _put_together(len(local_mask), parts, len(_OF_QUEUES))
+        queues = QueueReadings(served, packets, dropped, drops, elapsed, known, np.zeros_like(known))
     if ports is not None:
         links = len(ports.known)
         local = np.flatnonzero(ports.known)
