@@ -79,13 +79,13 @@ class Dets(AppBase):
             self.config = first_config.pop(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
             set_log(self.config.log_format, self.config.log_level)
             interval_s = self.config.interval_s
-            self.spare = CooperativeScheduler(
+            self.scheduler = CooperativeScheduler(
                 interval_s, time.monotonic, hub.sleep, GreenletFlag(), hub.Semaphore(), hub.spawn
             )
             openflow_tls = renewable_server("openflow", self.config.openflow_tls)
             reserved = self.config.rest.max_connections + RESERVED_FILES
             openflow = self.config.openflow_listen
-            listen_on(openflow.host, openflow.port, openflow_tls, reserved, self.spare.wait)
+            listen_on(openflow.host, openflow.port, openflow_tls, reserved, self.scheduler.wait)
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
             rest_tls = renewable_server("rest", self.config.rest.tls)
             self.membership = member_of(self.config)
@@ -98,9 +98,9 @@ class Dets(AppBase):
         except DetsError as error:  # an error that the user can fix needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
-        scheduling = self.spare.yield_control, self.spare.io_wait
+        scheduling = self.scheduler.yield_control, self.scheduler.io_wait
         self.shell = SouthboundDriver(self.config, time.monotonic, self._on_ports, *scheduling, self.membership.roles)
-        self.membership.drive(self.shell, self.spare)
+        self.membership.drive(self.shell, self.scheduler)
         self.observer = Observer(self.shell.central)
         self.queues = QueueReconciler(self.shell, databases)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
@@ -123,7 +123,7 @@ class Dets(AppBase):
         self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
         self.loops.on_demand("event lines", self.shell.lines.wait, self.shell.lines.write)
         self.loops.every("tests", TESTS_INTERVAL_S, lambda: capability_tests.run_queue_tests(self.shell.peers))
-        self.loops.every("hellos", PROBE_INTERVAL_S, self.shell.hellos.send_all)
+        self.loops.every("hellos", PROBE_INTERVAL_S, self.shell.link_discovery.send_all)
         self.loops.every("audits", AUDIT_INTERVAL_S, self.shell.audits.run_all)
         self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, self.shell.audits.run_requested)
         self.loops.every("port names", PORT_NAMES_INTERVAL_S, self._keep_port_names)
@@ -148,7 +148,7 @@ class Dets(AppBase):
     def _run_interval(self) -> None:
         """Run one round of the control loop, with what a cluster does before and after it."""
         self.membership.before_interval()
-        with self.spare.control_round():
+        with self.scheduler.control_round():
             self.shell.run_interval()
         self.membership.after_interval()
         self.observer.on_round_end(time.monotonic())
@@ -195,12 +195,12 @@ class Dets(AppBase):
         at = settings.listen
         proxies = settings.trusted_proxies
         return rest.serve(
-            gate, at.host, at.port, tls, settings.max_connections, wait=self.spare.wait, trusted_proxies=proxies
+            gate, at.host, at.port, tls, settings.max_connections, wait=self.scheduler.wait, trusted_proxies=proxies
         )
 
     def _settings(self, store: SettingsStore) -> Settings:
         """Return the settings in a store; SystemExit if the store cannot be read."""
-        run, yield_control, compute = self.membership.run, self.spare.yield_control, run_in_thread
+        run, yield_control, compute = self.membership.run, self.scheduler.yield_control, run_in_thread
         try:
             return Settings(
                 self.shell.central, store, time.monotonic, run=run, yield_control=yield_control, compute=compute
@@ -215,7 +215,7 @@ class Dets(AppBase):
 
     def yield_control(self) -> None:
         """Let others run until there is idle time."""
-        self.spare.yield_control()
+        self.scheduler.yield_control()
 
     def adopt(self, config: Config) -> None:
         """Make ``config`` the effective configuration."""
@@ -249,18 +249,18 @@ class _RestService(rest.Service):
         super().__init__(dets.shell.central, time.monotonic, dets.settings, needs_if_match, dets.observer)
         self._dets = dets
         self.remote_nodes = dets.membership.remote_nodes()
-        self._in_force = ChangeTracker(dets.shell, dets.queues, dets.settings.revision)
+        self._change_tracker = ChangeTracker(dets.shell, dets.queues, dets.settings.revision)
 
     def health(self) -> dict[str, Any]:
         return self._dets.health()
 
     def on_change(self, revision: int) -> None:
-        self._in_force.changed(revision)
+        self._change_tracker.changed(revision)
         self._dets.shell.push()
         self._dets.queues.wake()
 
     def revision_status(self, revision: int) -> dict[str, Any]:
-        return self._in_force.status(revision)
+        return self._change_tracker.status(revision)
 
     def loop(self, after: int) -> dict[str, Any]:
         return self._dets.shell.times.view(after)
@@ -268,11 +268,11 @@ class _RestService(rest.Service):
     def reload(self, dry_run: bool) -> ConfigDiff:
         changes = self._dets.reloader.reload(dry_run=dry_run)
         if changes and not dry_run:
-            self._in_force.changed(self.settings.revision)
+            self._change_tracker.changed(self.settings.revision)
         return changes
 
     def metrics(self) -> Iterator[bytes]:
         return self._dets.metrics.page()
 
     def sleep(self, duration_s: float) -> None:
-        self._dets.spare.sleep(duration_s)
+        self._dets.scheduler.sleep(duration_s)

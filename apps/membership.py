@@ -52,7 +52,7 @@ class Standalone:
         """Return the TLS contexts towards other processes, whose files are read again with the configuration."""
         return []
 
-    def drive(self, shell: SouthboundDriver, spare: CooperativeScheduler) -> None:
+    def drive(self, shell: SouthboundDriver, scheduler: CooperativeScheduler) -> None:
         """Begin to drive switches by this southbound driver; nothing has been set yet."""
 
     def attach(self, settings: Settings, queues: QueueReconciler, metrics: Metrics) -> None:

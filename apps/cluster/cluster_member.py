@@ -70,7 +70,7 @@ class ClusterMember(Standalone):
         """Call a function directly: etcd's sockets yield to others, and a thread would have no hub for them."""
         return function(*arguments)
 
-    def drive(self, shell: SouthboundDriver, spare: CooperativeScheduler) -> None:  # noqa: D102
+    def drive(self, shell: SouthboundDriver, scheduler: CooperativeScheduler) -> None:  # noqa: D102
         self._shell = shell
         self.roles.control, self.roles.release = shell.control, shell.release
 
@@ -129,9 +129,9 @@ class ClusterMember(Standalone):
 class ShardedMember(ClusterMember):
     """A node of a sharded cluster."""
 
-    def drive(self, shell: SouthboundDriver, spare: CooperativeScheduler) -> None:
+    def drive(self, shell: SouthboundDriver, scheduler: CooperativeScheduler) -> None:
         """Begin to listen to the other nodes; SystemExit if that is not possible."""
-        super().drive(shell, spare)
+        super().drive(shell, scheduler)
         try:
             from apps.cluster.peer_transport import PeerTransport  # ZeroMQ is optional
 
@@ -145,10 +145,10 @@ class ShardedMember(ClusterMember):
         self._reach = SwitchReachability(shared, self.roles, shell.central, peers, peers.ready, now_s, shell.edge_ports)
 
         def sign(key: bytes) -> None:
-            shell.hellos.key = key
+            shell.link_discovery.key = key
 
         self._exchange = PeerExchange(
-            self.node, shared, links, shell.central, now_s, peers.ready, sign, hub.spawn, spare.yield_control
+            self.node, shared, links, shell.central, now_s, peers.ready, sign, hub.spawn, scheduler.yield_control
         )
 
     def attach(self, settings: Settings, queues: QueueReconciler, metrics: Metrics) -> None:  # noqa: D102

@@ -58,7 +58,7 @@ class RoleManager:
         self.control: Callable[[SwitchConnection], None] = lambda connection: None
         self.release: Callable[[SwitchConnection], None] = lambda connection: None
         self._links: dict[int, _SwitchRole] = {}
-        self._sparing = LogRateLimiter(now_s)
+        self._log_limiter = LogRateLimiter(now_s)
         self.refused = 0
 
     def connection(self, dpid: int) -> SwitchConnection | None:
@@ -167,5 +167,5 @@ class RoleManager:
 
     def _complain(self, link: _SwitchRole, text: str) -> None:
         dpid = link.connection.dpid
-        if self._sparing.due((dpid, text)):
+        if self._log_limiter.due((dpid, text)):
             LOG.warning("switch %016x %s", dpid, text)

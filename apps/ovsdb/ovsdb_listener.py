@@ -67,7 +67,7 @@ class OvsdbListener:
         self._limits: ConnectionLimits[_Connection] = ConnectionLimits(
             MAX_CONNECTIONS, MAX_UNKNOWN, MAX_UNKNOWN_OF_HOST
         )
-        self._sparing = LogRateLimiter(time.monotonic)
+        self._log_limiter = LogRateLimiter(time.monotonic)
         with naming(address, timeout_s):
             family, bound = listening_address(*endpoint)
             self._listener = socket.create_server(bound, family=family)
@@ -118,7 +118,7 @@ class OvsdbListener:
                 while (left_s := due_s - time.monotonic()) > 0.0:
                     connection.serve(left_s, self._timeout_s)
         except (OSError, DetsError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-            if not connection.ended and self._sparing.due(connection.address[0]):
+            if not connection.ended and self._log_limiter.due(connection.address[0]):
                 LOG.warning("OVSDB %s: connection of %s ends: %s", self.address, connection.address, error)
         finally:
             connection.close()

@@ -45,7 +45,7 @@ class AsyncMessageHandler:
     def __init__(
         self,
         peers: ConnectedSwitches,
-        hellos: LinkDiscovery,
+        link_discovery: LinkDiscovery,
         agents: AgentFrames,
         edge_ports: EdgePorts,
         push_soon: Callable[[], None],
@@ -53,8 +53,8 @@ class AsyncMessageHandler:
         on_slave: Callable[[ConnectedSwitch], None] = lambda peer: None,
     ) -> None:
         self._agents, self._edge_ports, self._on_slave = agents, edge_ports, on_slave
-        self._peers, self._hellos, self._push_soon, self._on_ports = peers, hellos, push_soon, on_ports
-        self._sparing = LogRateLimiter(peers.clock)
+        self._peers, self._link_discovery, self._push_soon, self._on_ports = peers, link_discovery, push_soon, on_ports
+        self._log_limiter = LogRateLimiter(peers.clock)
         self._handlers: dict[int, tuple[Callable[[bytes], Any], Callable[[ConnectedSwitch, Any], bool | None]]] = {
             MessageType.PACKET_IN: (parse_packet_in, self._packet_in),
             MessageType.FLOW_REMOVED: (parse_flow_removed, self._entry_removed),
@@ -63,9 +63,10 @@ class AsyncMessageHandler:
         }
 
     def handle(self, peer: ConnectedSwitch, kind: int, message: bytes) -> bool:
-        """Process one message of a type with a handler; return whether it was processed.
+        """Process one message; return False if it was dropped.
 
-        A packet-in above the rate of its port or its VN is not.
+        ``kind`` is an OpenFlow message type with a handler. A packet-in above the rate limit of its port or its VN is
+        dropped, and so is every message of a connection that the switch has replaced.
         """
         if not self._peers.is_current(peer):
             return False
@@ -74,7 +75,7 @@ class AsyncMessageHandler:
             return act(peer, parse(message)) is not False
         except ProtocolError as error:
             dpid = peer.connection.dpid
-            if self._sparing.due((dpid, kind)):
+            if self._log_limiter.due((dpid, kind)):
                 LOG.warning("switch %016x sent a malformed message: %s", dpid, error)
         return True
 
@@ -85,7 +86,10 @@ class AsyncMessageHandler:
             self._port_changed(peer, status)
 
     def _packet_in(self, peer: ConnectedSwitch, packet: PacketIn) -> bool:
-        """Process a packet-in; it is ignored until the switch's tables are read, which have more information."""
+        """Process a packet-in; return False if it was dropped.
+
+        Packet-ins that arrive before the switch's tables have been read are dropped: the tables contain more than they.
+        """
         central, dpid = self._peers.central, peer.connection.dpid
         if peer.probe is not None and peer.probe.on_packet_in(packet):
             return True
@@ -94,13 +98,14 @@ class AsyncMessageHandler:
         if packet.table_id == Table.CLASSIFY and is_control(packet.data):
             return self._agents.on_packet_in(dpid, packet)
         if packet.table_id == Table.CLASSIFY:
-            self._hellos.on_packet_in(dpid, packet)
+            self._link_discovery.on_packet_in(dpid, packet)
         elif not central.on_packet_in(dpid, packet, self._peers.clock()):
             return False
         self._push_soon()
         return True
 
     def _entry_removed(self, peer: ConnectedSwitch, removed: FlowRemoved) -> None:
+        """Process the idle timeout of one of the controller's flow entries; audits handle other removals."""
         central, dpid = self._peers.central, peer.connection.dpid
         own = removed.cookie & OWN_COOKIE_MASK == OWN_COOKIE
         if own and removed.reason == ofp.FlowRemovedReason.IDLE_TIMEOUT and central.switches[dpid].connected:
@@ -108,35 +113,36 @@ class AsyncMessageHandler:
             self._push_soon()
 
     def _port_changed(self, peer: ConnectedSwitch, status: PortStatus) -> None:
-        """Process a port-status: record the port, and take down its link if it was lost."""
+        """Process a port-status: record the port, and take down its link if the port is gone, down or renamed."""
         central, dpid, port = self._peers.central, peer.connection.dpid, status.port
         if len(peer.ports) + len(peer.early_port_status) > MAX_PORTS:
             peer.connection.disconnect(EvictionReason.PORTS)
             return
         if not central.switches[dpid].connected:
-            peer.early_port_status.pop(port.port_no, None)
+            peer.early_port_status.pop(port.port_no, None)  # so that the ports stay in the order of their last messages
             peer.early_port_status[port.port_no] = status
             return
         before = peer.ports.get(port.port_no)
         note_port(peer, status)
-        removed = status.reason == ofp.PortReason.DELETE or not port.up
-        if removed or (before is not None and before.name != port.name):  # a link of another name is another link
+        is_down = status.reason == ofp.PortReason.DELETE or not port.up
+        is_renamed = before is not None and before.name != port.name  # another interface has the number now
+        if is_down or is_renamed:
             central.port_down(dpid, port.port_no, self._peers.clock())
         self._edge_ports.touch(peer)
-        if not removed:
-            self._hellos.send_probe(dpid, port.port_no)
+        if not is_down:
+            self._link_discovery.send_probe(dpid, port.port_no)
         self._on_ports(dpid)
         self._push_soon()
 
     def _error(self, peer: ConnectedSwitch, error: ErrorMessage) -> None:
-        """Process an error reply: record an event, and schedule an audit of the switch's tables.
+        """Process an error reply: record an event, and request an audit of the switch's tables.
 
-        Each at most once in REPEAT_S for the same reason. The sender of a rejected request reports the error itself,
-        except for a barrier request, which may have no waiting sender.
+        An event with the same text is recorded at most once in REPEAT_S. If the rejected message was a request, its
+        sender gets the error as the reply and reports it; only a barrier request may have no sender that waits.
         """
-        kind = error.data[1] if len(error.data) > 1 else None
-        was_asked = peer.connection.fail(error.xid, SwitchReplyError(error.text))
-        if was_asked and kind != MessageType.BARRIER_REQUEST:
+        rejected_type = error.data[1] if len(error.data) > 1 else None  # data begins with the rejected message's header
+        was_request = peer.connection.fail(error.xid, SwitchReplyError(error.text))
+        if was_request and rejected_type != MessageType.BARRIER_REQUEST:
             return
         if peer.probe is not None and peer.probe.on_error(error):
             return
@@ -144,25 +150,26 @@ class AsyncMessageHandler:
             self._on_slave(peer)
             if not self._peers.is_current(peer):  # another node of the cluster controls it: no fault of the switch
                 return
-        if kind == MessageType.METER_MOD:
+        may_be_meter_mod = rejected_type in (None, MessageType.METER_MOD)
+        if rejected_type == MessageType.METER_MOD:
             peer.meters_refused_s = self._peers.clock()
-        self._complain(peer, kind, error.text)
+        self._report_error(peer, rejected_type, error.text)
         central, dpid, code = self._peers.central, peer.connection.dpid, error.text.rpartition(" / ")[2]
-        seen_to = was_asked or (kind in (None, MessageType.METER_MOD) and central.meter_refused(dpid, error.data, code))
-        peer.audit_requested = peer.audit_requested or not seen_to
+        is_handled = was_request or (may_be_meter_mod and central.meter_refused(dpid, error.data, code))
+        peer.audit_requested = peer.audit_requested or not is_handled
 
-    def _complain(self, peer: ConnectedSwitch, kind: int | None, reason: str) -> None:
-        """Report an error reply; the same text at most once in REPEAT_S."""
-        refused = MessageType(kind).name if kind in set(MessageType) else "a message"
-        text = f"refused {refused}: {reason}"
-        now_s = self._peers.clock()
-        if now_s - peer.reported_errors.get(text, -math.inf) >= REPEAT_S:
-            peer.reported_errors.pop(text, None)
-            if (
-                len(peer.reported_errors) < MAX_COMPLAINTS
-                or now_s - next(iter(peer.reported_errors.values())) >= REPEAT_S
-            ):
-                while len(peer.reported_errors) >= MAX_COMPLAINTS:
-                    del peer.reported_errors[next(iter(peer.reported_errors))]
-                peer.reported_errors[text] = now_s
-                self._peers.report_fault(peer.connection.dpid, text)
+    def _report_error(self, peer: ConnectedSwitch, rejected_type: int | None, reason: str) -> None:
+        """Record an event for an error reply: the same text, and texts beyond MAX_COMPLAINTS, once in REPEAT_S."""
+        rejected = MessageType(rejected_type).name if rejected_type in set(MessageType) else "a message"
+        text = f"refused {rejected}: {reason}"
+        now_s, reported_s = self._peers.clock(), peer.reported_errors  # ordered by time, the oldest report first
+        if now_s - reported_s.get(text, -math.inf) < REPEAT_S:
+            return
+        reported_s.pop(text, None)
+        oldest_s = next(iter(reported_s.values()), -math.inf)
+        if len(reported_s) >= MAX_COMPLAINTS and now_s - oldest_s < REPEAT_S:
+            return
+        while len(reported_s) >= MAX_COMPLAINTS:
+            del reported_s[next(iter(reported_s))]
+        reported_s[text] = now_s
+        self._peers.report_fault(peer.connection.dpid, text)

@@ -27,15 +27,15 @@ class Audits:
 
     def __init__(self, peers: ConnectedSwitches, push: Callable[[], None], yield_control: Callable[[], None]) -> None:
         self._peers, self._push, self._yield_control = peers, push, yield_control
-        self._unaudited_s: dict[int, float] = {}  # by dpid: connection time of switches that were never compared
+        self._first_seen_s: dict[int, float] = {}  # by dpid: when ``due`` first saw a switch that was never compared
 
     def run_all(self) -> None:
-        """Audit every switch that is due; after full comparisons, trim the heap."""
+        """Audit every switch that is due. A comparison of whole tables needs much memory: trim the heap after it."""
         due = self.due()
-        whole = not all(peer.cleaned_up for peer in due)
+        compares_whole_tables = not all(peer.cleaned_up for peer in due)
         for peer in due:
             self._run(peer)
-        if whole:
+        if compares_whole_tables:
             self._yield_control()
             trim_heap()
 
@@ -48,23 +48,24 @@ class Audits:
                 self._run(peer)
 
     def due(self) -> list[ConnectedSwitch]:
-        """Return the switches to audit now: those that are ready and, while others are awaited, did not just connect.
+        """Return the switches to audit now: all that are ready, except new ones while configured switches are missing.
 
-        A switch that reconnects again and again does not delay its audit: the time since its last audit counts.
+        A new switch is audited about FIRST_AUDIT_S after it first connected; reconnecting does not delay the audit.
         """
         ready, fabric, now_s = self._ready(), self._peers.central.fabric, self._peers.clock()
         if not fabric.awaits_switches(now_s):
             return ready
-        self._unaudited_s = {dpid: at_s for dpid, at_s in self._unaudited_s.items() if dpid in fabric.switches}
-        # It connected before the round that first sees it.
-        longest_s = FIRST_AUDIT_S - AUDIT_INTERVAL_S
+        self._first_seen_s = {dpid: seen_s for dpid, seen_s in self._first_seen_s.items() if dpid in fabric.switches}
+        # A switch may have connected up to AUDIT_INTERVAL_S before the round that first sees it.
+        min_age_s = FIRST_AUDIT_S - AUDIT_INTERVAL_S
         return [
             peer
             for peer in ready
-            if peer.compared or now_s - self._unaudited_s.setdefault(peer.connection.dpid, now_s) >= longest_s
+            if peer.compared or now_s - self._first_seen_s.setdefault(peer.connection.dpid, now_s) >= min_age_s
         ]
 
     def _ready(self) -> list[ConnectedSwitch]:
+        """Return the switches that can be audited: under control, and not in an audit."""
         return [peer for peer in self._peers.values() if peer.state == SwitchState.READY and not peer.in_audit]
 
     def _run(self, peer: ConnectedSwitch) -> None:
@@ -80,7 +81,10 @@ class Audits:
             peer.in_audit = False
 
     def _compare(self, peer: ConnectedSwitch) -> None:
-        """Compare the installed tables of one switch with the desired ones, and repair the differences."""
+        """Compare the installed tables of one switch with the desired ones, and repair the differences.
+
+        Ends early if the switch disconnects or the configuration changes. Raises ProtocolError for a bad or late reply.
+        """
         peers, dpid = self._peers, peer.connection.dpid
         self._yield_control()
         if not peers.is_current(peer):
@@ -88,41 +92,44 @@ class Audits:
         self._push()
         central, record = peers.central, peers.central.switches[dpid]
 
-        def is_over() -> bool:  # the switch has disconnected, or the configuration has changed
+        def is_obsolete() -> bool:  # the switch has disconnected, or the configuration has changed
             return not peers.is_current(peer) or central.switches.get(dpid) is not record
 
-        expected, touched, record.changed_keys = central.reconciler.tables(dpid), record.changed_keys, set()
-        flows = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
-        meters = peer.connection.ask(encode_meter_config_request)
-        dropping = (REFUSAL_COOKIE, REFUSAL_COOKIE_MASK, Table.CLASSIFY)
-        refused = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, *dropping))
+        expected = central.reconciler.tables(dpid)
+        desired_changes, record.changed_keys = record.changed_keys, set()
+        flows_reply = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
+        meters_reply = peer.connection.ask(encode_meter_config_request)
+        drop_entries = (REFUSAL_COOKIE, REFUSAL_COOKIE_MASK, Table.CLASSIFY)
+        drops_reply = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, *drop_entries))
         try:
-            body, config = peers.answer(flows), peers.answer_or_refusal(meters)
+            flow_stats, meter_config = peers.answer(flows_reply), peers.answer_or_refusal(meters_reply)
             numbers = central.network.numbers
             record.refused.read(
-                peers.answer(refused), lambda number: numbers.port(dpid, number).port_no, record.switch.ports
+                peers.answer(drops_reply), lambda number: numbers.port(dpid, number).port_no, record.switch.ports
             )
             self._yield_control()
-            if is_over():
+            if is_obsolete():
                 return
-            changed = peer.listing.read(body, self._yield_control)
-            if is_over():
+            installed_changes = peer.listing.read(flow_stats, self._yield_control)
+            if is_obsolete():
                 return
         except ProtocolError:
-            record.changed_keys |= touched
+            record.changed_keys |= desired_changes
             raise
-        # Of what the last comparison repaired, only later changes, desired or installed, are compared again. What
-        # another switch may need while it connects is compared once that switch is connected.
-        tidy = not central.fabric.awaits_switches(peers.clock())
-        only = changed | touched if peer.compared and (peer.cleaned_up or not tidy) else None
+        # After a whole comparison, only entries that changed since, desired or installed, are compared. While
+        # configured switches are missing, flow entries that they may need are not removed, so the first comparison
+        # after they have connected is whole again.
+        all_connected = not central.fabric.awaits_switches(peers.clock())
+        only_changes = peer.compared and (peer.cleaned_up or not all_connected)
+        compared_keys = installed_changes | desired_changes if only_changes else None
         peer.compared = False  # until this comparison ends
-        installed = decode_meter_config(config or b"")[0]
-        for _ in central.reconciler.audit(dpid, expected, peer.listing.own, installed, peers.clock(), only):
+        meters = decode_meter_config(meter_config or b"")[0]
+        for _ in central.reconciler.audit(dpid, expected, peer.listing.own, meters, peers.clock(), compared_keys):
             self._yield_control()
-            if is_over():
+            if is_obsolete():
                 return
-        peer.compared, peer.cleaned_up = True, tidy
-        self._unaudited_s.pop(dpid, None)
-        if only is None:
+        peer.compared, peer.cleaned_up = True, all_connected
+        self._first_seen_s.pop(dpid, None)
+        if compared_keys is None:
             freeze_gc_if_large(len(record.installed))
         self._push()

@@ -41,9 +41,10 @@ NO_METERS = MeterFeatures(0, 0, MeterFlags(0), 0, 0)
 
 @dataclass(frozen=True)
 class InstalledState:
-    """A switch's tables: the controller's flow entries, the number of others, one-band meters, and all meter ids.
+    """A switch's tables when it connected.
 
-    ``meters`` are METER_CONFIG.
+    ``flows`` are the controller's flow entries, ``foreign`` is the number of other ones. ``meters`` (METER_CONFIG) are
+    the meters with one band, ``meter_ids`` the ids of all meters.
     """
 
     flows: FlowTable
@@ -55,12 +56,14 @@ class InstalledState:
 def read_switch(
     peers: ConnectedSwitches, peer: ConnectedSwitch, edge_ports: EdgePorts, yield_control: Callable[[], None]
 ) -> InstalledState:
-    """Request a switch's ports, capabilities and tables; store them in ``peer`` and its record, and record faults.
+    """Request a switch's ports, capabilities and tables; return its tables, and store the rest.
 
-    Flow entries that connect an edge port to a foreign VLAN are deleted at once: the number may have been another
-    port's. A switch may reject requests about meters (then it has none), its role, its tables and its description.
-    Raises ProtocolError for any other error reply, a late reply, or a malformed one. ``yield_control`` lets other
-    greenlets run.
+    Ports go into ``peer``, capabilities into the switch's record, faults into the event log. Flow entries that connect
+    an edge port to a foreign VLAN are deleted at once: the port's number may have belonged to another port before.
+
+    A switch may reject requests about meters (then it has none), its role, its tables and its description. Raises
+    ProtocolError for any other error reply, a late reply, or a malformed one. ``yield_control`` lets other greenlets
+    run.
     """
     requests = [
         peer.connection.ask(encode)
@@ -81,62 +84,63 @@ def read_switch(
     check_size("tables", len(tables or b""))
     peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
     early, peer.early_port_status = peer.early_port_status, {}
-    for status in early.values():  # a status older than the description is followed by a newer one
+    for status in early.values():  # if one is older than the port description, a newer one for the port follows it
         note_port(peer, status)
-    can = peers.central.switches[peer.connection.dpid].capabilities
-    before = (can.features, can.description)
-    can.description = decode_desc(desc) if desc is not None else None
-    can.features = decode_meter_features(features) if features is not None else NO_METERS
-    if before != (can.features, can.description) or not can.tested or can.refuses_meters:
-        can.discard_tests()  # another switch or release than was tested, or an incomplete test
-    can.note_features(can.features)
-    can.tables = decode_table_ids(tables) if tables is not None else frozenset()
-    can.role = decode_role(role) if role is not None else None
-    can.queues_set = {}
+    capabilities = peers.central.switches[peer.connection.dpid].capabilities
+    before = (capabilities.features, capabilities.description)
+    capabilities.description = decode_desc(desc) if desc is not None else None
+    capabilities.features = decode_meter_features(features) if features is not None else NO_METERS
+    is_other_switch = before != (capabilities.features, capabilities.description)  # or another release of its software
+    if is_other_switch or not capabilities.tested or capabilities.refuses_meters:
+        capabilities.discard_tests()
+    capabilities.note_features(capabilities.features)
+    capabilities.tables = decode_table_ids(tables) if tables is not None else frozenset()
+    capabilities.role = decode_role(role) if role is not None else None
+    capabilities.queues_set = {}
     edge_ports.check(peer)
-    _check_tables(peers, peer, can)
+    _check_tables(peers, peer, capabilities)
     peer.listing.read(flows, yield_control)
-    own = peer.listing.own.copy()
-    _delete_misplaced(peers, peer, own, edge_ports.former_links(peer))
-    config, others = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
-    meter_ids = {*config["meter_id"].tolist(), *others.tolist()}
-    return InstalledState(own, peer.listing.foreign, config, meter_ids)
+    own_flows = peer.listing.own.copy()
+    _delete_misplaced(peers, peer, own_flows, edge_ports.former_links(peer))
+    # Meters with several bands are not the controller's: only their ids are decoded.
+    config, other_ids = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
+    meter_ids = {*config["meter_id"].tolist(), *other_ids.tolist()}
+    return InstalledState(own_flows, peer.listing.foreign, config, meter_ids)
 
 
 def note_port(peer: ConnectedSwitch, status: PortStatus) -> None:
-    """Store the port of a port-status message."""
+    """Add, replace or remove the port of a port-status message in ``peer.ports``."""
     if status.reason == ofp.PortReason.DELETE:
         peer.ports.pop(status.port.port_no, None)
     else:
         peer.ports[status.port.port_no] = status.port
 
 
-def _delete_misplaced(peers: ConnectedSwitches, peer: ConnectedSwitch, own: FlowTable, foreign_vids: set[int]) -> None:
-    """Delete flow entries that connect edge ports to foreign VLANs, on the switch and in ``own``, before anything else.
+def _delete_misplaced(peers: ConnectedSwitches, peer: ConnectedSwitch, own: FlowTable, former_links: set[int]) -> None:
+    """Delete flow entries that connect edge ports to foreign VLANs, on the switch and in ``own``.
 
-    ``foreign_vids`` are the numbers of former links that are other ports now.
+    ``own`` are the controller's flow entries. ``former_links`` are the port numbers that led to another switch before,
+    and belong to a different port now.
     """
     dpid = peer.connection.dpid
     central, numbers = peers.central, peers.central.network.numbers
-    ports = {
-        numbers.number(PortId(dpid, port_no)): port for port_no, port in central.switches[dpid].switch.ports.items()
-    }
+    switch = central.switches[dpid].switch
+    edge_ports = {numbers.number(PortId(dpid, port_no)): port for port_no, port in switch.ports.items()}
     fenced = {numbers.number(port) for port in central.network.fenced if port.dpid == dpid}
-    found = list(misplaced(own, ports, fenced | foreign_vids - ports.keys()))
-    if found:
-        mods = [(FlowModCommand.DELETE_STRICT, flow) for flow in found]
+    misplaced_flows = list(misplaced(own, edge_ports, fenced | former_links - edge_ports.keys()))
+    if misplaced_flows:
+        mods = [(FlowModCommand.DELETE_STRICT, flow) for flow in misplaced_flows]
         peer.connection.send(partial(encode_flow_mods, mods), len(mods))
-        for flow in found:
+        for flow in misplaced_flows:
             own.discard(pack_key(flow))
-        text = (
-            f"switch {central.switches[dpid].switch.name}: {len(found)} entries deleted that led to other VLANs' ports"
-        )
+        text = f"switch {switch.name}: {len(misplaced_flows)} entries deleted that led to other VLANs' ports"
         central.note(EventKind.TABLES_REPAIRED, text, peers.clock(), dpid=dpid)
 
 
-def _check_tables(peers: ConnectedSwitches, peer: ConnectedSwitch, can: Capabilities) -> None:
+def _check_tables(peers: ConnectedSwitches, peer: ConnectedSwitch, capabilities: Capabilities) -> None:
+    """Report a fault if the switch lacks a table of the pipeline. A switch that rejected the request is not judged."""
     dpid = peer.connection.dpid
-    missing = sorted(set(Table) - can.tables) if can.tables else []
+    missing = sorted(set(Table) - capabilities.tables) if capabilities.tables else []
     if missing:
         peers.report_fault(
             dpid, f"has no table {', '.join(map(str, missing))}: forwarding needs tables 0 to {max(Table):d}"

@@ -28,51 +28,55 @@ CHECK_INTERVAL_S = 0.005
 
 
 def test_meters(peers: ConnectedSwitches, peer: ConnectedSwitch, installed: set[int]) -> None:
-    """Test a switch's meters, given the ids ``installed`` in use; store the results in its capabilities.
+    """Test a switch's meters by a temporary meter; store the results in the switch's capabilities.
 
-    Raises ProtocolError if the switch stops replying.
+    ``installed`` are the meter ids in use. Nothing is tested if the capabilities are known, if the configuration uses
+    no meters, or if the switch has no free meter id or no VN. Raises ProtocolError if the switch stops replying.
     """
     record = peers.central.switches[peer.connection.dpid]
-    most = min(record.meter_ids.last, record.capabilities.features.max_meter if record.capabilities.features else 0)
-    meter_id = meter_probe.free_meter_id(record.meter_ids.first, most, installed)
+    capabilities = record.capabilities
+    last_id = min(record.meter_ids.last, capabilities.features.max_meter if capabilities.features else 0)
+    meter_id = meter_probe.free_meter_id(record.meter_ids.first, last_id, installed)
     queue_id = next((vid for port in record.switch.ports.values() for vid in port.vlan_vids), None)
-    if record.capabilities.tested or record.capabilities.meters_unused or meter_id is None or queue_id is None:
+    if capabilities.tested or capabilities.meters_unused or meter_id is None or queue_id is None:
         return
     _find_bounds(peers, peer, meter_id)
-    test = peer.probe = meter_probe.MeterProbe(meter_id, queue_id, record.capabilities.bounds)
+    test = peer.probe = meter_probe.MeterProbe(meter_id, queue_id, capabilities.bounds)
     try:
         peer.connection.send(test.setup, test.setup_messages)
         peers.answer(peer.connection.barrier())
-        if not test.refused.keys() - meter_probe.NON_METER_KINDS:
+        if not test.refused.keys() - meter_probe.NON_METER_KINDS:  # the switch accepted the meter: send frames to it
             peer.connection.send(test.frames, test.frame_messages)
             peers.answer(peer.connection.barrier())
             _await_frames(peers, test)
-        asks = record.capabilities.profile != "no-meter-counters"
-        stats = _meter_stats(peers, peer, meter_id) if asks else None
+        has_counters = capabilities.profile != "no-meter-counters"
+        stats = _meter_stats(peers, peer, meter_id) if has_counters else None
         peer.connection.send(test.cleanup, test.cleanup_messages)
         peers.answer(peer.connection.barrier())
     finally:
         peer.probe = None
-    test.evaluate(record.capabilities, stats)
+    test.evaluate(capabilities, stats)
 
 
 def _find_bounds(peers: ConnectedSwitches, peer: ConnectedSwitch, meter_id: int) -> None:
-    """Find the bounds of a switch's meters, as far as the configuration may need them.
+    """Find the greatest rate and burst that a switch's meters accept; store them in its capabilities.
 
-    Store them in its capabilities.
+    The search ends at the greatest values that the configured VNs of the switch may need. It sets the meter
+    ``meter_id`` to one value after the other, and deletes it at the end.
     """
     dpid, vns = peer.connection.dpid, peers.central.vns
-    most_bps = vns.send_max_bps[vns.dpid == dpid]
-    if not len(most_bps):
+    max_rates_bps = vns.send_max_bps[vns.dpid == dpid]
+    if not len(max_rates_bps):
         return
-    burst_bits = first_bursts(most_bps)
-    need = bound_search.Setting(int(to_kilo(most_bps).max()), int(to_kilo(burst_bits).max()))
+    burst_bits = first_bursts(max_rates_bps)
+    needed = bound_search.Setting(int(to_kilo(max_rates_bps).max()), int(to_kilo(burst_bits).max()))
     test = peer.probe = bound_search.BoundTest(meter_id)
-    steps, answers = bound_search.search(need), None
+    # The search is a generator: it yields settings to try, gets their results, and returns the bounds.
+    search, results = bound_search.search(needed), None
     try:
         while True:
-            tried = next(steps) if answers is None else steps.send(answers)
-            answers = _try_all(peers, peer, test, tried)
+            settings = next(search) if results is None else search.send(results)
+            results = _try_all(peers, peer, test, settings)
     except StopIteration as end:
         if end.value is not None:
             peers.central.switches[dpid].capabilities.learn_bounds(end.value)
@@ -83,28 +87,30 @@ def _find_bounds(peers: ConnectedSwitches, peer: ConnectedSwitch, meter_id: int)
 
 
 def _try_all(
-    peers: ConnectedSwitches, peer: ConnectedSwitch, test: bound_search.BoundTest, tried: list[bound_search.Setting]
+    peers: ConnectedSwitches, peer: ConnectedSwitch, test: bound_search.BoundTest, settings: list[bound_search.Setting]
 ) -> list[bound_search.Answer]:
-    """Try settings of the test's meter one after the other; return the result of each."""
-    # Requesting a missing meter is an error.
-    asks = partial(encode_meter_config_request, meter_id=ofp.METER_ALL if test.installed is None else test.meter_id)
-    sent = []
-    for setting in tried:
+    """Set the test's meter to each of the settings in turn, and read it back; return the result of each."""
+    # While the meter does not exist, a request for it alone is an error: all meters are requested.
+    requested_id = ofp.METER_ALL if test.installed is None else test.meter_id
+    encode_request = partial(encode_meter_config_request, meter_id=requested_id)
+    attempts = []
+    for setting in settings:
         xid = peer.connection.reserve(1)
-        peer.connection.send(lambda _, one=setting, at=xid: test.attempt(one, at), 1)  # type: ignore[misc]
+        peer.connection.send(lambda _, setting=setting, xid=xid: test.attempt(setting, xid), 1)  # type: ignore[misc]
         peer.connection.barrier()
-        sent.append((setting, xid, peer.connection.ask(asks)))
-    answers = []
-    for setting, xid, reply in sent:
+        attempts.append((setting, xid, peer.connection.ask(encode_request)))
+    results = []
+    for setting, xid, reply in attempts:
         body = peers.answer_or_refusal(reply)
-        rows = decode_meter_config(body)[0] if body is not None else ()
-        mine = [(int(row["rate_kbps"]), int(row["burst_kbits"])) for row in rows if row["meter_id"] == test.meter_id]
-        read = bound_search.Setting(*mine[0]) if mine else None
-        answers.append(test.answer(setting, xid, read, readable=body is not None))
-    return answers
+        meters = decode_meter_config(body)[0] if body is not None else ()
+        found = [row for row in meters if row["meter_id"] == test.meter_id]
+        read = bound_search.Setting(int(found[0]["rate_kbps"]), int(found[0]["burst_kbits"])) if found else None
+        results.append(test.answer(setting, xid, read, readable=body is not None))
+    return results
 
 
 def _await_frames(peers: ConnectedSwitches, test: meter_probe.MeterProbe) -> None:
+    """Wait until all test frames have returned, at most FRAMES_TIMEOUT_S, and then for those that should not return."""
     deadline_s = peers.clock() + FRAMES_TIMEOUT_S
     while not test.all_seen and peers.clock() < deadline_s:
         hub.sleep(CHECK_INTERVAL_S)
@@ -121,7 +127,7 @@ def _meter_stats(peers: ConnectedSwitches, peer: ConnectedSwitch, meter_id: int)
 
 
 def run_queue_tests(peers: ConnectedSwitches) -> None:
-    """Send test frames into untested queues, and record changes of what can be enforced."""
+    """Send test frames into queues whose test is due, and record changes of what each port can enforce."""
     for dpid, peer in peers.ready().items():
         record = peers.central.switches[dpid]
         record.capabilities.passive = peer.meters.ability
@@ -129,9 +135,9 @@ def run_queue_tests(peers: ConnectedSwitches) -> None:
         record.capabilities.queues = peer.queues.findings()
         if record.capabilities.uses_queues and peer.queues.pending:
             network = peers.central.network
-            ports = {network.numbers.port(dpid, port.port_no) for port in peer.ports.values() if port.up}
-            up = {port.port_no for port in ports - network.fenced}
-            for port_no in peer.queues.due(up, peers.clock()):
+            up = {network.numbers.port(dpid, port.port_no) for port in peer.ports.values() if port.up}
+            usable_ports = {port.port_no for port in up - network.fenced}
+            for port_no in peer.queues.due(usable_ports, peers.clock()):
                 number = network.numbers.number(PortId(dpid, port_no))
                 port = replace(record.switch.ports[port_no], port_no=number)
                 peer.connection.send(partial(meter_probe.queue_frames, port), meter_probe.QUEUE_FRAMES)

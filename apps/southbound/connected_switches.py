@@ -60,11 +60,12 @@ class Poll(NamedTuple):
 
 @dataclass(eq=False)
 class ConnectedSwitch:
-    """One connected switch: its replies, and its latest counters.
+    """One connected switch: its pending replies, its latest counters, and the state of its audits.
 
-    ``counting`` exists only if its meters do not count, and then derives meter-stats from flow-stats.
-    ``early_port_status`` is the last port-status of each port that arrived during bring-up. ``reported_errors`` has the
-    time of the last report of each of its errors. ``known_flows`` makes the next reading of its flow entries fast.
+    ``counting`` derives meter-stats from flow-stats; it is None if the meters count. ``early_port_status`` has the last
+    port-status of each port that arrived during bring-up. ``reported_errors`` has the time of the last report of each
+    error text. ``known_flows`` are the flow-stats of the last reply, which make decoding the next one fast.
+    ``unfinished`` are the barrier requests without a reply, with their sending times.
     """
 
     connection: SwitchConnection
@@ -75,12 +76,10 @@ class ConnectedSwitch:
     ports: dict[int, PortDesc] = field(default_factory=dict)
     counting: FlowStatsMeters | None = None
     poll: Poll | None = None
-    port_queue_poll: Poll | None = (
-        None  # for ports and queues alone, after a bulk request: the last reply is in ``meters``
-    )
-    stale_meter_ids: list[NDArray[np.int64]] = field(
-        default_factory=list
-    )  # ids of meters that were set since that request
+    # A poll of ports and queues alone, after a bulk request. Its ``meters`` is the reply that arrives last.
+    port_queue_poll: Poll | None = None
+    # Ids of the meters that were modified since ``poll``: the counters in its reply may be older than the modify.
+    stale_meter_ids: list[NDArray[np.int64]] = field(default_factory=list)
     probe: MeterProbe | BoundTest | None = None  # the running test of its meters
     unfinished: list[tuple[float, Reply]] = field(default_factory=list)
     early_port_status: dict[int, PortStatus] = field(default_factory=dict)
@@ -103,37 +102,37 @@ class ConnectedSwitch:
     early_audit_s: float = -math.inf  # time of the last audit because of a rejection
 
     def faults(self, now_s: float) -> list[str]:
-        """Return the faults of a switch that is ready."""
+        """Return the faults of a switch that is ready, each as a predicate without subject; [] for another switch."""
         if self.state != SwitchState.READY:
             return []
-        found = []
+        faults = []
         if now_s - self.counted_s > POLL_TIMEOUT_S:
-            found.append(f"has not sent its counters for {now_s - self.counted_s:.0f} s")
+            faults.append(f"has not sent its counters for {now_s - self.counted_s:.0f} s")
         if self.refuses_meters(now_s):
-            found.append("refuses meters")
-        return found
+            faults.append("refuses meters")
+        return faults
 
     def refuses_meters(self, now_s: float) -> bool:
-        """Return whether the switch rejected a meter recently: an audit then sends it again."""
+        """Return whether the switch rejected a meter since the last audit, which sends rejected meters again."""
         return now_s - self.meters_refused_s < AUDIT_INTERVAL_S + REPEAT_S
 
     def extend_timeouts(self, seconds: float) -> None:
-        """Extend timeouts by the time in which the controller did not read its sockets."""
-        self.unfinished = [(at_s + seconds, reply) for at_s, reply in self.unfinished]
+        """Extend timeouts by ``seconds``, in which the controller did not read its sockets."""
+        self.unfinished = [(sent_s + seconds, reply) for sent_s, reply in self.unfinished]
         self.counted_s += seconds
         self.barrier_requested_s += seconds
 
     def await_barrier(self, reply: Reply, now_s: float) -> None:
-        """Record that a barrier was requested just now."""
+        """Record that a barrier was requested just now; ``reply`` is its pending reply."""
         self.barrier_requested_s = now_s
         self.unfinished.append((now_s, reply))
         if self.lacks_confirmation:
             self.meters_set = reply
 
     def unconfirmed(self) -> list[tuple[float, Reply]]:
-        """Return the barriers without a reply, with their sending times; delete the others.
+        """Return the unconfirmed barriers with their sending times, and delete the confirmed ones from ``unfinished``.
 
-        A rejected barrier confirms nothing of what was sent before it; the reply to a later barrier does.
+        An error reply confirms nothing: a rejected barrier stays until a barrier that was sent later is answered.
         """
         answered_s = [sent_s for sent_s, reply in self.unfinished if reply.done and reply.error is None]
         self.confirmed_until_s = max(self.confirmed_until_s, *answered_s, -math.inf)
@@ -156,18 +155,21 @@ class ConnectedSwitch:
         return self.meters_set.received_s if self.meters_set.done and not self.lacks_confirmation else None
 
     def count_by_flows(self, enabled: bool) -> None:
-        """Read rates from flow-stats, or from meter-stats."""
+        """Compute rates from flow-stats if ``enabled``, otherwise from meter-stats."""
         self.counting = FlowStatsMeters(self.meters.settings) if enabled else None
 
 
-def check_size(what: str, octets: int, most_bytes: int = MAX_QUEUED_BYTES) -> None:
-    """Raise ProtocolError for a reply longer than ``most_bytes``, which no correct switch sends."""
-    if octets > most_bytes:
-        raise ProtocolError(f"reply of {what}: {octets} bytes, expected {most_bytes} at most")
+def check_size(subject: str, octets: int, max_bytes: int = MAX_QUEUED_BYTES) -> None:
+    """Raise ProtocolError for a reply longer than ``max_bytes``, which no correct switch sends."""
+    if octets > max_bytes:
+        raise ProtocolError(f"reply of {subject}: {octets} bytes, expected {max_bytes} at most")
 
 
 class Batch(NamedTuple):
-    """Messages for a switch, the last of which is a barrier request with that xid."""
+    """Encoded messages for a switch. The last is a barrier request, which has ``xid``.
+
+    ``restarts_counts`` is whether the meters of pairs are modified, so that their rates are measured anew.
+    """
 
     peer: ConnectedSwitch
     data: Buffer
@@ -182,50 +184,49 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
     def __init__(self, central: CentralController, clock: Callable[[], float]) -> None:
         super().__init__()
         self.central, self.clock = central, clock
-        self._called: list[
-            tuple[ConnectedSwitch, float, bool]
-        ] = []  # (switch, time of sending, whether meters were sent) that the bulk request confirms
+        # The switches in the running bulk request for barriers: (switch, sending time, whether its counts restart).
+        self._in_bulk_barrier: list[tuple[ConnectedSwitch, float, bool]] = []
 
     def send_all(self, batches: list[Batch]) -> None:
-        """Send each switch its messages, and await its barrier replies."""
+        """Send each switch its messages; the barrier replies are awaited by a bulk request, or one by one."""
         if not batches:
             return
         self.collect_confirmations()
         filenos, xids = [], []
-        for peer, data, messages, xid, is_of_pairs in batches:
-            restarts_counts = is_of_pairs or peer.lacks_confirmation
-            fileno, done = peer.connection.call(BULK_BARRIER, data, xid, messages), None
-            if fileno is None:
-                done = peer.connection.request(data, xid, messages)
-                peer.await_barrier(done, self.clock())
+        for peer, data, messages, xid, modifies_pairs in batches:
+            restarts_counts = modifies_pairs or peer.lacks_confirmation
+            fileno, barrier = peer.connection.call(BULK_BARRIER, data, xid, messages), None
+            if fileno is None:  # this connection cannot take part in a bulk request now
+                barrier = peer.connection.request(data, xid, messages)
+                peer.await_barrier(barrier, self.clock())
             else:
                 peer.barrier_requested_s = self.clock()
-                self._called.append((peer, peer.barrier_requested_s, restarts_counts))
+                self._in_bulk_barrier.append((peer, peer.barrier_requested_s, restarts_counts))
                 filenos.append(fileno)
                 xids.append(xid)
             if restarts_counts:
-                peer.meters_set, peer.confirmed_s = done, None
+                peer.meters_set, peer.confirmed_s = barrier, None
         BULK_BARRIER.start(filenos, xids)
 
     def collect_confirmations(self) -> None:
-        """Record the switches that have confirmed the last messages; the other confirmations become normal replies."""
-        if not self._called:
+        """End the bulk request for barriers: record its replies; those still missing are awaited one by one."""
+        if not self._in_bulk_barrier:
             return
-        called, self._called = self._called, []
-        for (peer, sent_s, restarts_counts), at_s in zip(called, BULK_BARRIER.at_s.tolist(), strict=True):
-            if math.isnan(at_s):
-                done = peer.connection.fall_back(BULK_BARRIER)
-                peer.unfinished.append((sent_s, done))
+        awaited, self._in_bulk_barrier = self._in_bulk_barrier, []
+        for (peer, sent_s, restarts_counts), confirmed_s in zip(awaited, BULK_BARRIER.at_s.tolist(), strict=True):
+            if math.isnan(confirmed_s):
+                barrier = peer.connection.fall_back(BULK_BARRIER)
+                peer.unfinished.append((sent_s, barrier))
                 if restarts_counts:
-                    peer.meters_set = done
+                    peer.meters_set = barrier
             else:
                 peer.connection.count.received += 1
                 peer.confirmed_until_s = max(peer.confirmed_until_s, sent_s)
                 if restarts_counts:
-                    peer.meters_set, peer.confirmed_s = None, at_s
+                    peer.meters_set, peer.confirmed_s = None, confirmed_s
 
     def is_current(self, peer: ConnectedSwitch) -> bool:
-        """Return whether the switch is still connected by this connection; callers must check it after a wait."""
+        """Return whether the switch still uses this connection. Callers must check it after each wait."""
         return self.get(peer.connection.dpid) is peer and not peer.connection.closed
 
     def current(self, peers: Iterable[ConnectedSwitch]) -> list[ConnectedSwitch]:
@@ -247,7 +248,7 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
         return await_reply(reply, self.clock)
 
     def answer_or_refusal(self, reply: Reply) -> bytes | None:
-        """Wait for a reply; None for an error reply. Otherwise as ``answer``."""
+        """Wait for a reply, as ``answer`` does, but return None for an error reply."""
         try:
             return self.answer(reply)
         except SwitchReplyError:

@@ -17,20 +17,20 @@ LIVENESS_TIMEOUT_S = 0.4
 
 
 class DpidArbiter:
-    """Grants each dpid to one connection at a time.
+    """Grants each dpid to one connection at a time, its owner.
 
-    1. A free dpid is granted.
-    2. If a dpid has an owner, the owner gets a barrier request. If it replies in time, it stays the owner.
-    3. If it does not, or its connection ends first, the new connection gets the dpid.
+    1. A dpid without an owner is granted to the new connection.
+    2. If a dpid has an owner, the owner gets a barrier request. An owner that replies in time keeps the dpid.
+    3. If the owner does not reply, or its connection ends first, the new connection gets the dpid.
 
-    The loser is evicted. While one new connection waits, further ones for the same dpid are evicted. ``owner`` returns
-    the present connection of a dpid.
+    The connection that does not get the dpid is evicted. While a new connection waits for the owner's reply, further
+    ones for the same dpid are evicted. ``owner`` returns the present owner of a dpid, or None.
     """
 
     def __init__(self, peers: ConnectedSwitches, owner: Callable[[int], SwitchConnection | None]) -> None:
         self._peers, self._owner = peers, owner
         self._waiting: set[int] = set()
-        self._sparing = LogRateLimiter(peers.clock)
+        self._log_limiter = LogRateLimiter(peers.clock)
 
     def admit(self, connection: SwitchConnection) -> bool:
         """Return whether the new connection gets its dpid; otherwise evict it. Waits at most LIVENESS_TIMEOUT_S."""
@@ -43,20 +43,21 @@ class DpidArbiter:
             return False
         self._waiting.add(dpid)
         try:
-            stays = owner is not None and self._is_alive(owner)  # 2
+            owner_stays = owner is not None and self._is_alive(owner)  # 2
         finally:
             self._waiting.discard(dpid)
         if connection.closed:
             return False
-        if stays:
+        if owner_stays:
             connection.disconnect(EvictionReason.CLAIM)
-        self._note(dpid, connection, "evicted: the first one is alive" if stays else "accepted: the first one is dead")
-        return not stays  # 3
+        outcome = "evicted: the first one is alive" if owner_stays else "accepted: the first one is dead"
+        self._note(dpid, connection, outcome)
+        return not owner_stays  # 3
 
     def _is_alive(self, owner: SwitchConnection) -> bool:
         """Return whether the owner replies to a barrier in time.
 
-        Time in which the process was stopped does not count.
+        If the wait ends much too late, this process was stopped and read no reply, so the wait begins again.
         """
         clock = self._peers.clock
         reply = owner.barrier()
@@ -70,7 +71,8 @@ class DpidArbiter:
         return False
 
     def _note(self, dpid: int, connection: SwitchConnection, outcome: str) -> None:
-        if dpid not in self._peers.central.switches or not self._sparing.due((dpid, outcome)):
+        """Record an event about a second connection of a configured switch; repeated outcomes rarely."""
+        if dpid not in self._peers.central.switches or not self._log_limiter.due((dpid, outcome)):
             return
         name = self._peers.central.switches[dpid].switch.name
         text = f"switch {name} ({dpid:016x}): a second connection, from {connection.address[0]}, was {outcome}"

@@ -17,8 +17,8 @@ PortName = tuple[str, int]
 class EdgePorts:
     """Checks whether each switch's edge ports are the intended ones.
 
-    ``names`` are the first names of ports, or those that the configuration has set since. ``changed`` are names that
-    are not stored yet.
+    A port is the intended one while the switch reports the interface name that the port had first. ``names`` are these
+    first names. ``changed`` are the ones that are not stored yet.
     """
 
     def __init__(self, peers: ConnectedSwitches) -> None:
@@ -32,16 +32,17 @@ class EdgePorts:
         self.names |= {**names, **self.changed}
 
     def encode(self, dpid: int) -> dict[str, str]:
-        """Return the names of a switch's edge ports by number, for another node's ``import_names``."""
+        """Return the names of a switch's edge ports by port number (as text), for another node's ``import_names``."""
         switch = self._peers.central.switches[dpid].switch
-        found = {str(port_no): self.names.get((switch.name, port_no)) for port_no in switch.ports}
-        return {port_no: name for port_no, name in found.items() if name is not None}
+        names = {str(port_no): self.names.get((switch.name, port_no)) for port_no in switch.ports}
+        return {port_no: name for port_no, name in names.items() if name is not None}
 
     def import_names(self, dpid: int, names: Mapping[str, str]) -> None:
         """Import the names from the switch's previous owner."""
         switch = self._peers.central.switches[dpid].switch
         for port_no in switch.ports:
-            if isinstance(name := names.get(str(port_no)), str):
+            name = names.get(str(port_no))
+            if isinstance(name, str):
                 self.names[switch.name, port_no] = name
 
     def drain_changed(self) -> dict[PortName, str]:
@@ -50,7 +51,10 @@ class EdgePorts:
         return changed
 
     def note_links(self) -> None:
-        """Record the names of ports to other switches: their numbers may be hosts' ports when the switch returns."""
+        """Record the names of ports to other switches.
+
+        If a switch reconnects with a different port of such a number, ``former_links`` finds the number.
+        """
         central = self._peers.central
         for dpid, peer in self._peers.ready().items():
             name = central.switches[dpid].switch.name
@@ -59,18 +63,18 @@ class EdgePorts:
                     self.names[name, port_no] = self.changed[name, port_no] = peer.ports[port_no].name
 
     def former_links(self, peer: ConnectedSwitch) -> set[int]:
-        """Return the numbers of former links with changed names that are no edge ports."""
+        """Return the numbers of a switch's former link ports that now belong to a port with another name, or to none.
+
+        Numbers of edge ports are left out.
+        """
         central, dpid = self._peers.central, peer.connection.dpid
-        known = {
-            port_no: name
-            for (switch, port_no), name in self.names.items()
-            if switch == central.fabric.switch_name(dpid)
-        }
-        now = {port_no: port.name for port_no, port in peer.ports.items()}
+        switch_name, edge_ports = central.fabric.switch_name(dpid), central.switches[dpid].switch.ports
+        first_names = {port_no: name for (switch, port_no), name in self.names.items() if switch == switch_name}
+        names_now = {port_no: port.name for port_no, port in peer.ports.items()}
         return {
             port_no
-            for port_no, name in known.items()
-            if now.get(port_no) != name and port_no not in central.switches[dpid].switch.ports
+            for port_no, name in first_names.items()
+            if names_now.get(port_no) != name and port_no not in edge_ports
         }
 
     def touch(self, peer: ConnectedSwitch) -> None:
@@ -88,13 +92,17 @@ class EdgePorts:
                 self.check(peer)
 
     def check(self, peer: ConnectedSwitch) -> None:
-        """Check the edge ports of a configured switch after its ports, or the configuration, changed."""
+        """Check a configured switch's edge ports, record new names, and pass the ports' states to the controller.
+
+        Call it after the switch's ports, or the configuration, changed. Only ports that the configuration gives by
+        number have a first name; others are given by their interface name.
+        """
         central, dpid = self._peers.central, peer.connection.dpid
         switch = central.switches[dpid].switch
-        known = {port_no: name for port_no in switch.ports if (name := self.names.get((switch.name, port_no)))}
-        states = port_states(switch, peer.ports, known)
+        first_names = {port_no: name for port_no in switch.ports if (name := self.names.get((switch.name, port_no)))}
+        states = port_states(switch, peer.ports, first_names)
         for port_no, state in states.items():
-            found_by_number = switch.ports[port_no].interface is None
-            if found_by_number and not state.fence and state.name and state.name != known.get(port_no):
+            is_by_number = switch.ports[port_no].interface is None
+            if is_by_number and not state.fence and state.name and state.name != first_names.get(port_no):
                 self.names[switch.name, port_no] = self.changed[switch.name, port_no] = state.name
         central.ports_known(dpid, states, self._peers.clock())

@@ -44,7 +44,7 @@ class LinkDiscovery:
             self.send_probe(*port)
 
     def send_probe(self, dpid: int, port_no: int) -> None:
-        """Send a probe out of a port, if the switch has it, it is up, and it leads to no host."""
+        """Send a probe out of a port, unless the switch has no such port, the port is down, or it is an edge port."""
         peer = self._peers.get(dpid)
         port = peer.ports.get(port_no) if peer is not None else None
         if peer is None or port is None or not port.up or not 1 <= port_no <= ofp.PORT_MAX:
@@ -56,12 +56,15 @@ class LinkDiscovery:
         peer.connection.send(lambda xid: encode_packet_out(xid, ofp.PORT_CONTROLLER, action, frame), 1)
 
     def on_packet_in(self, dpid: int, packet: PacketIn) -> None:
-        """Process a frame in the probes' table; a neighbour's own LLDP and forgeries are ignored."""
-        info = lldp.parse(packet.data)
-        if info is None or not lldp.is_authentic(info, self.key):
+        """Process an LLDP frame: record the link that a probe has crossed.
+
+        Other LLDP frames of neighbours, and forged probes, are ignored.
+        """
+        probe = lldp.parse(packet.data)
+        if probe is None or not lldp.is_authentic(probe, self.key):
             return
         central, receiver = self._peers.central, PortId(dpid, packet.in_port)
-        news = not central.network.topology.is_linked(receiver)
-        central.on_discovery_frame(PortId(info.dpid, info.port_no), receiver, self._peers.clock())
-        if news:  # reply at once, so that a link is up after one round trip
+        is_new_link = not central.network.topology.is_linked(receiver)
+        central.on_discovery_frame(PortId(probe.dpid, probe.port_no), receiver, self._peers.clock())
+        if is_new_link:  # send a probe back at once, so that the link is up after one round trip
             self.send_probe(*receiver)

@@ -1,4 +1,8 @@
-"""Polls the switches' counters, once in an interval."""
+"""Polls the switches' counters, once in an interval.
+
+Most switches take part in one bulk request for their meters, whose replies are decoded straight into arrays. The others
+get a request of their own, a *single* poll.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +53,10 @@ EARLY_SHARE = 0.25  # of the time limit for replies
 
 
 class PolledCounters(NamedTuple):
-    """The counters that switches sent in time, by dpid: METER_STATS, their arrival, and the last confirmation.
+    """The meters' counters (METER_STATS) that arrived in time.
 
-    ``unanswered`` is the number of late switches.
+    By dpid, ``received_s`` is the time of their arrival, and ``confirmed_s`` the time at which the switch confirmed the
+    last meter-mods. ``unanswered`` is the number of switches whose counters did not arrive in time.
     """
 
     meters: MeterStatsBatch
@@ -68,217 +73,237 @@ def poll(
 ) -> PolledCounters:
     """Request the counters of the ready switches, and wait for them until ``deadline_s``.
 
-    Most reply after a part of that time. During the wait for the rest, inside ``waiting``, other work may run.
+    Most switches reply within EARLY_SHARE of the time until ``deadline_s``. During the wait for the rest, inside
+    ``waiting``, other work may run. Counters of ports and queues are passed to the central controller's fabric.
 
-    Ports and queues go to the delivered rates of the central controller. A late switch gets no further request, or it
-    would fall further behind: its late reply serves the next round, and no later round waits for it again.
+    A switch whose reply is late gets no further request, or it would fall further behind. The late reply serves the
+    round in which it arrives; later rounds do not wait for it. After POLL_TIMEOUT_S the switch is polled again.
     """
     ready = peers.ready()
-    called = _ask_all(peers, ready.values(), started_s)
-    answered, silent, unanswered = [], [], 0
-    soon_s = started_s + EARLY_SHARE * (deadline_s - started_s)
-    if not BULK_METER_STATS.wait(soon_s - peers.clock()):
+    bulk_polled = _request_all(peers, ready.values(), started_s)
+    early_s = started_s + EARLY_SHARE * (deadline_s - started_s)
+    if not BULK_METER_STATS.wait(early_s - peers.clock()):
         with waiting():
             BULK_METER_STATS.wait(deadline_s - peers.clock())
     peers.collect_confirmations()
-    bulk_replies = _collect_replies(called, started_s)
-    others = [peer for peer in ready.values() if peer.poll is not None and peer not in bulk_replies]
-    for peer in sorted(others, key=lambda peer: peer.poll is not None and peer.poll.requested_s < started_s):
+    bulk_replies = _collect_replies(bulk_polled, started_s)
+    single_polled = [peer for peer in ready.values() if peer.poll is not None and peer not in bulk_replies]
+    # Those polled in this round come first, because it waits for them.
+    single_polled.sort(key=lambda peer: peer.poll is not None and peer.poll.requested_s < started_s)
+    answered, given_up, unanswered = [], [], 0
+    for peer in single_polled:
         poll = peer.poll
-        if poll is None:
+        if poll is None:  # the wait for another switch has let other work run
             continue
+        is_new = poll.requested_s == started_s
         try:
-            complete = poll.meters.wait_complete(soon_s - peers.clock() if poll.requested_s == started_s else 0.0)
-            if not complete and poll.requested_s == started_s:
+            complete = poll.meters.wait_complete(early_s - peers.clock() if is_new else 0.0)
+            if not complete and is_new:
                 with waiting():
                     complete = poll.meters.wait_complete(deadline_s - peers.clock())
         except ProtocolError as error:
             _report_fault(peers, peer, error)
-            silent.append((peer, poll))
+            given_up.append((peer, poll))
             continue
         unanswered += not complete
         if complete:
             answered.append((peer, poll))
         elif peers.clock() - poll.requested_s >= POLL_TIMEOUT_S:
-            silent.append((peer, poll))
+            given_up.append((peer, poll))
+    # Switches may have disconnected during the waits.
     answered = [(peer, poll) for peer, poll in answered if peers.is_current(peer)]
-    there = peers.current(bulk_replies)
-    bulk_replies = bulk_replies if len(there) == len(bulk_replies) else {peer: bulk_replies[peer] for peer in there}
-    counters = PolledCounters(_read_meters(peers, called, bulk_replies, answered), {}, {}, unanswered)
-    times_s = [(peer, at_s) for peer, (_, at_s) in bulk_replies.items()]
-    times_s += [(peer, poll.meters.received_s) for peer, poll in answered]
-    _note_times(counters, times_s)
-    _watch_meters(peers, counters.meters)
+    current = peers.current(bulk_replies)
+    bulk_replies = bulk_replies if len(current) == len(bulk_replies) else {peer: bulk_replies[peer] for peer in current}
+    counters = PolledCounters(_read_meters(peers, bulk_polled, bulk_replies, answered), {}, {}, unanswered)
+    arrivals = [(peer, received_s) for peer, (_, received_s) in bulk_replies.items()]
+    arrivals += [(peer, poll.meters.received_s) for peer, poll in answered]
+    _note_times(counters, arrivals)
+    _update_meter_monitors(peers, counters.meters)
     for peer in bulk_replies:
         peer.connection.count.received += 1
         peer.poll = None
-    over = answered + [(peer, poll) for peer, poll in silent if peers.is_current(peer)]
-    read_ports_and_queues(peers, over, counters.received_s, partial(_report_fault, peers))
-    for peer, poll in over:
+    ended = answered + [(peer, poll) for peer, poll in given_up if peers.is_current(peer)]
+    read_ports_and_queues(peers, ended, counters.received_s, partial(_report_fault, peers))
+    for peer, poll in ended:
         _cancel(peer, poll)
         peer.poll = None
     _read_port_queue_polls(peers, ready.values(), started_s, counters.received_s)
     return counters
 
 
-def _note_times(counters: PolledCounters, times_s: Iterable[tuple[ConnectedSwitch, float]]) -> None:
-    """Record when each switch's counters arrived, if readable, and when its last meter-mods were confirmed."""
-    listed = counters.meters.bounds
-    for peer, at_s in times_s:
+def _note_times(counters: PolledCounters, arrivals: Iterable[tuple[ConnectedSwitch, float]]) -> None:
+    """Record when each switch's counters arrived, and when its last meter-mods were confirmed.
+
+    Switches with unreadable counters are left out.
+    """
+    readable = counters.meters.bounds
+    for peer, received_s in arrivals:
         dpid = peer.connection.dpid
-        if dpid in listed:
-            counters.received_s[dpid] = peer.counted_s = at_s
-            if (set_s := peer.meters_set_s()) is not None:
-                counters.confirmed_s[dpid] = set_s
+        if dpid in readable:
+            counters.received_s[dpid] = peer.counted_s = received_s
+            confirmed_s = peer.meters_set_s()
+            if confirmed_s is not None:
+                counters.confirmed_s[dpid] = confirmed_s
 
 
 def _read_port_queue_polls(
     peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], started_s: float, counted: Container[int]
 ) -> None:
-    """Read the port and queue counters that were requested after the meters in an earlier round.
+    """Read the port and queue counters that an earlier round requested after its bulk request for meters.
 
-    ``counted`` (dpid) are switches with meter counters of this round, which are newer: traffic in the port counters is
-    also in the meters' counters. The others are read later.
+    ``counted`` (dpids) are the switches whose meter counters arrived in this round. Only their ports and queues are
+    read now: the meter counters are newer, so they include all traffic in the port counters. Others are read later.
     """
-    for_long_s = peers.clock() - POLL_TIMEOUT_S
-    over = [
-        (peer, look) for peer in ready if (look := peer.port_queue_poll) is not None and look.requested_s < started_s
+    expired_before_s = peers.clock() - POLL_TIMEOUT_S
+    polls = [(peer, peer.port_queue_poll) for peer in ready if peer.port_queue_poll is not None]
+    ended = [
+        (peer, poll)
+        for peer, poll in polls
+        if poll.requested_s < started_s and (poll.meters.done or poll.requested_s < expired_before_s)
     ]
-    over = [(peer, look) for peer, look in over if look.meters.done or look.requested_s < for_long_s]
-    read = [(peer, look) for peer, look in over if peer.connection.dpid in counted and peers.is_current(peer)]
-    at_s = {peer.connection.dpid: look.ports.received_s for peer, look in read if look.ports is not None}
-    read_ports_and_queues(peers, read, at_s, partial(_report_fault, peers))
-    for peer, look in over:
-        if look.requested_s < for_long_s or peer.connection.dpid in counted:
-            _cancel(peer, look)
+    to_read = [(peer, poll) for peer, poll in ended if peer.connection.dpid in counted and peers.is_current(peer)]
+    received_s = {peer.connection.dpid: poll.ports.received_s for peer, poll in to_read if poll.ports is not None}
+    read_ports_and_queues(peers, to_read, received_s, partial(_report_fault, peers))
+    for peer, poll in ended:
+        if poll.requested_s < expired_before_s or peer.connection.dpid in counted:
+            _cancel(peer, poll)
             peer.port_queue_poll = None
 
 
 def _cancel(peer: ConnectedSwitch, poll: Poll) -> None:
-    for reply in filter(None, poll[1:]):
+    """Give up the replies of a poll that are still pending."""
+    for reply in filter(None, (poll.meters, poll.ports, poll.queues)):
         peer.connection.forget(reply)
 
 
 def _report_fault(peers: ConnectedSwitches, peer: ConnectedSwitch, error: ProtocolError) -> None:
+    """Report unreadable counters of a connected switch, at most once in REPEAT_S."""
     now_s = peers.clock()
     if peers.is_current(peer) and now_s - peer.unreadable_s >= REPEAT_S:
         peer.unreadable_s = now_s
         peers.report_fault(peer.connection.dpid, f"sent counters that cannot be read: {error}")
 
 
-def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: float) -> list[ConnectedSwitch]:
-    """Request counters from switches without a pending reply; return those with a bulk request for their meters.
+def _request_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: float) -> list[ConnectedSwitch]:
+    """Request counters from the switches without a pending poll; return those in the bulk request for meters.
 
-    Their ports and queues are requested after it, since replies to a bulk request must come first, and are read in the
-    next round. If a policy uses them, they are requested before the meters, for this round.
+    A switch in the bulk request gets the request for its ports and queues after it, because the replies to a bulk
+    request must come first; they are read in the next round. If a policy uses ports or queues, they are requested
+    before the meters and read in this round, by single polls.
     """
-    switches, always = peers.central.switches, peers.central.reads_ports_or_queues
+    switches, needs_ports = peers.central.switches, peers.central.reads_ports_or_queues
     unpolled = [peer for peer in ready if peer.poll is None]
-    to_call: list[ConnectedSwitch] = []
-    to_look: list[ConnectedSwitch] = []
-    before_s = now_s if always else polled_before_s([peer.port_queue_polled_s for peer in unpolled], now_s)
+    bulk_candidates: list[ConnectedSwitch] = []
+    ports_after_bulk: list[ConnectedSwitch] = []
+    due_before_s = now_s if needs_ports else polled_before_s([peer.port_queue_polled_s for peer in unpolled], now_s)
     for peer in unpolled:
         if peer.stale_meter_ids:
             peer.stale_meter_ids = []
-        looks = peer.port_queue_polled_s <= before_s
+        ports_due = peer.port_queue_polled_s <= due_before_s
         uses_meters = switches[peer.connection.dpid].capabilities.uses_meters
-        if uses_meters and peer.counting is None and not (looks and always) and peer.meters_listed:
-            to_call.append(peer)
-            if looks and peer.port_queue_poll is None:
-                to_look.append(peer)
+        ports_first = ports_due and needs_ports
+        if uses_meters and peer.counting is None and not ports_first and peer.meters_listed:
+            bulk_candidates.append(peer)
+            if ports_due and peer.port_queue_poll is None:
+                ports_after_bulk.append(peer)
         else:
-            peer.poll = _ask(peer, uses_meters, now_s, looks)
-    called, filenos, xids = [], [], []
-    in_call = Poll(now_s, Reply())
-    lanes = send_bulk_request(BULK_METER_STATS, [peer.connection for peer in to_call], encode_meter_stats_request)
-    for peer, lane in zip(to_call, lanes, strict=True):
-        if lane is None:
-            peer.poll = _ask(peer, uses_meters=True, now_s=now_s, looks=False)
+            peer.poll = _request_single(peer, uses_meters, now_s, ports_due)
+    bulk_polled, filenos, xids = [], [], []
+    bulk_poll = Poll(now_s, Reply())  # marks that a poll is pending; its reply is never used
+    connections = [peer.connection for peer in bulk_candidates]
+    sent = send_bulk_request(BULK_METER_STATS, connections, encode_meter_stats_request)
+    for peer, fileno_and_xid in zip(bulk_candidates, sent, strict=True):
+        if fileno_and_xid is None:  # this connection cannot take part in a bulk request now
+            peer.poll = _request_single(peer, uses_meters=True, now_s=now_s, with_ports=False)
         else:
-            peer.poll = in_call
-            called.append(peer)
-            filenos.append(lane[0])
-            xids.append(lane[1])
-    BULK_METER_STATS.expect([peer.meters_listed for peer in called])
+            peer.poll = bulk_poll
+            bulk_polled.append(peer)
+            filenos.append(fileno_and_xid[0])
+            xids.append(fileno_and_xid[1])
+    BULK_METER_STATS.expect([peer.meters_listed for peer in bulk_polled])
     BULK_METER_STATS.start(filenos, xids)
-    for peer in to_look:
+    for peer in ports_after_bulk:
         ports, queues = peer.connection.ask_all(encode_port_stats_request, encode_queue_stats_request)
         peer.port_queue_poll, peer.port_queue_polled_s = Poll(now_s, queues, ports, queues), now_s
-    return called
+    return bulk_polled
 
 
 def polled_before_s(polled_s: Iterable[float], now_s: float) -> float:
-    """Return a time: the ports and queues of switches that were last polled before it, or at it, are polled now.
+    """Return the time T: ports and queues of each switch whose last poll was at T or earlier are polled now.
 
-    ``polled_s`` is the time of each switch's last poll. Once a switch is due, up to TOGETHER switches are polled at the
-    same time, those longest ago first, even if they would be due a little later.
+    ``polled_s`` is the time of each switch's last poll. A switch is due PORT_QUEUE_INTERVAL_S after its last poll. Once
+    one is due, others that were polled at least MAX_EARLY_S ago are polled with it, up to TOGETHER switches in all,
+    those with the oldest polls first.
     """
     due_s = now_s - PORT_QUEUE_INTERVAL_S
-    soon = sorted([one_s for one_s in polled_s if one_s <= now_s - MAX_EARLY_S])
-    if not soon or soon[0] > due_s:
+    candidates_s = sorted([last_s for last_s in polled_s if last_s <= now_s - MAX_EARLY_S])
+    if not candidates_s or candidates_s[0] > due_s:
         return due_s
-    return max(soon[min(len(soon), TOGETHER) - 1], due_s)
+    return max(candidates_s[min(len(candidates_s), TOGETHER) - 1], due_s)
 
 
-def _collect_replies(called: list[ConnectedSwitch], now_s: float) -> dict[ConnectedSwitch, tuple[int, float]]:
-    """Return the switches that replied to the bulk request, their index there and the time.
+def _collect_replies(bulk_polled: list[ConnectedSwitch], now_s: float) -> dict[ConnectedSwitch, tuple[int, float]]:
+    """Return, by switch, the index in the bulk request and the arrival time of each reply to it.
 
-    The others become normal replies.
+    The polls of the other switches become single polls, requested at ``now_s``.
     """
     bulk_replies = {}
-    for index, (peer, at_s) in enumerate(zip(called, BULK_METER_STATS.at_s.tolist(), strict=True)):
-        if not math.isnan(at_s):
-            bulk_replies[peer] = index, at_s
+    for index, (peer, received_s) in enumerate(zip(bulk_polled, BULK_METER_STATS.at_s.tolist(), strict=True)):
+        if not math.isnan(received_s):
+            bulk_replies[peer] = index, received_s
         else:
             peer.poll = Poll(now_s, peer.connection.fall_back(BULK_METER_STATS))
     return bulk_replies
 
 
-def _ask(peer: ConnectedSwitch, uses_meters: bool, now_s: float, looks: bool) -> Poll:
-    """Request the counters of a switch: of meters or flows, and with ``looks`` those of ports and queues."""
-    ask_meters = _ask_flows if peer.counting is not None else encode_meter_stats_request
+def _request_single(peer: ConnectedSwitch, uses_meters: bool, now_s: float, with_ports: bool) -> Poll:
+    """Request the counters of a switch's meters (or flow entries), and if ``with_ports`` of its ports and queues."""
+    encode_meters = _encode_flows_request if peer.counting is not None else encode_meter_stats_request
     if not uses_meters:
-        ask_meters = encode_barrier_request  # nothing to read: its reply shows that all replies have arrived
-    if not looks:
-        return Poll(now_s, peer.connection.ask(ask_meters))
+        encode_meters = encode_barrier_request  # no counters: its reply shows that the replies before it have arrived
+    if not with_ports:
+        return Poll(now_s, peer.connection.ask(encode_meters))
     peer.port_queue_polled_s = now_s
-    # Replies come in this order: after the meters' reply, all have arrived.
-    ports, queues, meters = peer.connection.ask_all(encode_port_stats_request, encode_queue_stats_request, ask_meters)
+    # Replies come in the order of the requests: once the last one, for meters, has arrived, all have.
+    requests = (encode_port_stats_request, encode_queue_stats_request, encode_meters)
+    ports, queues, meters = peer.connection.ask_all(*requests)
     return Poll(now_s, meters, ports, queues)
 
 
-def _ask_flows(xid: int) -> bytes:
+def _encode_flows_request(xid: int) -> bytes:
+    """Return a request for the counters of the flow entries with meters."""
     return encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK, Table.RATE_CONTROL)
 
 
 def _read_meters(
     peers: ConnectedSwitches,
-    called: list[ConnectedSwitch],
-    replied: dict[ConnectedSwitch, tuple[int, float]],
+    bulk_polled: list[ConnectedSwitch],
+    bulk_replies: dict[ConnectedSwitch, tuple[int, float]],
     answered: list[Answer],
 ) -> MeterStatsBatch:
-    """Return the counters of the switches' meters: from the bulk request, and from normal replies.
+    """Return the counters of the switches' meters: from the bulk request, and from single polls.
 
-    ``called`` are the switches of the bulk request, ``replied`` the index there and the time of those that replied to
-    it, and ``answered`` the normal replies.
+    ``bulk_polled`` are the switches of the bulk request, ``bulk_replies`` the index in it and the arrival time of each
+    reply, and ``answered`` the single polls with their replies.
     """
-    if not answered and len(replied) == len(called) and not [peer for peer in called if peer.stale_meter_ids]:
-        dpids = [peer.connection.dpid for peer in called]
+    all_in_bulk = not answered and len(bulk_replies) == len(bulk_polled)
+    if all_in_bulk and not [peer for peer in bulk_polled if peer.stale_meter_ids]:
+        dpids = [peer.connection.dpid for peer in bulk_polled]
         return MeterStatsBatch(dpids, BULK_METER_STATS.stats, BULK_METER_STATS.ends, BULK_METER_STATS.meter_id)
     stats, bounds = {}, list(pairwise([0, *BULK_METER_STATS.ends.tolist()]))
-    for peer, (index, _) in replied.items():
+    for peer, (index, _) in bulk_replies.items():
         stats[peer.connection.dpid] = _drop_stale(peer, BULK_METER_STATS.stats[slice(*bounds[index])])
-    return MeterStatsBatch.from_stats(stats | _read_replies(peers, answered))
+    return MeterStatsBatch.from_stats(stats | _read_single_replies(peers, answered))
 
 
-def _read_replies(peers: ConnectedSwitches, answered: list[Answer]) -> dict[int, NDArray[np.void]]:
-    """Return the counters of the switches' meters by dpid, each decoded separately."""
+def _read_single_replies(peers: ConnectedSwitches, answered: list[Answer]) -> dict[int, NDArray[np.void]]:
+    """Return the counters of the switches' meters (METER_STATS) by dpid, without unreadable replies."""
     stats: dict[int, NDArray[np.void]] = {}
     for peer, poll in answered:
-        octets = _octets(poll)
+        octets = _reply_octets(poll)
         try:
             peer.meters_listed = 0
-            check_size("meters", octets, _most_octets(peers, peer))
+            check_size("meters", octets, _max_reply_octets(peers, peer))
             peer.meters_listed = octets // STATS_BYTES
             stats[peer.connection.dpid] = _meter_stats(peer, poll.meters)
         except ProtocolError as error:
@@ -286,32 +311,35 @@ def _read_replies(peers: ConnectedSwitches, answered: list[Answer]) -> dict[int,
     return stats
 
 
-def _octets(poll: Poll) -> int:
+def _reply_octets(poll: Poll) -> int:
+    """Return the length of a poll's meter-stats in bytes; ``begun`` is the part that a bulk request has decoded."""
     begun = poll.meters.begun
     return sum(map(len, poll.meters.parts)) + (0 if begun is None else STATS_BYTES * len(begun))
 
 
-def _most_octets(peers: ConnectedSwitches, peer: ConnectedSwitch) -> int:
+def _max_reply_octets(peers: ConnectedSwitches, peer: ConnectedSwitch) -> int:
+    """Return the greatest length of a correct switch's meter-stats or flow-stats, in bytes."""
     return MAX_QUEUED_BYTES + _METER_BYTES * len(peers.central.switches[peer.connection.dpid].installed)
 
 
-def _watch_meters(peers: ConnectedSwitches, reports: MeterStatsBatch) -> None:
-    """Compare the meters' counts with their settings, at switches whose meters count."""
+def _update_meter_monitors(peers: ConnectedSwitches, meters: MeterStatsBatch) -> None:
+    """Let the monitors compare the meters' counters with their settings, at switches whose meters count."""
     fabric = peers.central.fabric
     switches = fabric.switches
-    watched = {
+    monitors = {
         dpid: peers[dpid].meters
-        for dpid in reports.dpids
+        for dpid in meters.dpids
         if peers[dpid].counting is None and switches[dpid].capabilities.uses_meters
     }
-    if len(watched) < len(reports.dpids):
-        reports = reports.select_switches(watched)
-    rows, enforcement = fabric.listing.find(switches, reports).entry, fabric.state.enforcement
+    if len(monitors) < len(meters.dpids):
+        meters = meters.select_switches(monitors)
+    pair_rows, enforcement = fabric.listing.find(switches, meters).entry, fabric.state.enforcement
     settings = enforcement.rate_kbps, enforcement.burst_kbits
-    update_monitors(list(watched.values()), reports.whole, reports.ends, rows, settings)
+    update_monitors(list(monitors.values()), meters.whole, meters.ends, pair_rows, settings)
 
 
 def _meter_stats(peer: ConnectedSwitch, reply: Reply) -> NDArray[np.void]:
+    """Return the meters' counters (METER_STATS) of a reply with meter-stats or, for ``peer.counting``, flow-stats."""
     body = b"".join(reply.parts)
     if peer.counting is None:
         meters = decode_meter_stats(body)
@@ -321,11 +349,10 @@ def _meter_stats(peer: ConnectedSwitch, reply: Reply) -> NDArray[np.void]:
 
 
 def _drop_stale(peer: ConnectedSwitch, meters: NDArray[np.void]) -> NDArray[np.void]:
-    """Return the counters, without those of meters that were modified after the request.
+    """Return the counters without those of meters that were modified after the request for counters.
 
-    The switch replied before it executed the modify, maybe long after that was sent, so that old counts would be taken
-    for counts since the modify.
+    The switch replied before it executed the modify, so these counters would be mistaken for counts since the modify.
     """
-    return (
-        meters[~np.isin(meters["meter_id"], np.concatenate(peer.stale_meter_ids))] if peer.stale_meter_ids else meters
-    )
+    if not peer.stale_meter_ids:
+        return meters
+    return meters[~np.isin(meters["meter_id"], np.concatenate(peer.stale_meter_ids))]

@@ -23,23 +23,24 @@ class PendingReply(Protocol):
 
 
 def await_reply(reply: PendingReply, clock: Callable[[], float]) -> bytes:
-    """Wait for a reply; raises ProtocolError if none of it arrives for ANSWER_TIMEOUT_S, or if it is malformed.
+    """Wait for a reply and return its body.
 
-    A long reply arrives in parts, for at most MAX_REPLY_S. A wait is extended if it ended more than STALL_TOLERANCE_S
-    late: then the process was busy and did not read the socket.
+    Raises ProtocolError if no part of the reply arrives for ANSWER_TIMEOUT_S, if the reply is incomplete after
+    MAX_REPLY_S, or if it is malformed. A wait that ended more than STALL_TOLERANCE_S late does not count: during that
+    time the process was stopped or busy, and did not read the socket.
     """
-    since_s = last_s = clock()
-    last_s += MAX_REPLY_S
+    idle_since_s = clock()
+    last_due_s = idle_since_s + MAX_REPLY_S
     while True:
-        since_s = max(since_s, reply.arrived_s)
-        due_s = min(since_s + ANSWER_TIMEOUT_S, last_s)
+        idle_since_s = max(idle_since_s, reply.arrived_s)
+        due_s = min(idle_since_s + ANSWER_TIMEOUT_S, last_due_s)
         body = reply.wait(due_s - clock())
         if body is not None:
             return body
         late_s = clock() - due_s
         if late_s > STALL_TOLERANCE_S:
-            since_s, last_s = clock(), last_s + late_s
-        elif due_s >= last_s:
+            idle_since_s, last_due_s = clock(), last_due_s + late_s
+        elif due_s >= last_due_s:
             raise ProtocolError(f"no end of its answer within {MAX_REPLY_S:g} s")
-        elif reply.arrived_s <= since_s:
+        elif reply.arrived_s <= idle_since_s:
             raise ProtocolError(f"no answer within {ANSWER_TIMEOUT_S:g} s")

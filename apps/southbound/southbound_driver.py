@@ -1,7 +1,6 @@
-"""The southbound driver: switches connect and disconnect, the interval runs, messages are sent.
+"""The southbound driver: it brings up switches that connect, runs the control interval, and sends messages.
 
-All OpenFlow communication is in this package; the interval waits for switches only while polling, for a part of the
-interval (docs/adr/0077).
+The interval waits for switches only while it polls them, for a part of its length (docs/adr/0077).
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ LOG = logging.getLogger("dets.southbound")
 # too: it may have stalled, or a malformed message may have made the rest of the stream unreadable.
 BARRIER_TIMEOUT_S = 5.0
 BARRIER_INTERVAL_S = 2.5
-# If a round is overdue, or polls, for this time, nothing was read meanwhile, so missing messages mean nothing.
+# If a round is late by more than this time, the process was stopped and read nothing: missing messages prove nothing.
 STALL_S = 0.5
 
 
@@ -75,11 +74,12 @@ class Roles(Protocol):
 
 
 class SouthboundDriver:
-    """Drives a central controller with the switches of one framework.
+    """Connects a central controller to real switches.
 
-    ``clock`` is monotonic; ``on_ports`` is called with a dpid when a switch's ports are known or have changed;
-    ``yield_control`` lets others run, and returns when there is idle time; inside ``waiting`` there is. With ``roles``,
-    the role manager gets the connections first, and calls ``control`` and ``release``.
+    ``clock`` is monotonic. ``on_ports`` is called with a dpid when a switch's ports have been read or have changed.
+    ``yield_control`` lets other greenlets run, and returns when the control loop is idle. Inside the context
+    ``waiting`` the loop waits, so other work may run. With ``roles``, the role manager gets the connections first, and
+    calls ``control`` and ``release``.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class SouthboundDriver:
         self.lines = EventLines(yield_control, hub.Event())
         self.central = CentralController(config, self.lines.note, random.getrandbits(32))
         self.peers = ConnectedSwitches(self.central, clock)
-        self.hellos = LinkDiscovery(self.peers, yield_control)
+        self.link_discovery = LinkDiscovery(self.peers, yield_control)
         self.agents = AgentFrames(self.peers)
         self.edge_ports = EdgePorts(self.peers)
         self.audits = Audits(self.peers, self.push, yield_control)
@@ -109,11 +109,11 @@ class SouthboundDriver:
         self._yield_control, self._waiting = yield_control, waiting
         self._push_due = False
         self._awake_s = math.inf  # when the process was last known to run
-        self._reports = AsyncMessageHandler(
-            self.peers, self.hellos, self.agents, self.edge_ports, self.push_soon, on_ports, self._demoted
+        self._async_messages = AsyncMessageHandler(
+            self.peers, self.link_discovery, self.agents, self.edge_ports, self.push_soon, on_ports, self._demoted
         )
-        self._claims = DpidArbiter(self.peers, self._owner)
-        self._sparing = LogRateLimiter(clock)
+        self._dpid_arbiter = DpidArbiter(self.peers, self._owner)
+        self._log_limiter = LogRateLimiter(clock)
 
     def now_s(self) -> float:
         """Return the time of the driver's clock."""
@@ -127,16 +127,16 @@ class SouthboundDriver:
     def health(self) -> dict[str, Any]:
         """Return the state of every switch by name, the faults of ready ones, and whether all is well."""
         states = {
-            record.switch.name: str(self.peers[dpid].state if dpid in self.peers else self._absent(dpid))
+            record.switch.name: str(self.peers[dpid].state if dpid in self.peers else self._uncontrolled_state(dpid))
             for dpid, record in self.central.switches.items()
         }
         now_s = self._clock()
-        found = {self.central.switches[dpid].switch.name: peer.faults(now_s) for dpid, peer in self.peers.items()}
+        all_faults = {self.central.switches[dpid].switch.name: peer.faults(now_s) for dpid, peer in self.peers.items()}
         for dpid in self.peers.ready():
             record = self.central.switches[dpid]
-            found[record.switch.name] += capabilities.faults(record.capabilities, record.switch.ports)
-            found[record.switch.name] += edge_ports.faults(record)
-        faults = {name: texts for name, texts in found.items() if texts}
+            all_faults[record.switch.name] += capabilities.faults(record.capabilities, record.switch.ports)
+            all_faults[record.switch.name] += edge_ports.faults(record)
+        faults = {name: texts for name, texts in all_faults.items() if texts}
         ready = not faults and all(state == SwitchState.READY for state in states.values())
         status = "ready" if ready else "degraded"
         counts = port_enforceability.verdict_counts(self.central.fabric)
@@ -145,11 +145,12 @@ class SouthboundDriver:
             health["full_vns"] = full_vns
         return {**health, "faults": faults} if faults else health
 
-    def _absent(self, dpid: int) -> SwitchState:
+    def _uncontrolled_state(self, dpid: int) -> SwitchState:
+        """Return the state of a switch that this node does not control: connected as standby, or disconnected."""
         return SwitchState.STANDBY if self._owner(dpid) is not None else SwitchState.DISCONNECTED
 
     def _owner(self, dpid: int) -> SwitchConnection | None:
-        """Return the connection of a switch."""
+        """Return the present connection of a switch, under control or not; None if it is disconnected."""
         if self.roles is not None:
             return self.roles.connection(dpid)
         peer = self.peers.get(dpid)
@@ -158,16 +159,16 @@ class SouthboundDriver:
     # -- switches come and go
 
     def connected(self, connection: SwitchConnection) -> None:
-        """Bring up a newly connected switch: read its state, then bring its tables to the desired state."""
+        """Handle a new connection: bring up a configured switch, or pass it to the role manager; ignore others."""
         dpid = connection.dpid
         self.unmanaged.add(connection)
         connection.on_close = partial(self.unmanaged.discard, connection)
         if connection.closed:
             self.unmanaged.discard(connection)
         elif dpid not in self.central.switches:
-            if self._sparing.due(connection.address[0]):
+            if self._log_limiter.due(connection.address[0]):
                 LOG.warning("switch %016x from %s is not in the configuration; ignored", dpid, connection.address)
-        elif self._claims.admit(connection) and dpid in self.central.switches:
+        elif self._dpid_arbiter.admit(connection) and dpid in self.central.switches:
             if self.roles is None:
                 self.control(connection)
             else:
@@ -175,12 +176,12 @@ class SouthboundDriver:
                 self.roles.on_connected(connection)
 
     def release(self, connection: SwitchConnection) -> None:
-        """Release a switch that has another master now, without changing it."""
+        """Stop controlling a switch that has another master now; the switch and its connection stay as they are."""
         dpid = connection.dpid
         peer = self.peers.get(dpid)
         if peer is None or peer.connection is not connection:
             return
-        if self.central.fabric.share.is_whole:
+        if self.central.fabric.share.is_whole:  # not sharded: without the switch, this node has no use of its state
             self.disconnected(peer)
             return
         del self.peers[dpid]
@@ -188,12 +189,13 @@ class SouthboundDriver:
             self.central.on_switch_released(dpid, self._clock())
 
     def start_over(self, config: Config, values: EffectiveSettings) -> None:
-        """Discard the state of the fabric: another controller has changed it since."""
+        """Release all switches and begin anew with ``config`` and ``values``: another controller changed the fabric."""
         for peer in list(self.peers.values()):
             self.disconnected(peer)
         self.central.reset(config, values, random.getrandbits(32))
 
     def _demoted(self, peer: ConnectedSwitch) -> None:
+        """Pass a switch that reports another controller as its master to the role manager."""
         if self.roles is not None:
             self.roles.on_demoted(peer.connection)
 
@@ -210,12 +212,12 @@ class SouthboundDriver:
         self.unmanaged.discard(connection)
         peer = self.peers[dpid] = self._new_peer(connection)
         connection.count = self.counts.setdefault(dpid, connection.count)
-        connection.on_report = partial(self._reports.handle, peer)
+        connection.on_report = partial(self._async_messages.handle, peer)
         connection.on_close = partial(self.disconnected, peer)
         connection.keep()
         try:
             self._bring_up(dpid, peer)
-        except Exception as error:  # after any error the switch must reconnect: it must not stay half brought up
+        except Exception as error:  # the switch must reconnect, since its bring-up is incomplete
             if not isinstance(error, ProtocolError):
                 LOG.exception("bringing up switch %016x failed", dpid)
             if self.peers.is_current(peer):
@@ -224,7 +226,7 @@ class SouthboundDriver:
                 connection.disconnect()
 
     def _new_peer(self, connection: SwitchConnection) -> ConnectedSwitch:
-        """Return the state of a new connection: monitors of its meters and queues, no flow entries."""
+        """Return the state of a new connection: no flow entries yet, and fresh monitors of the meters and queues."""
         dpid = connection.dpid
         ports = self.central.switches[dpid].switch.ports
 
@@ -241,7 +243,8 @@ class SouthboundDriver:
         if self.peers.get(dpid) is not peer:
             return
         del self.peers[dpid]
-        if (reason := peer.connection.cut_off) is not None and dpid in self.central.switches:
+        reason = peer.connection.cut_off
+        if reason is not None and dpid in self.central.switches:
             name = self.central.switches[dpid].switch.name
             text = f"switch {name} ({dpid:016x}) at {peer.connection.address[0]} was evicted: {reason}"
             self.central.note(EventKind.SWITCH_EVICTED, text, self._clock(), dpid=dpid)
@@ -252,12 +255,12 @@ class SouthboundDriver:
     def _bring_up(self, dpid: int, peer: ConnectedSwitch) -> None:
         """Read and test a new switch, adopt its tables, and bring it under control."""
         yield_control = with_gc_freezing(self._yield_control)
-        holds = read_switch(self.peers, peer, self.edge_ports, yield_control)
+        installed = read_switch(self.peers, peer, self.edge_ports, yield_control)
         if not self.peers.is_current(peer):
             return
-        test_meters(self.peers, peer, holds.meter_ids)
+        test_meters(self.peers, peer, installed.meter_ids)
         peer.count_by_flows(not self.central.switches[dpid].capabilities.counts_meters)
-        if not self._take_over(dpid, peer, holds, yield_control):
+        if not self._adopt_tables(dpid, peer, installed, yield_control):
             return
         self.push()
         self.peers.answer(peer.connection.barrier())
@@ -268,22 +271,22 @@ class SouthboundDriver:
         freeze_gc_if_large(len(self.central.switches[dpid].installed))
         self._on_ports(dpid)
         for port_no in list(peer.ports):
-            self.hellos.send_probe(dpid, port_no)
+            self.link_discovery.send_probe(dpid, port_no)
 
-    def _take_over(
-        self, dpid: int, peer: ConnectedSwitch, holds: InstalledState, yield_control: Callable[[], None]
+    def _adopt_tables(
+        self, dpid: int, peer: ConnectedSwitch, tables: InstalledState, yield_control: Callable[[], None]
     ) -> bool:
-        """Adopt a switch's tables; return whether it is still connected."""
+        """Adopt a switch's installed tables in batches; return whether the switch is still connected."""
         with self.switch_lock:
             if not self.peers.is_current(peer):
                 return False
             now_s = self._clock()
-            for _ in self.central.reconciler.bring_up(dpid, holds.flows, holds.foreign, holds.meters, now_s):
+            for _ in self.central.reconciler.bring_up(dpid, tables.flows, tables.foreign, tables.meters, now_s):
                 yield_control()
                 if not self.peers.is_current(peer):
                     return False
         self.central.reconciler.record_switch_up(dpid, self._clock())
-        self._reports.replay_port_status(peer)
+        self._async_messages.replay_port_status(peer)
         return True
 
     # -- the interval
@@ -300,7 +303,7 @@ class SouthboundDriver:
         decided_s = self._clock()
         self.push()
         self.agents.send_due()
-        self.hellos.resend_overdue(now_s)
+        self.link_discovery.resend_overdue(now_s)
         self.times.record_round(
             (started_s, now_s, decided_s, self._clock()),
             pair_count=len(self.central.state.entries),
@@ -311,9 +314,9 @@ class SouthboundDriver:
         self._check_barriers(now_s)
 
     def _extend_timeouts(self, now_s: float) -> None:
-        """Extend timeouts if the process was stopped: missing messages prove nothing then.
+        """Extend all timeouts by the time in which the process was stopped, because it read no messages then.
 
-        Call it when a round begins and when it has polled, between which a stop may fall as well.
+        Call it when a round begins and after it has polled: a stop shows as a long time since the last call.
         """
         stalled_s = now_s - self._awake_s - self._config.interval_s
         self._awake_s = now_s
@@ -326,7 +329,7 @@ class SouthboundDriver:
     # -- sending
 
     def push_soon(self) -> None:
-        """Send due messages once the asynchronous messages that are already here have been processed."""
+        """Schedule ``push``: it runs after the asynchronous messages that have already arrived are processed."""
         if not self._push_due:
             self._push_due = True
             hub.spawn(self._push_now)
@@ -336,38 +339,43 @@ class SouthboundDriver:
         self.push()
 
     def push(self) -> None:
-        """Send due messages: one batch and one barrier per switch."""
+        """Send the messages that are due: one batch with a barrier per switch, and the host probes."""
         self.edge_ports.check_touched()
         updates = self.central.drain_updates()
         if updates:
             self._send(updates)
-        for question in self.central.drain_host_probes(self._clock()):
-            self._ask_host(question)
+        for probe in self.central.drain_host_probes(self._clock()):
+            self._send_host_probe(probe)
 
     def _send(self, updates: Mapping[int, SwitchUpdate]) -> None:
-        """Send each connected switch its update as one batch that ends with a barrier."""
-        due = [(self.peers[dpid], update) for dpid, update in updates.items() if dpid in self.peers]
-        messages_of = [len(update) for _, update in due]
-        xids = [peer.connection.reserve(messages + 1) for (peer, _), messages in zip(due, messages_of, strict=True)]
-        encoded = encode_updates([update for _, update in due], xids)
-        to_send = []
-        for (peer, update), messages, xid, data in zip(due, messages_of, xids, encoded, strict=True):
-            meters = update.meter_mods()[1]
-            if peer.counting is not None:
-                peer.counting.modified(meters.tolist(), self._clock())
-            if len(meters) and peer.poll is not None:
-                peer.stale_meter_ids.append(meters)
-            to_send.append(Batch(peer, data, messages + 1, (xid + messages) & MAX_XID, update.restarts_counts))
-        self.peers.send_all(to_send)
+        """Send each connected switch its update as one batch that ends with a barrier.
 
-    def _ask_host(self, question: HostProbe) -> None:
-        """Let a switch handle a frame as if it had arrived at one of its ports (OpenFlow 1.3.5, section 7.3.7)."""
-        peer = self.peers.get(question.port.dpid)
-        if peer is not None and question.port not in self.central.network.fenced:
-            actions, number = (Output(ofp.PORT_TABLE),), self.central.network.numbers.number(question.port)
-            peer.connection.send(lambda xid: encode_packet_out(xid, number, actions, question.frame), 1)
+        Updates of disconnected switches are dropped: bring-up compares all tables.
+        """
+        due = [(self.peers[dpid], update) for dpid, update in updates.items() if dpid in self.peers]
+        counts = [len(update) for _, update in due]
+        first_xids = [peer.connection.reserve(count + 1) for (peer, _), count in zip(due, counts, strict=True)]
+        encoded = encode_updates([update for _, update in due], first_xids)
+        batches = []
+        for (peer, update), count, first_xid, data in zip(due, counts, first_xids, encoded, strict=True):
+            meter_ids = update.meter_mods()[1]
+            if peer.counting is not None:
+                peer.counting.modified(meter_ids.tolist(), self._clock())
+            if len(meter_ids) and peer.poll is not None:
+                peer.stale_meter_ids.append(meter_ids)
+            barrier_xid = (first_xid + count) & MAX_XID
+            batches.append(Batch(peer, data, count + 1, barrier_xid, update.restarts_counts))
+        self.peers.send_all(batches)
+
+    def _send_host_probe(self, probe: HostProbe) -> None:
+        """Let a switch process a probe as if it had arrived at the probe's port (OpenFlow 1.3.5, section 7.3.7)."""
+        peer = self.peers.get(probe.port.dpid)
+        if peer is not None and probe.port not in self.central.network.fenced:
+            actions, number = (Output(ofp.PORT_TABLE),), self.central.network.numbers.number(probe.port)
+            peer.connection.send(lambda xid: encode_packet_out(xid, number, actions, probe.frame), 1)
 
     def _check_barriers(self, now_s: float) -> None:
+        """Close connections with a late barrier reply, and send a barrier request to idle switches."""
         for dpid, peer in list(self.peers.items()):
             unconfirmed = peer.unfinished and peer.unconfirmed()
             if unconfirmed and now_s - unconfirmed[0][0] > BARRIER_TIMEOUT_S:
@@ -377,13 +385,13 @@ class SouthboundDriver:
                 peer.await_barrier(peer.connection.barrier(), self._clock())
 
     def finalize_meters(self) -> None:
-        """Set the switches' meters to the exact rates of their limits, and wait for the confirmations."""
+        """Set the switches' meters to the exact rates of their limits, and wait for the barrier replies."""
         self.central.finalize(self._clock())
         self.push()
         self._await_all([peer.connection.barrier() for peer in list(self.peers.values())])
 
     def sync_switches(self) -> None:
-        """Follow a changed configuration: check the ports that it names."""
+        """After a change of the configuration, replace each switch's monitors, and check its edge ports."""
         for dpid, peer in self.peers.items():
             if dpid in self.central.switches:
                 fresh = self._new_peer(peer.connection)
@@ -392,9 +400,9 @@ class SouthboundDriver:
                     self.edge_ports.check(peer)
 
     def reconnect(self, peer: ConnectedSwitch, meters: list[int] | None) -> None:
-        """Close a switch's connection, so that it reconnects.
+        """Close a switch's connection, so that the switch reconnects.
 
-        With ``meters``, first remove these and the controller's flow entries.
+        With ``meters`` (meter ids), first remove these meters and the controller's flow entries from the switch.
         """
         if meters is not None:
             self._await_all([self._remove_own_state(peer, meters)])
@@ -402,19 +410,21 @@ class SouthboundDriver:
         peer.connection.disconnect()
 
     def _remove_own_state(self, peer: ConnectedSwitch, meters: list[int]) -> Reply:
+        """Delete meters and the controller's flow entries; return the pending barrier reply."""
         delete = partial(encode_flow_delete_by_cookie, OWN_COOKIE, OWN_COOKIE_MASK)
         peer.connection.send(delete, 1)
         peer.connection.send(partial(encode_meter_deletes, meters), len(meters))
         return peer.connection.barrier()
 
     def remove_all(self) -> None:
-        """Remove everything of the controller's from the switches, and wait for the confirmations."""
+        """Remove the controller's flow entries and meters from all switches, and wait for the barrier replies."""
         peers = list(self.peers.items())
         tables = self.central.reconciler.tables
         self._await_all([self._remove_own_state(peer, sorted(tables(dpid).meters)) for dpid, peer in peers])
 
     def _await_all(self, replies: Iterable[Reply]) -> None:
+        """Wait for replies, at most BARRIER_TIMEOUT_S in all."""
         deadline_s = self._clock() + BARRIER_TIMEOUT_S
         for reply in replies:
-            with suppress(ProtocolError):  # rejected, or disconnected: wait for the others
+            with suppress(ProtocolError):  # an error reply or a disconnected switch must not end the wait for others
                 reply.wait(deadline_s - self._clock())

@@ -340,7 +340,7 @@ def test_a_refused_barrier_confirms_nothing_and_the_next_one_both(round_of_one: 
     wire.has_lane = has_lane
     data = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REQUEST, 8, xid := push(7.0, restarts_counts=True))
     error = struct.pack("!BBHIHH", ofp.VERSION, MessageType.ERROR, 20, xid, 1, 1) + data
-    assert round_of_one.shell._reports.handle(peer, MessageType.ERROR, error)
+    assert round_of_one.shell._async_messages.handle(peer, MessageType.ERROR, error)
     round_of_one.shell.peers.collect_confirmations()
     assert [sent_s for sent_s, _ in peer.unconfirmed()] == [7.0]
     assert peer.meters_set_s() is None
