@@ -12,13 +12,13 @@ MIN_SLEEP_S = 0.0005
 
 
 class CooperativeScheduler:
-    """The idle time of a control loop, for work in slices.
+    """Lets work in slices run while the control loop is idle.
 
-    One slice begins in each pass of the hub, in the order of requests: switches' replies are read between two passes,
-    and do not wait for as many slices as there are requests (docs/adr/0064). No caller waits longer than an interval
-    for idle time, including the slices before it, and none waits at all if rounds take longer than that.
+    Work calls ``wait`` before each slice. One slice begins in each pass of the hub, in the order of the calls, so that
+    switches' replies are read between two slices (docs/adr/0064). No caller waits longer than an interval. If rounds
+    take longer than the interval, no caller waits at all.
 
-    ``clock`` is monotonic, ``sleep`` lets other greenlets run; ``idle`` is an event that can be set, cleared and waited
+    ``clock`` is monotonic, ``sleep`` lets other greenlets run. ``idle`` is an event that can be set, cleared and waited
     for, ``turn`` a FIFO semaphore of one, and ``later`` calls a function in the next pass of the hub.
     """
 
@@ -52,7 +52,7 @@ class CooperativeScheduler:
 
     @contextmanager
     def io_wait(self) -> Iterator[None]:
-        """Enclose a wait of the round: others may run. It may end one slice later."""
+        """Enclose a wait of the round, during which slices may run. The wait may end late by one slice."""
         self._idle.set()
         try:
             yield
@@ -60,16 +60,16 @@ class CooperativeScheduler:
             self._idle.clear()
 
     def sleep(self, seconds: float) -> None:
-        """Let others run for ``seconds``, and then until there is idle time."""
+        """Let other greenlets run for ``seconds``, and then until the control loop is idle."""
         self._sleep(seconds)
         self.wait()
 
     def yield_control(self) -> None:
-        """Let others run between two batches."""
+        """Let other greenlets run between two slices, until the control loop is idle."""
         self.sleep(0.0)
 
     def wait(self) -> None:
-        """Let others run until it is the caller's turn and there is idle time, which may be now."""
+        """Let other greenlets run until it is the caller's turn and the control loop is idle; maybe not at all."""
         if self._overloaded:
             return
         deadline_s = self._clock() + self._interval_s
@@ -80,12 +80,12 @@ class CooperativeScheduler:
             self._later(self._turn.release)
 
     def _wait_until(self, deadline_s: float) -> None:
-        """Let others run until there is idle time, or the deadline."""
-        while (left_s := deadline_s - self._clock()) > 0.0:
-            due_in_s = self._due_s - self._clock()
+        """Let other greenlets run until the control loop is idle and no round is due soon, or until the deadline."""
+        while (remaining_s := deadline_s - self._clock()) > 0.0:
+            next_round_in_s = self._due_s - self._clock()
             if not self._idle.is_set():
-                self._idle.wait(left_s)
-            elif -self._interval_s < due_in_s < ROUND_GUARD_S:  # a late round must begin before anything else
-                self._sleep(max(due_in_s, MIN_SLEEP_S))
+                self._idle.wait(remaining_s)
+            elif -self._interval_s < next_round_in_s < ROUND_GUARD_S:  # due soon, or late: the round goes first
+                self._sleep(max(next_round_in_s, MIN_SLEEP_S))
             else:
                 return

@@ -5,16 +5,16 @@ from __future__ import annotations
 from controller.config.loader import load_config
 from controller.fabric.config_model import Config
 
-_known: dict[str, Config] = {}
+_preloaded: dict[str, Config] = {}
 
 
 def preload(path: str) -> Config:
     """Return the configuration of a file, and keep it for ``pop``; raise ConfigError as ``load_config`` does."""
-    _known[path] = load_config(path)
-    return _known[path]
+    _preloaded[path] = load_config(path)
+    return _preloaded[path]
 
 
 def pop(path: str) -> Config:
-    """Return the kept configuration of a file, and drop it; read the file if there is none. Raises ConfigError."""
-    kept = _known.pop(path, None)
-    return load_config(path) if kept is None else kept
+    """Return a file's configuration: the preloaded one, which is then dropped, or a new one. Raises ConfigError."""
+    preloaded = _preloaded.pop(path, None)
+    return load_config(path) if preloaded is None else preloaded

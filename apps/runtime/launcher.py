@@ -77,8 +77,10 @@ def manager(arguments: list[str]) -> int:
     init_log = log.init_log
 
     def init_log_in_format() -> None:
-        """Start logging in the format that the configuration names; end with 2 if it is bad."""
-        # The first lines come before any application; they have the same format as the others.
+        """Read the configuration, and start logging in its format, before any application logs.
+
+        Ends the process with status 2 if the configuration is invalid.
+        """
         log_format = FORMATS[0]
         if cfg.CONF.dets_config is not None:
             try:
@@ -99,8 +101,9 @@ def manager(arguments: list[str]) -> int:
     try:
         ryu_main(args=arguments, prog="ryu-manager")
     except ModuleNotFoundError as error:
-        if (missing := _missing_application(arguments, error.name or "")) is None:
-            raise  # from an application: its author needs the traceback
+        missing = _missing_application(arguments, error.name or "")
+        if missing is None:
+            raise  # an import in an application failed: its author needs the traceback
         print(f"--app: {missing!r} is neither a file nor a module that Python finds", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -109,13 +112,13 @@ def manager(arguments: list[str]) -> int:
 
 
 def _missing_application(arguments: list[str], missing: str) -> str | None:
-    """Return the application whose module ``missing``, or a package around it, Python does not find."""
+    """Return the argument that names the module ``missing``, or a module in the package ``missing``; None without."""
     return next((argument for argument in arguments if argument == missing or argument.startswith(f"{missing}.")), None)
 
 
 def ryu_manager() -> int:
     """Entry point ``ryu-manager``: Ryu's own manager, its arguments and ``--dets-config FILE``."""
-    gc.disable()  # it would take a fifth of the start, and nearly all objects stay
+    gc.disable()  # collections would take a fifth of the start, and free nearly nothing
     try:
         _prepare()
     except InvalidValueError as error:
@@ -127,12 +130,12 @@ def ryu_manager() -> int:
 def module_command(module: str) -> list[str]:
     """Return the command, without arguments, that runs ``module`` from the packages that this process uses.
 
-    No file of the current folder hides a module (``-P``), unless these packages are there themselves: then they are a
-    copy of the project that may not be the installed one.
+    Option ``-P`` keeps files of the current folder from hiding modules. If the packages are in the current folder, the
+    option is left out: they may be a copy of the project that is not installed.
     """
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    hidden = [] if os.path.samefile(root, os.curdir) else ["-P"]
-    return [sys.executable, *hidden, "-m", module]
+    options = [] if os.path.samefile(root, os.curdir) else ["-P"]
+    return [sys.executable, *options, "-m", module]
 
 
 def main(config: str, apps: list[str]) -> int:

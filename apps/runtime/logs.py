@@ -23,7 +23,7 @@ FORMATS: tuple[LogFormat, ...] = ("console", "json")
 
 
 def set_format(log_format: LogFormat) -> None:
-    """Set this format for all handlers of the root logger.
+    """Set the format of all handlers of the root logger: ``console`` or ``json``.
 
     Each line has the time in UTC, the level and the logger; the ``extra`` of a call becomes fields in JSON.
     """
@@ -63,18 +63,19 @@ def _printable(logger: Any, name: str, event: structlog.typing.EventDict) -> str
     """Escape unprintable characters in texts, which may include names from hosts, switches and clients."""
     for key, value in event.items():
         if isinstance(value, str):
-            event[key] = _lines(value)
+            event[key] = _escape(value)
     return event
 
 
-def _traceback(to: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+def _traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    """Write a traceback, with unprintable characters escaped."""
     text = io.StringIO()
     structlog.dev.plain_traceback(text, exc_info)
-    to.write(_lines(text.getvalue()))
+    stream.write(_escape(text.getvalue()))
 
 
-def _lines(text: str) -> str:
-    """Return lines with all but the first indented, so that none looks like a line of the log."""
+def _escape(text: str) -> str:
+    """Escape unprintable characters, and indent all lines but the first, so that none looks like a line of the log."""
     return printable(text, keep="\n").replace("\n", "\n    ")
 
 
@@ -92,30 +93,30 @@ class EventLines:
 
     def __init__(self, yield_control: Callable[[], None], filled: Any) -> None:
         self._yield_control, self._filled = yield_control, filled
-        self._kept: deque[tuple[EventKind, str]] = deque()
-        self._left_out = 0
+        self._queued: deque[tuple[EventKind, str]] = deque()
+        self._dropped = 0
 
     def note(self, kind: EventKind, text: str) -> None:
-        """Queue an event for the next ``write``. If there are too many the oldest are dropped, and counted."""
-        self._kept.append((kind, text))
-        if len(self._kept) > MAX_LINES:
-            self._kept.popleft()
-            self._left_out += 1
+        """Queue an event for the next ``write``. Beyond MAX_LINES the oldest event is dropped, and counted."""
+        self._queued.append((kind, text))
+        if len(self._queued) > MAX_LINES:
+            self._queued.popleft()
+            self._dropped += 1
         if not self._filled.is_set():
             self._filled.set()
 
     def wait(self) -> None:
-        """Wait until there are events; a round queues all of its events before any other greenlet runs."""
+        """Wait until events are queued. A round queues all its events before this greenlet continues."""
         self._filled.wait()
 
     def write(self) -> None:
         """Write all queued events, in order."""
         self._filled.clear()
-        if self._left_out:
-            LOG.warning("%d events were left out of the log: there were too many", self._left_out)
-            self._left_out = 0
-        while self._kept:
-            for _ in range(min(len(self._kept), _BATCH_SIZE)):
-                kind, text = self._kept.popleft()
+        if self._dropped:
+            LOG.warning("%d events were left out of the log: there were too many", self._dropped)
+            self._dropped = 0
+        while self._queued:
+            for _ in range(min(len(self._queued), _BATCH_SIZE)):
+                kind, text = self._queued.popleft()
                 LOG.info("%s: %s", kind, text, extra={"kind": str(kind)})
             self._yield_control()

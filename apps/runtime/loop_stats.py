@@ -48,14 +48,18 @@ class LoopStats:
         self.read_meters = 0
         self.modified_meters = 0
         self._interval_s = interval_s
-        self._lost = 0.0  # accumulated delay of rounds, in intervals, below one round
+        self._delay_intervals = 0.0  # accumulated delay of rounds; whole intervals become skipped rounds
         self._rounds: deque[Round] = deque(maxlen=KEPT_ROUNDS)
         self._number = 0
 
     def record_round(
         self, marks_s: tuple[float, float, float, float], *, pair_count: int, read: int, changed: int, timeouts: int
     ) -> None:
-        """Record a round: the times of its start, the end of polling, the decision and the sending, on one clock."""
+        """Record a round.
+
+        ``marks_s`` are the times of its start and of the ends of polling, decision and sending, on one clock. ``read``
+        and ``changed`` are numbers of meters, ``timeouts`` is the number of switches that did not reply in time.
+        """
         started_s = marks_s[0]
         self._number += 1
         skipped = self._skipped_before(started_s)
@@ -68,19 +72,24 @@ class LoopStats:
         self._rounds.append(Round(self._number, started_s, *times_ms, pair_count, read, changed, timeouts, skipped))
 
     def _skipped_before(self, started_s: float) -> int:
-        """Return the number of newly lost whole rounds: delays add up, and are never made up for."""
+        """Return the number of whole rounds that were skipped since the last round.
+
+        Delays add up over rounds, because the loop never makes up for them: two delays of half an interval are one
+        skipped round.
+        """
         last = self.last
         if last is None:
             return 0
-        late = (started_s - last.started_s) / self._interval_s - 1.0
-        self._lost = max(self._lost + late, 0.0)
-        skipped = int(self._lost + _ROUNDING)
-        self._lost = max(self._lost - skipped, 0.0)
+        delay_intervals = (started_s - last.started_s) / self._interval_s - 1.0
+        self._delay_intervals = max(self._delay_intervals + delay_intervals, 0.0)
+        skipped = int(self._delay_intervals + _ROUNDING)
+        self._delay_intervals = max(self._delay_intervals - skipped, 0.0)
         return skipped
 
-    def sent_after(self, at_s: float) -> float | None:
-        """Return when the first round that started at ``at_s`` or later had sent its messages; None: not yet."""
-        return next((held.started_s + held.total_ms / 1e3 for held in self._rounds if held.started_s >= at_s), None)
+    def sent_after(self, time_s: float) -> float | None:
+        """Return when the first round that started at ``time_s`` or later had sent its messages; None: not yet."""
+        ends_s = (kept.started_s + kept.total_ms / 1e3 for kept in self._rounds if kept.started_s >= time_s)
+        return next(ends_s, None)
 
     @property
     def last(self) -> Round | None:
@@ -88,8 +97,8 @@ class LoopStats:
         return self._rounds[-1] if self._rounds else None
 
     def view(self, after: int = 0) -> dict[str, Any]:
-        """Return the figures of the kept rounds with a higher number than ``after``."""
-        rounds = [held for held in self._rounds if held.number > after]
+        """Return statistics as JSON: counts since the start, and times of the kept rounds with numbers > ``after``."""
+        rounds = [kept for kept in self._rounds if kept.number > after]
         return {
             "interval_ms": self._interval_s * 1e3,
             "rounds": self._number,
@@ -99,7 +108,7 @@ class LoopStats:
             "modified_meters": self.modified_meters,
             "sampled_rounds": len(rounds),
             **{
-                name: _spread(getattr(held, name) for held in rounds)
+                name: _spread(getattr(kept, name) for kept in rounds)
                 for name in ("poll_ms", "step_ms", "push_ms", "total_ms")
             },
             "last": asdict(rounds[-1]) if rounds else None,

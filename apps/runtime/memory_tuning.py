@@ -37,8 +37,8 @@ def disable_heap_trimming() -> bool:
 def trim_heap() -> None:
     """Return free heap memory to the kernel, after large work that is not repeated.
 
-    Bringing switches up needs several times the memory that remains. It takes a few milliseconds for 100 MB, and rounds
-    fault the pages in that they use once.
+    Bringing up switches needs several times the memory that is used afterwards. Trimming 100 MB takes a few
+    milliseconds; later rounds fault the pages that they use in again, once.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of the GNU C library
     if trim is not None:
@@ -48,15 +48,15 @@ def trim_heap() -> None:
 def freeze_gc() -> None:
     """Let the garbage collector skip all present objects, which are long-lived.
 
-    With 80,000 flow entries a collection takes 0.7 s, and finds nothing. Objects outside of cycles are freed as usual;
-    a cycle that becomes garbage later is not, so call this after adding many objects.
+    With 80,000 flow entries a collection takes 0.7 s, and finds nothing. Frozen objects are still freed by their
+    reference counts; only cycles of them are never freed. Call it after creating many objects.
     """
     gc.collect(1)
     gc.freeze()
 
 
 def freeze_gc_if_large(entries: int) -> None:
-    """Do ``freeze_gc`` after a switch has brought ``entries`` flow entries, if they are many."""
+    """Call ``freeze_gc`` if a new switch has many flow entries; ``entries`` is their number."""
     if entries >= MANY_ENTRIES:
         freeze_gc()
 
@@ -65,8 +65,8 @@ def freeze_gc_if_large(entries: int) -> None:
 def gc_paused() -> Iterator[None]:
     """Disable the garbage collector while many objects are created.
 
-    Otherwise it takes 0.2 s for a configuration of 48,000 VNs, and blocks all greenlets. Objects outside of cycles are
-    freed as usual. A collector that is disabled already stays disabled.
+    Otherwise collections take 0.2 s for a configuration of 48,000 VNs, and block all greenlets. Objects outside of
+    cycles are freed as usual. A collector that was disabled before stays disabled.
     """
     if not gc.isenabled():
         yield
@@ -80,13 +80,19 @@ def gc_paused() -> Iterator[None]:
 
 
 def keep_made(entries: int) -> None:
-    """Exclude the objects created within ``gc_paused`` from garbage collection, if they are many."""
+    """Exclude the objects created within ``gc_paused`` from garbage collection, if ``entries``, their number, is high.
+
+    They are VNs or flow entries.
+    """
     if entries >= MANY_ENTRIES:
         gc.freeze()
 
 
 def with_gc_freezing(yield_control: Callable[[], None]) -> Callable[[], None]:
-    """Return a ``yield_control`` for long work with long-lived results, which freezes the collector repeatedly."""
+    """Return a function that does ``yield_control``, and every MANY_PIECES calls also ``freeze_gc``.
+
+    It is for long work in slices that creates long-lived objects.
+    """
     numbers = count(1)
 
     def yield_and_freeze() -> None:

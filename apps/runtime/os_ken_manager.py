@@ -39,10 +39,14 @@ class _RyuFinder(MetaPathFinder, Loader):
     """Import finder that gives the module ``os_ken.X`` the second name ``ryu.X``."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        """Return a spec with that of os-ken's module as its state; None where os-ken has no such module."""
+        """Return the spec of a module ``ryu.X``, with the spec of os-ken's module as its loader state.
+
+        None for other modules, and if os-ken has no such module.
+        """
         if fullname.partition(".")[0] != "ryu":
             return None
-        original = importlib.util.find_spec(_REPLACEMENTS.get(fullname, fullname.replace("ryu", "os_ken", 1)))
+        os_ken_name = _REPLACEMENTS.get(fullname, fullname.replace("ryu", "os_ken", 1))
+        original = importlib.util.find_spec(os_ken_name)
         return original and ModuleSpec(fullname, self, loader_state=original)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -50,7 +54,7 @@ class _RyuFinder(MetaPathFinder, Loader):
         return importlib.import_module(spec.loader_state.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the module's own spec. With the first module below ``ryu.base``, name the class of applications."""
+        """Restore the module's own spec; give os-ken's base class of applications Ryu's name ``RyuApp``."""
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state
         if module.__name__ == "os_ken.base":

@@ -27,16 +27,16 @@ def listening_address(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
     A link-local address has its interface (``fe80::1%eth0``). For a name with both families, IPv4 is used. Raises
     OSError.
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
+    candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = min(candidates, key=lambda info: info[0] != socket.AF_INET)
     return family, address
 
 
 class RetryingListener:
     """A listening socket whose ``accept`` retries after transient errors (accept(2)).
 
-    The libraries' servers end at any such error, and then no client could connect. ``name`` is the service; ``sleep``
-    lets other greenlets run.
+    The servers of Ryu and eventlet end at any such error, and then no client could connect. ``name`` is the service,
+    for the log; ``sleep`` lets other greenlets run.
     """
 
     def __init__(self, listening: Any, name: str, sleep: Callable[[float], None]) -> None:

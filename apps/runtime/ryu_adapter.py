@@ -115,14 +115,14 @@ def listen_on(
     """Let the framework listen for switches at this address, with TLS if there is a context, and log it.
 
     ``wait`` returns when it is the caller's turn for a step of a TLS handshake. Options on Ryu's own command line take
-    precedence. Switch connections leave ``reserved_files`` file descriptors of the process unused, or half of them if
-    there are too few. Raises InvalidValueError if listening there fails: the framework itself would continue without a
-    listener.
+    precedence. Connections of switches leave ``reserved_files`` file descriptors of the process unused, but at most
+    half of all. Raises InvalidValueError if the address cannot be listened on: the framework itself would continue
+    without a listener.
     """
     key = "openflow.listen"
     for name, value in (("ofp_listen_host", host), ("ofp_tcp_listen_port", port)):
-        place = cfg.CONF.get_location(name)
-        if place is None or not place.location.is_user_controlled:
+        source = cfg.CONF.get_location(name)
+        if source is None or not source.location.is_user_controlled:
             cfg.CONF.set_override(name, value)
         elif getattr(cfg.CONF, name) != value:
             key = f"--{name.replace('_', '-')}"
@@ -130,28 +130,31 @@ def listen_on(
     check_free(key, cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
     LOG.info("listens for switches at %s:%s", cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
     files = _raise_file_limit()
-    most = files - min(reserved_files, files // 2)
-    waiting = min(MAX_WAITING, most // 2)
-    limits: ConnectionLimits[_IncomingConnection] = ConnectionLimits(most, waiting, min(MAX_WAITING_OF_HOST, waiting))
+    max_connections = files - min(reserved_files, files // 2)
+    in_handshake = min(MAX_WAITING, max_connections // 2)
+    per_host = min(MAX_WAITING_OF_HOST, in_handshake)
+    limits: ConnectionLimits[_IncomingConnection] = ConnectionLimits(max_connections, in_handshake, per_host)
     controller.StreamServer = partial(_Server, limits, tls, wait)
     # For connections that the framework itself opens (ofp-switch-address-list).
     controller.datapath_connection_factory = lambda sock, address: serve_peer(PeerDatapath(sock, address))
 
 
 def _raise_file_limit() -> int:
-    """Raise the limit of file descriptors as far as possible; return it, at most MAX_FILES."""
+    """Raise the process's limit of file descriptors to MAX_FILES, or as far as allowed; return the limit.
+
+    A higher limit stays; no limit counts as MAX_FILES.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
-    if soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return max(soft, most) if soft != resource.RLIM_INFINITY else MAX_FILES
+    target = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    if soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    return max(soft, target) if soft != resource.RLIM_INFINITY else MAX_FILES
 
 
 def other_wsgi_apps() -> tuple[str, list[str]] | None:
-    """Return the address at which other Ryu applications serve HTTP without authentication, and their names."""
-    served = [
-        name for name, app in app_manager.AppManager.get_instance().applications.items() if "wsgi" in app._CONTEXTS
-    ]
+    """Return (address, names) of the other Ryu applications that serve HTTP, without authentication; None without."""
+    applications = app_manager.AppManager.get_instance().applications
+    served = [name for name, app in applications.items() if "wsgi" in app._CONTEXTS]
     return (f"{cfg.CONF.wsapi_host}:{cfg.CONF.wsapi_port}", sorted(served)) if served else None
 
 
@@ -175,48 +178,51 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
         self._limits, self._tls, self._wait = limits, tls, wait
 
     def serve_forever(self) -> None:
-        """Accept connections."""
+        """Accept connections for ever, each served by its own greenlet."""
         while True:
             plain, address = self.server.accept()
-            visit = _IncomingConnection(plain, address)
-            for leaving in list(self._limits.admit(visit, address[0])):
-                leaving.cut_off(EvictionReason.CROWDED)
-            if visit.ended:
+            incoming = _IncomingConnection(plain, address)
+            for evicted in list(self._limits.admit(incoming, address[0])):
+                evicted.cut_off(EvictionReason.CROWDED)
+            if incoming.ended:
                 plain.close()
             else:
-                hub.spawn(self._serve, visit)
+                hub.spawn(self._serve, incoming)
             hub.sleep(1.0 / CONNECTIONS_PER_S)
 
-    def _serve(self, visit: _IncomingConnection) -> None:
+    def _serve(self, incoming: _IncomingConnection) -> None:
         """Serve one incoming connection: TLS, handshake within HANDSHAKE_TIMEOUT_S, then messages."""
-        lateness = hub.spawn_after(HANDSHAKE_TIMEOUT_S, visit.cut_off, EvictionReason.LATE)
+        handshake_timer = hub.spawn_after(HANDSHAKE_TIMEOUT_S, incoming.cut_off, EvictionReason.LATE)
 
         def introduced() -> None:
-            lateness.cancel()
-            self._limits.on_handshake_done(visit)
+            handshake_timer.cancel()
+            self._limits.on_handshake_done(incoming)
 
         try:
-            sock = visit.plain if self._tls is None else self._encrypted(visit, self._tls.current)
+            sock = incoming.plain if self._tls is None else self._encrypted(incoming, self._tls.current)
             if sock is not None:
-                datapath = visit.datapath = PeerDatapath(sock, visit.address)
-                datapath.on_introduced, datapath.on_keep = introduced, lambda: self._limits.mark_controlled(visit)
+                datapath = incoming.datapath = PeerDatapath(sock, incoming.address)
+                datapath.on_introduced, datapath.on_keep = introduced, lambda: self._limits.mark_controlled(incoming)
                 serve_peer(datapath)
         except OSError:  # disconnected before any message
             pass
         finally:
-            lateness.cancel()
-            self._limits.leave(visit)
-            visit.plain.close()
+            handshake_timer.cancel()
+            self._limits.leave(incoming)
+            incoming.plain.close()
 
-    def _encrypted(self, visit: _IncomingConnection, context: ssl.SSLContext) -> TlsConnection | None:
-        """Do the TLS handshake; None if it fails. ``cut_off`` closes the socket below it."""
+    def _encrypted(self, incoming: _IncomingConnection, context: ssl.SSLContext) -> TlsConnection | None:
+        """Do the TLS handshake; return the encrypted connection, or None if the handshake fails.
+
+        During the handshake ``incoming.cut_off`` may close the socket below it.
+        """
         try:
-            connection = context.wrap_socket(visit.plain, server_side=True, do_handshake_on_connect=False)
-            visit.plain = connection
+            connection = context.wrap_socket(incoming.plain, server_side=True, do_handshake_on_connect=False)
+            incoming.plain = connection
             do_handshake(connection, HANDSHAKE_TIMEOUT_S, self._wait)
         except OSError as error:  # including ssl.SSLError and time-outs
-            if PeerDatapath.sparing.due(("TLS", visit.address[0])):
-                LOG.warning("TLS handshake with %s failed: %s", visit.address, error)
+            if PeerDatapath.log_limiter.due(("TLS", incoming.address[0])):
+                LOG.warning("TLS handshake with %s failed: %s", incoming.address, error)
             return None
         connection.settimeout(None)
         return TlsConnection(connection)

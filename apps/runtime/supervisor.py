@@ -44,7 +44,7 @@ class Supervisor:
         self._greenlets: list[Any] = []
 
     def every(self, name: str, interval_s: float, work: Callable[[], None]) -> None:
-        """Do ``work`` every ``interval_s``; a round that takes longer is followed by the next one at once."""
+        """Start a loop that does ``work`` every ``interval_s``; after a longer round the next one follows at once."""
         state = self.loops[name] = LoopState()
 
         def rounds() -> None:
@@ -58,11 +58,10 @@ class Supervisor:
         self._greenlets.append(self._spawn(rounds))
 
     def on_demand(self, name: str, wait: Callable[[], None], work: Callable[[], None]) -> None:
-        """Do ``work`` whenever ``wait`` returns; after a failure once more, a little later."""
+        """Start a loop that does ``work`` whenever ``wait`` returns, and after a failure again without ``wait``."""
         state = self.loops[name] = LoopState()
 
         def rounds() -> None:
-            """Run a round whenever ``wait`` returns; after a failure, after RESTART_PAUSE_S."""
             while True:
                 state.due_s = None
                 if state.failing:

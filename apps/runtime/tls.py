@@ -38,10 +38,10 @@ class RenewableContext:
 
 
 def renewable_server(key: str, tls: Tls | None) -> RenewableContext | None:
-    """Return a listener's context, None without TLS.
+    """Return the context of a listener, None without TLS.
 
-    It shows ``tls``' certificate and, if it names a CA, asks clients for one of that CA. ``key`` is the section of the
-    configuration that names them, for the InvalidValueError that unusable files raise.
+    The listener presents the certificate of ``tls``. If ``tls`` names a CA, clients must present a certificate of that
+    CA. Raises InvalidValueError for unusable files; ``key`` is the section of the configuration that names them.
     """
     if tls is None:
         return None
@@ -52,7 +52,7 @@ def renewable_server(key: str, tls: Tls | None) -> RenewableContext | None:
 def _server_context(key: str, tls: Tls) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _show(context, key, tls.certificate, tls.key)
+    _present(context, key, tls.certificate, tls.key)
     if tls.client_ca is not None:
         _trust(context, f"{key}.client_ca", tls.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
@@ -62,9 +62,10 @@ def _server_context(key: str, tls: Tls) -> ssl.SSLContext:
 def renewable_client(
     key: str, ca: str | None, certificate: str | None, private_key: str | None, *, check_hostname: bool = True
 ) -> RenewableContext:
-    """Return a context that asks servers for a certificate of ``ca`` (None: of the system's), and shows one, if any.
+    """Return the context of a client, which presents ``certificate`` if there is one.
 
-    Raises InvalidValueError as ``renewable_server`` does.
+    Servers must present a certificate of ``ca``, or of one of the system's authorities if ``ca`` is None. Raises
+    InvalidValueError as ``renewable_server`` does.
     """
 
     def make() -> ssl.SSLContext:
@@ -73,13 +74,14 @@ def renewable_client(
             _trust(context, f"{key}.ca", ca)
         context.check_hostname = check_hostname
         if certificate is not None and private_key is not None:
-            _show(context, key, certificate, private_key)
+            _present(context, key, certificate, private_key)
         return context
 
     return RenewableContext(key, {"ca": ca, "certificate": certificate, "key": private_key}, make)
 
 
-def _show(context: ssl.SSLContext, key: str, certificate: str, private_key: str) -> None:
+def _present(context: ssl.SSLContext, key: str, certificate: str, private_key: str) -> None:
+    """Let a context present a certificate; raise InvalidValueError if the files do not fit each other."""
     try:
         context.load_cert_chain(certificate, private_key, password=_refuse_password)
     except (ssl.SSLError, _EncryptedKeyError) as error:
@@ -88,6 +90,7 @@ def _show(context: ssl.SSLContext, key: str, certificate: str, private_key: str)
 
 
 def _trust(context: ssl.SSLContext, key: str, ca: str) -> None:
+    """Let a context trust the authorities in a file; raise InvalidValueError if the file has none."""
     try:
         context.load_verify_locations(ca)
     except ssl.SSLError as error:
@@ -95,10 +98,10 @@ def _trust(context: ssl.SSLContext, key: str, ca: str) -> None:
 
 
 class TlsConnection:
-    """A TLS connection that ends like a plain one.
+    """A TLS connection whose reading ends like that of a plain socket, with ``b""``.
 
-    Readers of plain sockets mistake ssl.SSLError for a timeout and retry for ever; and bytes read after ``shutdown``
-    would no longer be decrypted.
+    Ryu would mistake an ssl.SSLError for a timeout, and retry for ever. After ``shutdown`` received bytes would no
+    longer be decrypted, so they are discarded.
     """
 
     def __init__(self, connection: ssl.SSLSocket) -> None:

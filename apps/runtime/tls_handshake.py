@@ -20,16 +20,16 @@ def do_handshake(connection: Any, timeout_s: float, wait: Callable[[], None]) ->
     fails, or if nothing arrives for ``timeout_s``.
     """
     connection.setblocking(False)
-    what = "read"
-    while what:
-        hubs.trampoline(connection, timeout=timeout_s, timeout_exc=TimeoutError("timed out"), **{what: True})
+    awaited_event = "read"
+    while awaited_event:
+        hubs.trampoline(connection, timeout=timeout_s, timeout_exc=TimeoutError("timed out"), **{awaited_event: True})
         wait()
-        what = _step(connection)
+        awaited_event = _step(connection)
     connection.setblocking(True)
 
 
 def _step(connection: Any) -> str:
-    """Continue a handshake as far as possible; return the event to wait for, "" at its end."""
+    """Continue a handshake as far as possible; return the event to wait for, ``read`` or ``write``, "" at its end."""
     try:
         connection.do_handshake()
     except ssl.SSLWantReadError:

@@ -95,7 +95,7 @@ class _Acceptor:
             MemoryLimit("bodies", MAX_BODIES_BYTES), MemoryLimit("answers", MAX_ANSWERS_BYTES)
         )
     )
-    sparing: LogRateLimiter = field(default_factory=lambda: LogRateLimiter(time.monotonic))
+    log_limiter: LogRateLimiter = field(default_factory=lambda: LogRateLimiter(time.monotonic))
 
     def accept_from(self, listener: RetryingListener) -> None:
         """Accept connections until the listener is closed."""
@@ -116,7 +116,7 @@ class _Acceptor:
             secured = sock if self.tls is None else self._secure(sock, self.tls.current)
             Connection(secured, address, self.app, self.timeouts, self.wait, self.memory_limits, self.proxies).serve()
         except (OSError, ValueError) as error:  # including ssl.SSLError: no certificate, or no TLS
-            if self.sparing.due(address[0]):
+            if self.log_limiter.due(address[0]):
                 log.info("REST: no connection with %s: %s", address, error)
         finally:
             sock.close()

@@ -29,10 +29,10 @@ BATCH_DELAY_S = 0.0005
 
 
 class SendQueue:
-    """Queued bytes for one peer. ``octets`` counts bytes that the peer's socket has not accepted yet.
+    """Queued bytes for one connection. ``octets`` is the number of bytes that the socket has not accepted yet.
 
-    ``plain`` is the non-blocking socket below ``sock``, if bytes pass unchanged: while the queue is empty, it accepts
-    them at once, without a turn of the greenlet that sends the rest.
+    ``plain`` is the non-blocking socket below ``sock``, None if the connection is encrypted. While the queue is empty,
+    ``put`` sends through it at once, without a switch to the greenlet that runs ``send_all``.
     """
 
     def __init__(self, sock: Any, plain: Any = None) -> None:
@@ -50,7 +50,7 @@ class SendQueue:
         self._most_octets = MAX_UNREAD_BYTES
 
     def put(self, data: Buffer, last: bool = False) -> bool:
-        """Add bytes, which are the last if ``last``; return False if more are queued than the peer may leave unread."""
+        """Queue bytes, after which no more follow if ``last``; return False if the queue is above its limit."""
         if self._plain is not None and not self.octets:
             data = data[self._send_now(data) :]
             if not data and not last:
@@ -64,12 +64,12 @@ class SendQueue:
         return True
 
     def _send_now(self, data: Buffer) -> int:
-        """Return the number of bytes that the socket accepted."""
+        """Send bytes without waiting; return the number of bytes that the socket accepted."""
         try:
-            taken: int = self._plain.send(data)
-        except OSError:  # full, or closed: the greenlet detects it
+            accepted: int = self._plain.send(data)
+        except OSError:  # its buffer is full, or it was closed: ``send_all`` waits, or gets the error
             return 0
-        return taken
+        return accepted
 
     def end(self) -> None:
         """Discard the queue; ``send_all`` returns."""
@@ -78,7 +78,7 @@ class SendQueue:
         self._changed.set()
 
     def send_all(self) -> None:
-        """Send queued bytes until the queue ends or the last bytes are sent; raise OSError as the socket does."""
+        """Send queued bytes, and wait for more, until ``end`` or the last bytes; raise OSError as the socket does."""
         while not self._ended:
             if not self._unsent:
                 if self.closing:
@@ -91,21 +91,21 @@ class SendQueue:
             self.octets -= len(data)
 
     def _next_bytes(self) -> Buffer:
-        """Return the next bytes to send: many short messages together."""
+        """Remove and return the next bytes to send: short messages are joined, up to _SEND_BYTES."""
         first = self._unsent.popleft()
         if not self._unsent or len(first) >= _SEND_BYTES:
             return first
-        some, octets = [first], len(first)
+        joined, octets = [first], len(first)
         while self._unsent and octets + len(self._unsent[0]) <= _SEND_BYTES:
-            some.append(self._unsent.popleft())
-            octets += len(some[-1])
-        return b"".join(some)
+            joined.append(self._unsent.popleft())
+            octets += len(joined[-1])
+        return b"".join(joined)
 
 
 class SharedReader:
-    """Reads all sockets, and calls each one's callback with the received bytes. Callbacks must not wait.
+    """Reads all sockets, and passes the bytes of each to the callback of the socket. Callbacks must not wait.
 
-    The sockets stay registered with a separate epoll instance, for which the hub waits.
+    The sockets stay registered with an epoll instance of their own; the hub waits for that instance alone.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -124,16 +124,17 @@ class SharedReader:
         self._epoll.register(fileno, _select.EPOLLIN)
 
     def forget(self, fileno: int) -> None:
-        """Stop watching a socket, before it is closed; it may be unwatched already."""
+        """Stop watching a socket; call it before closing the socket. A socket that is not watched is ignored."""
         if self._on_arrival.pop(fileno, None) is not None:
             self._epoll.unregister(fileno)
 
     def _run(self) -> None:
+        """Read for ever: wait by the hub for the first bytes, then poll while more are expected soon."""
         while True:
             hubs.trampoline(self._epoll.fileno(), read=True)
-            if self._awaited() > 1:  # the others reply as soon: one poll may find all replies
+            if self._pending_bulk_replies() > 1:  # other switches reply about now: one poll may find all replies
                 hub.sleep(BATCH_DELAY_S)
-            while self._poll():  # waiting by the hub takes two registrations
+            while self._poll():  # a short sleep costs less than a wait by the hub, which takes two registrations
                 hub.sleep(BATCH_DELAY_S)
 
     def _poll(self) -> bool:
@@ -141,17 +142,17 @@ class SharedReader:
         ready = self._epoll.poll(0)
         if not ready:
             return False
-        was_over, goes_on = not self._awaited(), False
+        bulk_was_pending, received_other_bytes = self._pending_bulk_replies() > 0, False
         for arrival in self._inbox.receive([fileno for fileno, _events in ready], self._clock()):
-            goes_on = True
+            received_other_bytes = True
             on_arrival = self._on_arrival.get(arrival.fileno)
             if on_arrival is not None and not on_arrival(arrival):
                 self.forget(arrival.fileno)
-        if was_over:
+        if not bulk_was_pending:
             return True
         self.meters.notify_if_done()
-        return goes_on or self._awaited() > 0
+        return received_other_bytes or self._pending_bulk_replies() > 0
 
-    def _awaited(self) -> int:
+    def _pending_bulk_replies(self) -> int:
         """Return the number of pending replies to bulk requests."""
         return int(self.meters.pending_count[0] + self.barriers.pending_count[0])

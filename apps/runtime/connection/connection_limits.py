@@ -17,7 +17,7 @@ SHARING = 10  # connections without a handshake, or unmanaged, that have the who
 REPEAT_S = 10.0
 MAX_PORTS = 4096  # ports of a switch
 _MAX_KEYS = 1000
-Visitor = TypeVar("Visitor", bound=Hashable)
+Connection = TypeVar("Connection", bound=Hashable)
 
 
 class Allowance(NamedTuple):
@@ -38,10 +38,10 @@ SWITCH_ALLOWANCE = Allowance(messages=1000, octets=8 << 20, reports=200)
 
 
 class MessageBudget:
-    """The remaining allowance of a connection. ``clock`` is monotonic.
+    """What remains of a connection's allowance in the present interval. ``clock`` is monotonic.
 
-    ``peers`` is the number of connections that share the process's time: if they are more than SHARING, each waits
-    longer, so that together they send no more than SHARING connections.
+    ``peers`` returns the number of connections that share the process's time. If they are more than SHARING, the
+    intervals are longer in proportion, so that together they send no more than SHARING connections.
     """
 
     def __init__(self, allowance: Allowance, clock: Callable[[], float], peers: Callable[[], int] = lambda: 1) -> None:
@@ -52,7 +52,10 @@ class MessageBudget:
         self._messages = self._octets = self._reports = 0
 
     def spend(self, octets: int, *, report: bool, messages: int = 1) -> float:
-        """Count messages with this many bytes in all; return the seconds until further ones may be read."""
+        """Count ``messages`` with ``octets`` bytes in all; return the seconds until further ones may be read.
+
+        With ``report``, one of them is an asynchronous message, which costs more.
+        """
         now_s = self._clock()
         if now_s >= self._ends_s:
             self._ends_s = now_s + BUDGET_INTERVAL_S * max(self._peers() / SHARING, 1.0)
@@ -60,8 +63,8 @@ class MessageBudget:
         self._messages += messages
         self._octets += octets
         self._reports += report
-        most = self._allowance
-        if self._messages < most.messages and self._octets < most.octets and self._reports < most.reports:
+        limit = self._allowance
+        if self._messages < limit.messages and self._octets < limit.octets and self._reports < limit.reports:
             return 0.0
         return self._ends_s - now_s
 
@@ -98,63 +101,64 @@ class ConnectionCounts:
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-class ConnectionLimits(Generic[Visitor]):
-    """Limits of connections: ``most`` in all, few of them without a handshake, and fewer from one host.
+class ConnectionLimits(Generic[Connection]):
+    """Limits the number of connections: in all, of those before the end of their handshake, and of those per host.
 
-    A new connection is accepted, and the oldest removable one is closed: a switch needs milliseconds for its handshake,
-    so an attacker cannot keep all slots. Connections under control are never closed.
+    If there are too many, the new connection is accepted, and an older one is closed, which is in its handshake or
+    unmanaged. A switch needs only milliseconds for its handshake, so an attacker cannot keep it out by holding
+    connections. Connections under control are never closed.
     """
 
-    def __init__(self, max_connections: int, most_waiting: int, most_waiting_of_host: int) -> None:
-        self._most, self._most_waiting, self._most_of_host = max_connections, most_waiting, most_waiting_of_host
-        self._waiting: dict[Visitor, str] = {}  # remote host of each, oldest first
-        self._strangers: dict[Visitor, None] = {}
-        self._kept: set[Visitor] = set()
+    def __init__(self, max_connections: int, max_in_handshake: int, max_per_host: int) -> None:
+        self._max, self._max_in_handshake, self._max_of_host = max_connections, max_in_handshake, max_per_host
+        self._in_handshake: dict[Connection, str] = {}  # remote host of each, oldest first
+        self._unmanaged: dict[Connection, None] = {}
+        self._controlled: set[Connection] = set()
 
     def __len__(self) -> int:
         """Return the number of connections."""
-        return len(self._waiting) + len(self._strangers) + len(self._kept)
+        return len(self._in_handshake) + len(self._unmanaged) + len(self._controlled)
 
     @property
     def waiting(self) -> int:
         """Return the number of connections without a handshake."""
-        return len(self._waiting)
+        return len(self._in_handshake)
 
-    def admit(self, visitor: Visitor, host: str) -> Iterator[Visitor]:
-        """Count a new connection; yield the connections to close for it, maybe itself.
+    def admit(self, connection: Connection, host: str) -> Iterator[Connection]:
+        """Count a new connection from ``host``; yield the connections that the caller must close because of it.
 
-        Each has already been removed.
+        The new connection may be one of them. Each has already been removed from the counts.
         """
-        self._waiting[visitor] = host
-        of_host = [other for other, other_host in self._waiting.items() if other_host == host]
-        if len(of_host) > self._most_of_host:
+        self._in_handshake[connection] = host
+        of_host = [other for other, other_host in self._in_handshake.items() if other_host == host]
+        if len(of_host) > self._max_of_host:
             yield self._removed(of_host[0])
-        while len(self._waiting) > self._most_waiting:
-            yield self._removed(next(iter(self._waiting)))
-        while len(self) > self._most:
-            waiting = next(iter(self._waiting))
-            yield self._removed(waiting if waiting != visitor else next(iter(self._strangers), visitor))
+        while len(self._in_handshake) > self._max_in_handshake:
+            yield self._removed(next(iter(self._in_handshake)))
+        while len(self) > self._max:
+            oldest = next(iter(self._in_handshake))
+            yield self._removed(oldest if oldest != connection else next(iter(self._unmanaged), connection))
 
-    def on_handshake_done(self, visitor: Visitor) -> None:
+    def on_handshake_done(self, connection: Connection) -> None:
         """Record that a connection completed its handshake."""
-        if self._waiting.pop(visitor, None) is not None:
-            self._strangers[visitor] = None
+        if self._in_handshake.pop(connection, None) is not None:
+            self._unmanaged[connection] = None
 
-    def mark_controlled(self, visitor: Visitor) -> None:
+    def mark_controlled(self, connection: Connection) -> None:
         """Record that a connection is a switch under control."""
-        if visitor in self._strangers:
-            del self._strangers[visitor]
-            self._kept.add(visitor)
+        if connection in self._unmanaged:
+            del self._unmanaged[connection]
+            self._controlled.add(connection)
 
-    def leave(self, visitor: Visitor) -> None:
+    def leave(self, connection: Connection) -> None:
         """Record that a connection has ended; repeated calls have no effect."""
-        self._waiting.pop(visitor, None)
-        self._strangers.pop(visitor, None)
-        self._kept.discard(visitor)
+        self._in_handshake.pop(connection, None)
+        self._unmanaged.pop(connection, None)
+        self._controlled.discard(connection)
 
-    def _removed(self, visitor: Visitor) -> Visitor:
-        self.leave(visitor)
-        return visitor
+    def _removed(self, connection: Connection) -> Connection:
+        self.leave(connection)
+        return connection
 
 
 class LogRateLimiter:
@@ -162,15 +166,15 @@ class LogRateLimiter:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._said_s: dict[Hashable, float] = {}
+        self._logged_s: dict[Hashable, float] = {}
 
     def due(self, key: Hashable) -> bool:
         """Return whether a message with this key may be logged now, and record it."""
         now_s = self._clock()
-        if now_s - self._said_s.get(key, -REPEAT_S) < REPEAT_S:
+        if now_s - self._logged_s.get(key, -REPEAT_S) < REPEAT_S:
             return False
-        self._said_s.pop(key, None)
-        if len(self._said_s) >= _MAX_KEYS:
-            del self._said_s[next(iter(self._said_s))]
-        self._said_s[key] = now_s
+        self._logged_s.pop(key, None)
+        if len(self._logged_s) >= _MAX_KEYS:
+            del self._logged_s[next(iter(self._logged_s))]
+        self._logged_s[key] = now_s
         return True

@@ -46,7 +46,7 @@ _SLICE_BYTES = 256 << 10
 _READ_BYTES = 64 << 10
 READER = SharedReader()
 _PlainSocket = patcher.original("socket").socket
-MAX_ASKED = 1000  # remembered requests of Ryu and its applications
+MAX_RYU_REQUESTS = 1000  # remembered requests of Ryu and its applications
 _AUXILIARY_ID_AT = 21
 _MULTIPART_MORE_AT = 10
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what has not been sent
@@ -71,15 +71,15 @@ _ALWAYS = frozenset({*_REPORTS, MessageType.ECHO_REQUEST, MessageType.EXPERIMENT
 
 
 class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no types
-    """One connection, with loops that never wait for the peer and enforce its allowance.
+    """One connection to a switch, called the peer here. Its loops enforce the peer's allowance.
 
-    ``send`` never blocks: a peer that does not read is disconnected. ``on_introduced`` and ``on_keep`` are called when
-    the handshake is done, and when the peer becomes a switch under control.
+    ``send`` never blocks: a peer that does not read is evicted. ``on_introduced`` is called when the handshake is done,
+    ``on_keep`` when the peer becomes a switch under control.
     """
 
     counts: ClassVar[ConnectionCounts] = ConnectionCounts()
     clock: ClassVar[Callable[[], float]] = time.monotonic
-    sparing: ClassVar[LogRateLimiter] = LogRateLimiter(time.monotonic)
+    log_limiter: ClassVar[LogRateLimiter] = LogRateLimiter(time.monotonic)
     unmanaged: ClassVar[set[PeerDatapath]] = set()  # connected, not controlled
     new_gate: ClassVar[Callable[[], Gate | None]] = lambda: None  # in a cluster: the write gate of each connection
 
@@ -89,20 +89,20 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self.on_introduced: Callable[[], None] = lambda: None
         self.on_keep: Callable[[], None] = lambda: None
         self._ended = False
-        below = getattr(sock, "fd", None)
-        self._plain = below if type(below) is _PlainSocket else None  # None: the connection is encrypted
+        raw_socket = getattr(sock, "fd", None)
+        self._plain = raw_socket if type(raw_socket) is _PlainSocket else None  # None: the connection is encrypted
         self.fileno = -1 if self._plain is None else int(self._plain.fileno())  # for replies to bulk requests
         self._queue = SendQueue(sock, self._plain)
         self._buffer = bytearray()
-        self._kept = self._hung_up = False
+        self._controlled = self._peer_closed = False
         self._shared = False  # whether the shared reader reads the socket, not the connection's own loop
         self._interrupted = hub.Event()  # the shared reader has found a message for the connection's own loop
         self.gate = PeerDatapath.new_gate()
-        self._asked: OrderedDict[int, None] = OrderedDict()  # xids of requests of other applications
+        self._ryu_requests: OrderedDict[int, None] = OrderedDict()  # xids of requests of other applications
         self._budget = MessageBudget(UNMANAGED_ALLOWANCE, PeerDatapath.clock, lambda: len(PeerDatapath.unmanaged))
         super().__init__(sock, address)
 
-    # -- its life
+    # -- beginning and end
 
     def serve(self) -> None:
         """Exchange messages until either side closes the connection."""
@@ -125,18 +125,18 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self.set_state(DEAD_DISPATCHER)
 
     def set_state(self, state: Any) -> None:
-        """Store the connection's state, and announce a switch when its handshake is done."""
+        """Store Ryu's state of the connection; at the end of the handshake, create ``connection``."""
         if state == MAIN_DISPATCHER and self.connection is None and not self._ended:
             self.connection = SwitchConnection(self, PeerDatapath.clock)
             self.on_introduced()
         super().set_state(state)
 
     def keep(self) -> None:
-        """Mark the peer as a switch under control."""
+        """Mark the peer as a switch under control, which may send and be sent much more."""
         PeerDatapath.unmanaged.discard(self)
         self._budget = MessageBudget(SWITCH_ALLOWANCE, PeerDatapath.clock)
         self._queue.raise_limit()
-        self._kept = True
+        self._controlled = True
         self.on_keep()
 
     def close(self) -> None:
@@ -146,12 +146,12 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def evict(self, reason: EvictionReason) -> None:
-        """Evict: close the connection of a switch that misbehaves, and drop unsent bytes. Never waits."""
+        """Close the connection of a switch that misbehaves, and drop unsent bytes. Never waits."""
         if self._ended:
             return
         self.eviction_reason = reason
         PeerDatapath.counts.cut_off[reason] += 1
-        if PeerDatapath.sparing.due((reason, self.address[0])):
+        if PeerDatapath.log_limiter.due((reason, self.address[0])):
             dpid = "no dpid yet" if self.id is None else f"dpid {self.id:016x}"
             LOG.warning("connection of %s:%s (%s) evicted: %s", *self.address[:2], dpid, reason)
         if self._queue.octets:
@@ -160,6 +160,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self.close()
 
     def _end(self) -> None:
+        """Stop the loops, discard unsent bytes and fail pending replies; the socket stays open."""
         self._ended = True
         self._shared = False
         self._queue.end()
@@ -170,17 +171,14 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     # -- sending
 
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
-        """Send messages of Ryu and its applications.
-
-        Their requests are recorded, so that replies are passed to them.
-        """
+        """Send messages of Ryu and its applications; record their requests, so that Ryu gets the replies."""
         offset = 0
         while offset + HEADER.size <= len(buf):
             _version, kind, length, xid = HEADER.unpack_from(buf, offset)
             if kind in _REQUESTS:
-                self._asked[xid] = None
-                if len(self._asked) > MAX_ASKED:
-                    self._asked.popitem(last=False)
+                self._ryu_requests[xid] = None
+                if len(self._ryu_requests) > MAX_RYU_REQUESTS:
+                    self._ryu_requests.popitem(last=False)
             offset += max(length, HEADER.size)
         return self.enqueue(bytes(buf), close_socket)
 
@@ -211,6 +209,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._buffer[:0] = octets
 
     def _send_loop(self) -> None:
+        """Send queued bytes until the connection ends."""
         try:
             self._queue.send_all()
             self.close()
@@ -222,16 +221,16 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     # -- receiving
 
     def _receive_loop(self) -> None:
-        """Receive until the connection ends: by the shared reader once it is kept, alone before that."""
+        """Receive until the connection ends: by the shared reader if the switch is under control, otherwise alone."""
         while not self._ended:
-            if self._kept and self._plain is not None:
+            if self._controlled and self._plain is not None:
                 self._interrupted.clear()
                 READER.watch(self.fileno, self._read_replies)
                 self._shared = True
                 self._interrupted.wait()
             else:
                 self._read()
-            if self._hung_up:
+            if self._peer_closed:
                 break
             self._drain_messages()
 
@@ -244,84 +243,88 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         except (EOFError, OSError):
             data = b""
         self._buffer += data
-        self._hung_up = not data
+        self._peer_closed = not data
 
     def _read_replies(self, arrival: ReceivedBytes) -> bool:
-        """Process the controller's replies in received bytes, for the shared reader: nothing here waits.
+        """Process the replies in received bytes; return whether the shared reader may go on reading this socket.
 
-        Return whether to continue that way. All other messages, and a peer above its allowance, are left to this
-        connection's own loop.
+        The shared reader calls it, so nothing here waits. It may not go on if there are other messages, if the peer is
+        above its allowance, or if the peer has disconnected: then this connection's own loop continues.
         """
         octets, replies, only_replies = arrival[1:]
-        self._hung_up = not octets
+        self._peer_closed = not octets
         if self._buffer:
             self._buffer += octets
             octets = memoryview(self._buffer)
             replies, only_replies = replies_in(octets)
         try:
-            goes_on = not self._hung_up and self._drain_replies(octets, replies, only_replies)
+            stays_shared = not self._peer_closed and self._drain_replies(octets, replies, only_replies)
         except Exception:  # it is raised again in this connection's own loop, and ends only this connection
-            goes_on = False
-        if not goes_on:
+            stays_shared = False
+        if not stays_shared:
             self._shared = False
             self._interrupted.set()
-        return goes_on
+        return stays_shared
 
     def _drain_replies(self, octets: memoryview, replies: Sequence[Sequence[int]], only_replies: bool) -> bool:
-        """Process the replies at the beginning of received bytes, and buffer the rest.
+        """Process the replies at the beginning of received bytes, and keep the rest in the buffer.
 
-        Return whether there was nothing else, within the allowance.
+        ``replies`` and ``only_replies`` are as in ReceivedBytes. Return whether all messages were replies to the
+        controller's own requests, and the peer is within its allowance.
         """
-        connection, taken, end = self.connection, 0, 0
+        connection, accepted, end = self.connection, 0, 0
         assert connection is not None
         try:
             for kind, xid, start, stop in replies:
                 if not connection.accept_reply(kind, xid, bytes(octets[start:stop])):
                     only_replies = False
                     break
-                taken, end = taken + 1, stop
+                accepted, end = accepted + 1, stop
         finally:
             if self._buffer or end < len(octets):
                 self._buffer = bytearray(octets[end:])
-                connection.fall_back_all()
-        if not taken and not only_replies:
+                connection.fall_back_all()  # a bulk reply cannot be decoded from the socket after buffered bytes
+        if not accepted and not only_replies:
             return False
-        # A message that arrives byte by byte costs as much as that many messages.
-        return self._budget.spend(end, report=False, messages=max(taken, 1)) <= 0.0 and only_replies
+        # Each read counts as a message at least: one that arrives byte by byte costs as much as many messages.
+        return self._budget.spend(end, report=False, messages=max(accepted, 1)) <= 0.0 and only_replies
 
     def _drain_messages(self) -> None:
-        """Process and remove the complete messages at the start of the buffer."""
+        """Process and remove the complete messages at the start of the buffer.
+
+        Other greenlets run after each slice of messages, and while the peer is above its allowance.
+        """
         buffer = self._buffer
-        offset = since = handled = 0
-        while (head := self._head(offset)) is not None and not self._ended:
-            version, kind, length, xid = head
+        offset = slice_start = slice_messages = 0
+        while (header := self._header_at(offset)) is not None and not self._ended:
+            version, kind, length, xid = header
             if length < HEADER.size:
                 self.evict(EvictionReason.LENGTH)
                 break
-            acted = self._handle(version, kind, xid, _cut(buffer, offset, length))
+            is_costly = self._handle(version, kind, xid, _copy(buffer, offset, length))
             offset += length
-            handled += 1
-            wait_s = self._budget.spend(length, report=acted)
-            if wait_s > 0.0 or handled >= MESSAGE_BATCH or offset - since >= _SLICE_BYTES:
-                handled, since = 0, offset
+            slice_messages += 1
+            wait_s = self._budget.spend(length, report=is_costly)
+            if wait_s > 0.0 or slice_messages >= MESSAGE_BATCH or offset - slice_start >= _SLICE_BYTES:
+                slice_messages, slice_start = 0, offset
                 hub.sleep(wait_s)
         if not offset and (wait_s := self._budget.spend(0, report=False)) > 0.0:
-            hub.sleep(wait_s)  # a message that arrives byte by byte costs as much as many
+            hub.sleep(wait_s)  # a read without a complete message counts as a message
         del buffer[:offset]
 
-    def _head(self, offset: int) -> tuple[int, int, int, int] | None:
+    def _header_at(self, offset: int) -> tuple[int, int, int, int] | None:
         """Return version, type, length and xid of the message at an offset; None if it is incomplete."""
-        left = len(self._buffer) - offset
-        if left < HEADER.size:
+        available_bytes = len(self._buffer) - offset
+        if available_bytes < HEADER.size:
             return None
-        head: tuple[int, int, int, int] = HEADER.unpack_from(self._buffer, offset)
-        return head if left >= head[2] else None
+        header: tuple[int, int, int, int] = HEADER.unpack_from(self._buffer, offset)
+        return header if available_bytes >= header[2] else None
 
     def _handle(self, version: int, kind: int, xid: int, message: bytes) -> bool:
-        """Process one message, without parsing unused ones; return whether it cost more than a reply.
+        """Process one message, or drop it unparsed if nobody uses it; return whether it cost more than a reply.
 
-        A packet-in that the controller ignores does not: otherwise the packet-ins of a flooding port would use up the
-        time of all other asynchronous messages.
+        A packet-in that the controller ignores counts as cheap. Otherwise the packet-ins of a flooding port would use
+        up the switch's allowance for asynchronous messages.
         """
         if kind == MessageType.HELLO and self.state == HANDSHAKE_DISPATCHER:
             self._on_hello(message)
@@ -333,9 +336,9 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         elif kind not in _ALWAYS:
             self._drop("type")
         elif self.state == MAIN_DISPATCHER:
-            acted = kind in _REPORTS and self.connection is not None and self.connection.report(kind, message)
+            is_processed = kind in _REPORTS and self.connection is not None and self.connection.report(kind, message)
             if kind in _FOR_LISTENERS and not self.ofp_brick.observers.get(_REPORTS[kind]):
-                return acted
+                return is_processed
             self._to_ryu(kind, xid, message)
         elif kind == MessageType.ECHO_REQUEST:
             self._to_ryu(kind, xid, message)
@@ -344,32 +347,32 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         return True
 
     def _on_hello(self, message: bytes) -> None:
-        """Agree on a version (OpenFlow 1.3.5, section 6.3.1): 1.3, or none.
+        """Evict a peer that does not support OpenFlow 1.3, or pass its hello to Ryu (OpenFlow 1.3.5, section 6.3.1).
 
         Ryu gets the header only: its parser loops for ever on a hello with an element of length 0.
         """
         if not supports_version(ofp.VERSION, message):
-            refusal = struct.pack("!HH", ofp.ErrorType.HELLO_FAILED, 0) + b"OpenFlow 1.3 only"
+            error = struct.pack("!HH", ofp.ErrorType.HELLO_FAILED, 0) + b"OpenFlow 1.3 only"
             with suppress(OSError):  # nothing else is queued: the kernel accepts so few bytes at once
-                self.socket.send(HEADER.pack(ofp.VERSION, MessageType.ERROR, HEADER.size + len(refusal), 0) + refusal)
-            self._queue.octets = 0  # the error must arrive: no reset
+                self.socket.send(HEADER.pack(ofp.VERSION, MessageType.ERROR, HEADER.size + len(error), 0) + error)
+            self._queue.octets = 0  # otherwise ``evict`` would reset the connection, and the error might be lost
             self.evict(EvictionReason.VERSION)
             return
         self._to_ryu(MessageType.HELLO, 0, HEADER.pack(ofp.VERSION, MessageType.HELLO, HEADER.size, 0))
 
     def _reply(self, kind: int, xid: int, message: bytes) -> None:
-        """Pass a reply to the request that awaits it, here or in Ryu; drop it if nothing does."""
+        """Pass a reply to the controller or to Ryu, by the xid of its request; drop it if neither made the request."""
         if self.connection is not None and self.connection.accept_reply(kind, xid, message):
             return
-        if xid not in self._asked:
+        if xid not in self._ryu_requests:
             self._drop("nobody asked")
             return
         if kind == MessageType.FEATURES_REPLY and message[_AUXILIARY_ID_AT : _AUXILIARY_ID_AT + 1] > b"\0":
             self.evict(EvictionReason.AUXILIARY)
             return
         flags = message[_MULTIPART_MORE_AT : _MULTIPART_MORE_AT + 2] if kind == MessageType.MULTIPART_REPLY else b""
-        if not int.from_bytes(flags) & ofp.MULTIPART_REPLY_MORE:
-            del self._asked[xid]
+        if not int.from_bytes(flags) & ofp.MULTIPART_REPLY_MORE:  # the last part
+            del self._ryu_requests[xid]
         self._to_ryu(kind, xid, message)
 
     def _to_ryu(self, kind: int, xid: int, message: bytes) -> None:
@@ -389,11 +392,12 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         if len(self._ports or ()) > MAX_PORTS:
             self.evict(EvictionReason.PORTS)
 
-    def _drop(self, why: str) -> None:
-        PeerDatapath.counts.dropped[why] += 1
+    def _drop(self, reason: str) -> None:
+        """Count a message that is dropped unread."""
+        PeerDatapath.counts.dropped[reason] += 1
 
 
-def _cut(octets: bytearray, offset: int, length: int) -> bytes:
+def _copy(octets: bytearray, offset: int, length: int) -> bytes:
     """Return one message as a copy that keeps no other bytes alive."""
     with memoryview(octets) as view:
         return bytes(view[offset : offset + length])

@@ -70,9 +70,11 @@ class Transport(Protocol):
 
 @dataclass(slots=True)
 class Reply:
-    """The reply to one request, as it arrives; ``wait`` for it. ``arrived_s`` is when its last part so far arrived.
+    """The pending or complete reply to one request.
 
-    ``parts`` are the bodies of its messages, and ``begun`` the METER_STATS that a bulk request has read before.
+    ``parts`` are the bodies of its messages. ``begun`` is the beginning (METER_STATS) that a bulk request has decoded,
+    if the request was one. ``arrived_s`` is when the latest part arrived, ``received_s`` when the last one did.
+    ``octets`` is what the reply counts for in its connection's limit.
     """
 
     xid: int = 0
@@ -93,7 +95,7 @@ class Reply:
         return b"".join(self.parts) if self.wait_complete(timeout_s) else None
 
     def wait_complete(self, timeout_s: float) -> bool:
-        """Return whether all ``parts`` have arrived in time. Errors as ``wait``."""
+        """Wait at most ``timeout_s``; return whether all ``parts`` have arrived. Raises errors as ``wait`` does."""
         if not self.done:
             if timeout_s <= 0.0:
                 return False
@@ -106,13 +108,13 @@ class Reply:
         return True
 
     def add(self, body: Buffer) -> int:
-        """Add a part, which keeps only its own message alive; return the bytes that it counts for."""
+        """Add the body of a part; return the bytes that the part counts for in the connection's limit."""
         self.parts.append(body)
         self.octets += len(body) + _PART_BYTES
         return len(body) + _PART_BYTES
 
     def begin(self, meters: NDArray[np.void]) -> int:
-        """Add meters that a bulk request has read; return the bytes that they count for."""
+        """Set the beginning that a bulk request has decoded; return the bytes that it counts for."""
         self.begun, self.octets = meters, meters.nbytes
         return meters.nbytes
 
@@ -141,9 +143,9 @@ class SwitchConnection:
         self._datapath = datapath
         self._clock = clock
         self._awaited: dict[int, Reply] = {}
-        self._unwanted: dict[int, None] = {}
+        self._forgotten: dict[int, None] = {}
         self._held_octets = 0
-        self._called: dict[BulkBarrier, int | Reply] = {}  # the xid, or the reply, of the last bulk requests
+        self._bulk_requests: dict[BulkBarrier, int | Reply] = {}  # the xid, or the reply, of the last bulk requests
         self.dpid: int = datapath.id
         self.address = datapath.address
         self.gate = datapath.gate
@@ -158,11 +160,11 @@ class SwitchConnection:
         return self._datapath.eviction_reason
 
     def keep(self) -> None:
-        """Mark the switch as under control: its limits are much higher than a stranger's."""
+        """Mark the switch as under control: its limits are much higher than those of an unmanaged switch."""
         self._datapath.keep()
 
     def close(self) -> None:
-        """End: nothing more is sent; pending replies fail."""
+        """End the controller's use of the connection: nothing more is sent, and pending replies fail."""
         if self.closed:
             return
         self.closed = True
@@ -179,17 +181,17 @@ class SwitchConnection:
             self._datapath.evict(reason)
 
     def send(self, encode: Callable[[int], bytes], messages: int) -> None:
-        """Send messages; ``encode`` gets the first of ``messages`` xids."""
+        """Send ``messages`` messages, which ``encode`` returns for the first of as many reserved xids."""
         self.count.sent += messages
         self._datapath.enqueue(encode(self.reserve(messages)))
 
     def ask(self, encode: Callable[[int], bytes]) -> Reply:
-        """Send a multipart request and return its pending reply."""
+        """Send the request that ``encode`` returns for an xid; return its pending reply."""
         xid = self.reserve(1)
         return self.request(encode(xid), xid, 1)
 
     def ask_all(self, *encodes: Callable[[int], bytes]) -> tuple[Reply, ...]:
-        """Send several requests at once; their replies come in the same order."""
+        """Send several requests at once; return their pending replies in the same order, in which they also arrive."""
         xids = [self.reserve(1) for _ in encodes]
         data = b"".join([encode(xid) for encode, xid in zip(encodes, xids, strict=True)])
         return self._send_awaiting(data, xids, len(xids))
@@ -211,27 +213,29 @@ class SwitchConnection:
         return replies
 
     def call(self, barrier: BulkBarrier, data: Buffer, xid: int, messages: int) -> int | None:
-        """Send messages, the last of which is a bulk request; return the socket of its reply.
+        """Send messages, the last of which is part of a bulk request; return the socket (fileno) of its reply.
 
-        None if nothing was sent: then use ``request``.
+        Return None if nothing was sent, because the reply cannot be read as part of a bulk request now: use
+        ``request``.
         """
         fileno = self._datapath.direct_socket()
         if fileno is None or self.closed:
             return None
-        self._called[barrier] = xid
+        self._bulk_requests[barrier] = xid
         self.count.sent += messages
         self._datapath.enqueue(data)
         return None if self.closed else fileno
 
     def bulk_socket(self, barrier: BulkBarrier) -> tuple[int, int] | None:
-        """Return the socket at which a bulk request may be sent and answered now, and the xid reserved for it.
+        """Reserve an xid for a direct write of a bulk request; return the socket (fileno) and the xid.
 
-        None if it must be sent by ``call`` or ``request``. Otherwise it must be sent there (``send_bulk_request``).
+        The caller must then write the request to this socket. Return None if the request cannot be written directly
+        now: use ``call``, or ``request``.
         """
         fileno = None if self.closed else self._datapath.direct_send_socket()
         if fileno is None:
             return None
-        xid = self._called[barrier] = self.reserve(1)
+        xid = self._bulk_requests[barrier] = self.reserve(1)
         self.count.sent += 1
         return fileno, xid
 
@@ -241,27 +245,28 @@ class SwitchConnection:
 
     def fall_back(self, barrier: BulkBarrier) -> Reply:
         """Turn the pending part of a bulk request into a normal reply; return it, which may be complete by now."""
-        called = self._called[barrier]
-        if isinstance(called, int):
-            called = self._called[barrier] = Reply(called)
-            begun, part = barrier.partial_reply(self._datapath.fileno)
-            if barrier.cancel(self._datapath.fileno):
-                self._awaited[called.xid] = called
-                if len(begun):
-                    self._held_octets += called.begin(begun)
-                if part:
-                    self._datapath.push_back(part)
-        return called
+        request = self._bulk_requests[barrier]
+        if not isinstance(request, int):  # it has fallen back before
+            return request
+        reply = self._bulk_requests[barrier] = Reply(request)
+        begun, incomplete_message = barrier.partial_reply(self._datapath.fileno)
+        if barrier.cancel(self._datapath.fileno):
+            self._awaited[reply.xid] = reply
+            if len(begun):
+                self._held_octets += reply.begin(begun)
+            if incomplete_message:
+                self._datapath.push_back(incomplete_message)
+        return reply
 
     def fall_back_all(self) -> None:
-        """Do the same for all bulk requests."""
-        for barrier in self._called:
+        """Turn the pending parts of all bulk requests into normal replies, as ``fall_back`` does."""
+        for barrier in self._bulk_requests:
             self.fall_back(barrier)
 
     def _awaits(self, xid: int) -> Reply | None:
-        """Return the pending reply of a request; a bulk request's is turned into a normal one."""
+        """Return the pending reply of a request, or None; a bulk request's is turned into a normal one."""
         reply = self._awaited.get(xid)
-        if reply is None and xid in self._called.values():
+        if reply is None and xid in self._bulk_requests.values():
             self.fall_back_all()
             reply = self._awaited.get(xid)
         return reply
@@ -274,15 +279,15 @@ class SwitchConnection:
         """Stop waiting for a reply; if it still arrives, it is dropped."""
         if self._awaited.pop(reply.xid, None) is not None:
             self._held_octets -= reply.octets
-            self._unwanted[reply.xid] = None
-            if len(self._unwanted) > MAX_FORGOTTEN:
-                del self._unwanted[next(iter(self._unwanted))]
+            self._forgotten[reply.xid] = None
+            if len(self._forgotten) > MAX_FORGOTTEN:
+                del self._forgotten[next(iter(self._forgotten))]
 
     def fail(self, xid: int, error: ProtocolError) -> bool:
-        """Fail the request with that xid; return whether it was the controller's."""
+        """Fail the request with that xid; return whether it is one of the controller's, pending or forgotten."""
         reply = self._awaits(xid)
         if reply is None:
-            return self._unwanted.pop(xid, False) is None
+            return self._forgotten.pop(xid, False) is None  # None: it was there
         del self._awaited[xid]
         self._held_octets -= reply.octets
         reply.fail(error)
@@ -295,10 +300,10 @@ class SwitchConnection:
         return first
 
     def accept_reply(self, kind: int, xid: int, message: bytes) -> bool:
-        """Process one message if it is a reply to a request of the controller."""
+        """Process a message if it is a reply to a request of the controller; return whether it is."""
         reply = self._awaits(xid)
         if reply is None:
-            return xid in self._unwanted
+            return xid in self._forgotten
         self.count.received += 1
         reply.arrived_s = self._clock()
         part = None
@@ -331,21 +336,21 @@ class SwitchConnection:
 def send_bulk_request(
     barrier: BulkBarrier, connections: Sequence[SwitchConnection], encode: Callable[[int], bytes]
 ) -> list[tuple[int, int] | None]:
-    """Send the bulk request that ``encode`` makes of an xid; nothing here waits.
+    """Send each connection the request that ``encode`` returns for an xid, as part of a bulk request. Never waits.
 
-    Return for each connection the socket of the reply and the xid; None if nothing was sent: then use ``request``. All
-    requests that can be sent directly go in one call.
+    Return for each connection the socket (fileno) of the reply and the xid, or None if nothing was sent: then use
+    ``request``. All requests that can be written directly are written in one native call.
     """
-    lanes: list[tuple[int, int] | None] = [connection.bulk_socket(barrier) for connection in connections]
+    targets: list[tuple[int, int] | None] = [connection.bulk_socket(barrier) for connection in connections]
     message = encode(0)
-    taken, octets = iter(native_sockets.ask([lane for lane in lanes if lane is not None], message)), len(message)
-    for number, (connection, lane) in enumerate(zip(connections, lanes, strict=True)):
-        if lane is None:
+    sent_bytes = iter(native_sockets.ask([target for target in targets if target is not None], message))
+    for index, (connection, target) in enumerate(zip(connections, targets, strict=True)):
+        if target is None:
             xid = connection.reserve(1)
             fileno = connection.call(barrier, encode(xid), xid, 1)
-            lanes[number] = None if fileno is None else (fileno, xid)
-        elif (start := next(taken)) < octets:
-            connection.send_rest(encode(lane[1])[start:])
+            targets[index] = None if fileno is None else (fileno, xid)
+        elif (start := next(sent_bytes)) < len(message):
+            connection.send_rest(encode(target[1])[start:])
             if connection.closed:
-                lanes[number] = None
-    return lanes
+                targets[index] = None
+    return targets

@@ -15,7 +15,7 @@ class Hub(epolls.Hub):  # type: ignore[misc]  # eventlet has no types
     """The hub of Linux; ``eventlet.hubs.use_hub`` takes it."""
 
     def sleep_until(self) -> float | None:
-        """Return when the first uncancelled timer is due."""
+        """Return when the first uncancelled timer is due, None without one; drop the cancelled timers before it."""
         timers = self.timers
         while timers and timers[0][1].called:
             heapq.heappop(timers)

@@ -11,7 +11,7 @@ _socket = patcher.original("socket")
 
 
 def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:
-    """Return the result of ``socket.getaddrinfo``; addresses at once, names in a thread. Raises gaierror."""
+    """Return the result of ``socket.getaddrinfo``; only names need a thread, not numeric addresses. Raises gaierror."""
     try:
         return _socket.getaddrinfo(host, port, family, type, proto, flags | socket.AI_NUMERICHOST)
     except socket.gaierror as error:

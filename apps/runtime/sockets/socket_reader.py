@@ -26,16 +26,16 @@ REPLIES = frozenset(
 # Messages of one connection that are handled before other greenlets run.
 MESSAGE_BATCH = 32
 READ_BYTES = 256 << 10
-_ROOM_BYTES, _ROOM_REPLIES = 4 * READ_BYTES, 64 * MESSAGE_BATCH
+_BUFFER_BYTES, _BUFFER_REPLIES = 4 * READ_BYTES, 64 * MESSAGE_BATCH
 _MULTIPART, _MULTIPART_BYTES = int(MessageType.MULTIPART_REPLY), 16
 _KINDS = sum(1 << kind for kind in REPLIES)
 
 
 class ReceivedBytes(NamedTuple):
-    """The received bytes of a socket, empty if it was closed; valid until the next read.
+    """The received bytes of a socket, empty if the socket was closed; valid until the next read.
 
-    ``replies`` are complete messages at the beginning: type, xid, and range. ``only_replies`` tells whether nothing
-    else follows, except an incomplete message.
+    ``replies`` are the complete replies at the beginning: (type, xid, start, end in ``octets``). ``only_replies`` is
+    whether nothing else follows, except an incomplete message.
     """
 
     fileno: int
@@ -45,23 +45,26 @@ class ReceivedBytes(NamedTuple):
 
 
 class SocketReader:
-    """Reads many sockets without waiting; replies to bulk requests go to these."""
+    """Reads many sockets without waiting. Replies to the two bulk requests are decoded into their columns."""
 
     def __init__(self, meters: BulkMeterStats, barriers: BulkBarrier) -> None:
-        self._calls = meters, barriers
+        self._bulk_requests = meters, barriers
         self._room = (
-            None if native_sockets.library is None else native_sockets.ReceiveBuffer(_ROOM_BYTES, _ROOM_REPLIES)
+            None if native_sockets.library is None else native_sockets.ReceiveBuffer(_BUFFER_BYTES, _BUFFER_REPLIES)
         )
         self._octets = memoryview(bytearray(READ_BYTES if self._room is None else 0))
 
     def receive(self, filenos: Sequence[int], now_s: float) -> Iterator[ReceivedBytes]:
-        """Yield the other received bytes of each readable socket, at most READ_BYTES; the rest stays."""
+        """Yield the bytes of each readable socket that are no bulk replies, at most READ_BYTES per socket.
+
+        More bytes stay in the socket. ``now_s`` is recorded as the arrival time of bulk replies.
+        """
         if self._room is not None:
             return self._receive_at_once(self._room, filenos, now_s)
         return self._receive(filenos)
 
     def _receive(self, filenos: Sequence[int]) -> Iterator[ReceivedBytes]:
-        """Yield what each socket has received, one call for each."""
+        """Yield the received bytes of each socket, with one system call for each; without native code."""
         for fileno in filenos:
             try:
                 size_bytes = os.readv(fileno, [self._octets])
@@ -73,36 +76,40 @@ class SocketReader:
             yield ReceivedBytes(fileno, octets, *replies_in(octets))
 
     def _receive_at_once(
-        self, room: native_sockets.ReceiveBuffer, filenos: Sequence[int], now_s: float
+        self, buffer: native_sockets.ReceiveBuffer, filenos: Sequence[int], now_s: float
     ) -> Iterator[ReceivedBytes]:
-        """Yield what each socket has received; one native call reads as many as fit the buffer."""
-        what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGE_BATCH
-        meters, barriers = self._calls
+        """Yield the received bytes of each socket; one native call reads as many sockets as fit the buffer."""
+        limits = READ_BYTES, ofp.VERSION, _KINDS, MESSAGE_BATCH
+        meters, barriers = self._bulk_requests
         while filenos:
-            rolls = (*meters.columns, *barriers.columns)
-            arrivals, replies = room.receive(filenos, rolls, now_s, *what)
-            first = start = 0
+            bulk_columns = (*meters.columns, *barriers.columns)
+            arrivals, replies = buffer.receive(filenos, bulk_columns, now_s, *limits)
+            first_reply = start = 0
             for fileno, (length, count, only_replies) in zip(filenos, arrivals, strict=False):
                 if length >= 0:
-                    octets = room.octets[start : start + length]
-                    yield ReceivedBytes(fileno, octets, replies[first : first + count], bool(only_replies))
-                    start, first = start + length, first + count
+                    octets = buffer.octets[start : start + length]
+                    own_replies = replies[first_reply : first_reply + count]
+                    yield ReceivedBytes(fileno, octets, own_replies, bool(only_replies))
+                    start, first_reply = start + length, first_reply + count
             filenos = filenos[len(arrivals) :]
 
 
 def replies_in(octets: memoryview) -> tuple[list[tuple[int, int, int, int]], bool]:
-    """Return the complete replies at the beginning, at most MESSAGE_BATCH, and whether there is nothing else."""
-    found: list[tuple[int, int, int, int]] = []
+    """Return the complete replies at the beginning, at most MESSAGE_BATCH, and whether nothing else follows.
+
+    A reply is (type, xid, start, end). An incomplete message may follow.
+    """
+    replies: list[tuple[int, int, int, int]] = []
     start, end = 0, len(octets)
     for _ in range(MESSAGE_BATCH):
         if end - start < HEADER.size:
-            return found, True
+            return replies, True
         version, kind, length, xid = HEADER.unpack_from(octets, start)
         if length > end - start:
-            return found, True
-        least = _MULTIPART_BYTES if kind == _MULTIPART else HEADER.size
-        if version != ofp.VERSION or kind not in REPLIES or length < least:
-            return found, False
-        found.append((kind, xid, start, start + length))
+            return replies, True
+        min_bytes = _MULTIPART_BYTES if kind == _MULTIPART else HEADER.size
+        if version != ofp.VERSION or kind not in REPLIES or length < min_bytes:
+            return replies, False
+        replies.append((kind, xid, start, start + length))
         start += length
-    return found, False
+    return replies, False

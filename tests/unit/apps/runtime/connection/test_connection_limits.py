@@ -185,4 +185,4 @@ def test_the_same_is_said_once_in_a_while(clock: Clock) -> None:
 def test_what_was_said_is_not_remembered_without_end(clock: Clock) -> None:
     sparing = LogRateLimiter(clock)
     assert all(sparing.due(number) for number in range(5000))
-    assert len(sparing._said_s) <= 1000
+    assert len(sparing._logged_s) <= 1000

@@ -281,7 +281,7 @@ def test_the_replies_of_each_socket_are_its_own() -> None:
 
 @compiled
 def test_many_sockets_are_read_though_there_is_room_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apps.runtime.sockets.socket_reader._ROOM_BYTES", 300 << 10)
+    monkeypatch.setattr("apps.runtime.sockets.socket_reader._BUFFER_BYTES", 300 << 10)
     inbox, data = SocketReader(BulkMeterStats(), BulkBarrier()), bytes(range(1, 200)) * 300
     pairs = [socket.socketpair() for _ in range(5)]
     for mine, other in pairs:
