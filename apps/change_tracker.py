@@ -1,4 +1,4 @@
-"""Tracks which changes the switches have confirmed, in addition to being stored and decided."""
+"""Tracks which changes of settings the switches have confirmed."""
 
 from __future__ import annotations
 
@@ -27,39 +27,42 @@ class ChangeTracker:
         self._pending.append((revision, self._shell.now_s()))
 
     def status(self, revision: int) -> dict[str, Any]:
-        """Return the last change, the last confirmed one, the unconfirmed switches, and the disconnected ones."""
-        waiting: set[int] = set()
+        """Return, as JSON, how far the changes up to ``revision`` are confirmed, and which switches are missing.
+
+        Unconfirmed switches delay the oldest unconfirmed change; disconnected ones delay nothing.
+        """
+        unconfirmed: set[int] = set()
         while self._pending:
-            number, at_s = self._pending[0]
-            waiting = self._unconfirmed(at_s)
-            if waiting:
+            oldest_revision, changed_s = self._pending[0]
+            unconfirmed = self._unconfirmed(changed_s)
+            if unconfirmed:
                 break
-            self._installed = number
+            self._installed = oldest_revision
             self._pending.popleft()
         records = self._shell.central.switches
         return {
             "revision": revision,
             "installed_revision": self._installed if self._pending else revision,
-            "unconfirmed_switches": sorted(records[dpid].switch.name for dpid in waiting),
+            "unconfirmed_switches": sorted(records[dpid].switch.name for dpid in unconfirmed),
             "disconnected_switches": sorted(
                 record.switch.name for dpid, record in records.items() if dpid not in self._shell.peers
             ),
         }
 
-    def _unconfirmed(self, at_s: float) -> set[int]:
-        """Return the switches that must still confirm the decisions of ``at_s``."""
-        sent_s = self._shell.times.sent_after(at_s)
-        if sent_s is None:
+    def _unconfirmed(self, changed_s: float) -> set[int]:
+        """Return the dpids of the switches that must still confirm a change that was made at ``changed_s``."""
+        sent_s = self._shell.times.sent_after(changed_s)
+        if sent_s is None:  # no round has sent the change's messages yet
             return set(self._shell.central.switches)
         self._shell.peers.collect_confirmations()
-        slow = {
+        unconfirmed = {
             dpid
             for dpid, peer in self._shell.peers.items()
-            if any(asked_s <= sent_s for asked_s, _ in peer.unconfirmed())
+            if any(barrier_s <= sent_s for barrier_s, _ in peer.unconfirmed())
         }
-        slow |= self._shell.central.network.desired.pending & self._shell.peers.keys()
-        if self._queues.reconciled_s < at_s:
-            slow |= set(self._queues.failing()) or {
+        unconfirmed |= self._shell.central.network.desired.pending & self._shell.peers.keys()
+        if self._queues.reconciled_s < changed_s:
+            unconfirmed |= set(self._queues.failing()) or {
                 dpid for dpid in self._shell.peers if self._shell.central.switches[dpid].switch.ovsdb is not None
             }
-        return slow
+        return unconfirmed

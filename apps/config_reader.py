@@ -27,55 +27,60 @@ _VN_FIELDS = tuple(field.name for field in fields(Vn))
 
 
 def read(path: str, run_in_thread: Callable[..., Any]) -> Config:
-    """Return the configuration in a file. Raises ConfigError, also if the process ends without a result.
+    """Return the configuration in a file, while other greenlets run.
 
-    ``run_in_thread`` calls a function, and lets other greenlets run, as ``time.sleep`` does. It reads a small file.
+    A small file is read by ``run_in_thread``, which calls a function with arguments and returns its result; a large one
+    by a separate process. Raises ConfigError, also if the process ends without a result.
     """
     if _is_small(path):
         small: Config = run_in_thread(load_config, path)
         return small
-    answer = os.memfd_create("config")
+    result_file = os.memfd_create("config")
     try:
-        command = [*module_command("apps.config_reader"), str(answer), path]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[answer], start_new_session=True)
+        command = [*module_command("apps.config_reader"), str(result_file), path]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[result_file], start_new_session=True)
         try:
             while process.poll() is None:
                 time.sleep(_POLL_INTERVAL_S)
         finally:
-            if process.poll() is None:  # no caller waits for it any longer
+            if process.poll() is None:  # this greenlet was killed during the wait
                 process.kill()
                 process.wait()
-        config: Config = run_in_thread(_answer, answer, path, process.returncode)
+        config: Config = run_in_thread(_result, result_file, path, process.returncode)
         return config
     finally:
-        os.close(answer)
+        os.close(result_file)
 
 
 def _is_small(path: str) -> bool:
+    """Return whether a file has at most SMALL_BYTES and includes no other file."""
     try:
         if os.stat(path).st_size > SMALL_BYTES:
             return False
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             return b"include" not in (file.read(SMALL_BYTES) or b"")  # included files may be large
     except OSError:
-        return True  # the reader reports the fault
+        return True  # ``load_config`` then reports the error
 
 
-def _answer(file: int, path: str, status: int) -> Config:
-    """Return the configuration that the reading process left in a file; ConfigError with its problems."""
+def _result(file: int, path: str, status: int) -> Config:
+    """Return the configuration that the reading process wrote to ``file``, or raise the ConfigError that it wrote.
+
+    ``path`` is the configuration file, ``status`` the exit status of the process.
+    """
     if status:
         problem = f"cannot be read: the process that reads it ended with status {status}"
         raise ConfigError(path, [ConfigProblem(0, 0, "", problem)])
     with open(file, "rb", closefd=False) as stream:
         stream.seek(0)
-        found: Config | tuple[ConfigProblem, ...] = pickle.load(stream)
-    if isinstance(found, Config):
-        return found
-    raise ConfigError(path, found)
+        result: Config | tuple[ConfigProblem, ...] = pickle.load(stream)
+    if isinstance(result, Config):
+        return result
+    raise ConfigError(path, result)
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles VNs, which are numerous, so that one call restores each."""
+    """Pickles each VN as a call of ``Vn``: VNs are numerous, and unpickling them field by field is slow."""
 
     def reducer_override(self, value: object) -> Any:
         if isinstance(value, Vn):
@@ -84,15 +89,15 @@ class _Pickler(pickle.Pickler):
 
 
 def main(file: int, path: str) -> None:
-    """Write the result to an open file: the configuration, or all its problems."""
+    """Read a configuration, and write the result to an open file: the configuration, or its problems; then exit."""
     os.nice(_NICENESS)
     gc.disable()  # all objects stay until the end
     try:
-        found: Config | tuple[ConfigProblem, ...] = load_config(path)
+        result: Config | tuple[ConfigProblem, ...] = load_config(path)
     except ConfigError as error:
-        found = error.problems
+        result = error.problems
     with open(file, "wb", closefd=False) as stream:
-        _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(found)
+        _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(result)
         stream.flush()
         os._exit(0)  # freeing all objects takes as long as writing them
 

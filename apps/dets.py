@@ -89,12 +89,12 @@ class Dets(AppBase):
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
             rest_tls = renewable_server("rest", self.config.rest.tls)
             self.membership = member_of(self.config)
-            databases = ovsdb_tls(self.config.ovsdb_tls)
-            own = [database for database in (openflow_tls, rest_tls, *databases) if database is not None]
-            self.tls_contexts = [*own, *self.membership.tls_contexts()]
-            kept = self.config.rest.store
-            store = self.membership.store(kept)
-            self._tokens = self.membership.tokens(kept) if self.config.rest.authentication == "token" else None
+            ovsdb_contexts = ovsdb_tls(self.config.ovsdb_tls)
+            contexts = [context for context in (openflow_tls, rest_tls, *ovsdb_contexts) if context is not None]
+            self.tls_contexts = [*contexts, *self.membership.tls_contexts()]
+            store_path = self.config.rest.store
+            store = self.membership.store(store_path)
+            self._tokens = self.membership.tokens(store_path) if self.config.rest.authentication == "token" else None
         except DetsError as error:  # an error that the user can fix needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
@@ -102,7 +102,7 @@ class Dets(AppBase):
         self.shell = SouthboundDriver(self.config, time.monotonic, self._on_ports, *scheduling, self.membership.roles)
         self.membership.drive(self.shell, self.scheduler)
         self.observer = Observer(self.shell.central)
-        self.queues = QueueReconciler(self.shell, databases)
+        self.queues = QueueReconciler(self.shell, ovsdb_contexts)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self.settings = self._settings(store)
         self.shell.edge_ports.restore(self.settings.port_names())
@@ -118,7 +118,7 @@ class Dets(AppBase):
             self.logger.warning("%s is not loaded: %s", plugin, reason)
 
     def start(self) -> Any:
-        """Start the loops; each goes on if one of its rounds fails."""
+        """Start the application's loops, and report to the service manager; called by Ryu."""
         self.loops.every("interval", self.config.interval_s, self._run_interval)
         self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
         self.loops.on_demand("event lines", self.shell.lines.wait, self.shell.lines.write)
@@ -134,7 +134,7 @@ class Dets(AppBase):
         return super().start()
 
     def close(self) -> None:
-        """Stop; meters, flow entries and queues stay or are removed as configured."""
+        """Stop the loops and the servers; meters, flow entries and queues stay or are removed, as configured."""
         self.manager.stopping()
         self.loops.stop()
         self._rest.stop()
@@ -146,7 +146,7 @@ class Dets(AppBase):
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
 
     def _run_interval(self) -> None:
-        """Run one round of the control loop, with what a cluster does before and after it."""
+        """Run one round of the control loop, and the work of the cluster and of observation around it."""
         self.membership.before_interval()
         with self.scheduler.control_round():
             self.shell.run_interval()
@@ -158,7 +158,7 @@ class Dets(AppBase):
             self.metrics.round_s.observe(last.total_ms / 1e3)
 
     def _keep_port_names(self) -> None:
-        """Store the first names of edge ports, if this node stores anything."""
+        """Store the first names of edge ports that are not stored yet, if this node may write the store."""
         edge_ports = self.shell.edge_ports
         edge_ports.note_links()
         if not edge_ports.changed or not self.settings.store.writable:
@@ -178,24 +178,23 @@ class Dets(AppBase):
     def health(self) -> dict[str, Any]:
         """Return the state of the switches and the loops; ``degraded`` unless all are without fault."""
         health = self.shell.health()
-        ailing = self.loops.faults()
+        faults = self.loops.faults()
         loops = {
-            name: {"failures": loop.failures, "fault": ailing.get(name)} for name, loop in self.loops.loops.items()
+            name: {"failures": loop.failures, "fault": faults.get(name)} for name, loop in self.loops.loops.items()
         }
-        status = "degraded" if ailing else health["status"]
+        status = "degraded" if faults else health["status"]
         return self.membership.health({**health, "status": status, "loops": loops})
 
     def _serve_rest(self, tls: RenewableContext | None) -> rest.RestServer:
-        """Start the REST server."""
+        """Start and return the REST server: the application, behind a rate limiter and a count of responses."""
         settings = self.config.rest
         app = rest.create_app(_RestService(self), self._tokens, max(settings.max_connections // 2, 1), settings.ui)
-        pace = rest.RequestRateLimiter(settings.requests_per_s, time.monotonic)
-        gate = rest.with_status_counts(rest.rate_limited(app, pace, hub.sleep), self.metrics.requests)
+        limiter = rest.RequestRateLimiter(settings.requests_per_s, time.monotonic)
+        limited_app = rest.with_status_counts(rest.rate_limited(app, limiter, hub.sleep), self.metrics.requests)
+        host, port, wait = settings.listen.host, settings.listen.port, self.scheduler.wait
         self.logger.info("listens for REST at %s", settings.listen)
-        at = settings.listen
-        proxies = settings.trusted_proxies
         return rest.serve(
-            gate, at.host, at.port, tls, settings.max_connections, wait=self.scheduler.wait, trusted_proxies=proxies
+            limited_app, host, port, tls, settings.max_connections, wait=wait, trusted_proxies=settings.trusted_proxies
         )
 
     def _settings(self, store: SettingsStore) -> Settings:
@@ -214,7 +213,7 @@ class Dets(AppBase):
         return config_reader.read(path, run_in_thread)
 
     def yield_control(self) -> None:
-        """Let others run until there is idle time."""
+        """Let other greenlets run until the control loop is idle."""
         self.scheduler.yield_control()
 
     def adopt(self, config: Config) -> None:
@@ -231,13 +230,14 @@ class Dets(AppBase):
 
     def _warn_about_other_apps(self) -> None:
         """Warn if an application of this process serves HTTP without authentication."""
-        others = other_wsgi_apps()
-        if others is not None:
+        address_and_names = other_wsgi_apps()
+        if address_and_names is not None:
+            address, names = address_and_names
             self.logger.warning(
                 "%s of this process serves HTTP at %s without authentication: anyone who reaches it can change the "
                 "switches' tables; let --wsapi-host be 127.0.0.1",
-                ", ".join(others[1]),
-                others[0],
+                ", ".join(names),
+                address,
             )
 
 

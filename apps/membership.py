@@ -1,6 +1,6 @@
-"""The relation of a process to other controllers of its fabric: none.
+"""The interface between the application and other controllers of its fabric, for a process without any.
 
-``apps.cluster.cluster_member`` has the form for a cluster.
+``apps.cluster.cluster_member`` has the subclasses for a cluster.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Standalone:
 
     @staticmethod
     def run(function: Callable[..., Any], *arguments: object) -> Any:
-        """Return the result of a store's function, while others run."""
+        """Call a function of a store, and return its result; other greenlets run during that time."""
         return run_in_thread(function, *arguments)
 
     def tls_contexts(self) -> list[RenewableContext]:
@@ -53,10 +53,10 @@ class Standalone:
         return []
 
     def drive(self, shell: SouthboundDriver, scheduler: CooperativeScheduler) -> None:
-        """Begin to drive switches by this southbound driver; nothing has been set yet."""
+        """Called with the southbound driver as soon as it exists; settings do not exist yet."""
 
     def attach(self, settings: Settings, queues: QueueReconciler, metrics: Metrics) -> None:
-        """Attach the settings and the rest of the process; no loop runs yet."""
+        """Called with the other parts of the process as soon as they exist; no loop runs yet."""
 
     def before_interval(self) -> None:
         """Called before an interval."""
@@ -73,7 +73,10 @@ class Standalone:
         return RemoteNodes()
 
     def leave(self, shell: SouthboundDriver, queues: QueueReconciler, on_stop: str) -> None:
-        """Stop; meters, flow entries and queues stay or are removed as configured."""
+        """Called when the process stops: remove meters, flow entries and queues, or set meters to exact limits.
+
+        ``on_stop`` is the configuration's: ``remove``, or ``keep``.
+        """
         if on_stop == "remove":
             shell.remove_all()
             queues.remove_all()

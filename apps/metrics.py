@@ -97,16 +97,16 @@ class Metrics:
         self._registry.register(collector)
 
     def page(self) -> Iterator[bytes]:
-        """Yield the page in parts, so that others can run in between; VNs are all as they were at the start."""
+        """Yield the page in parts; other greenlets can run in between. All values of VNs are from the start."""
         columns = vn_columns(self.observer)
-        of_vns = vn_labels(self.central) if self.central.config.vn_metrics else []
-        of_vlans = vlan_labels(self.central)
+        labels_of_vns = vn_labels(self.central) if self.central.config.vn_metrics else []
+        labels_of_vlans = vlan_labels(self.central)
         vlan_vid, seconds = self.central.vns.vlan_vid, self.observer.traffic.seconds.copy()
         yield generate_latest(self._registry)
-        if of_vns:
-            yield from samples(of_vns, columns)
-        yield from samples(of_vlans, vlan_columns(vlan_vid, columns))
-        yield from guarantee_samples(of_vlans, vlan_vid, seconds)
+        if labels_of_vns:
+            yield from samples(labels_of_vns, columns)
+        yield from samples(labels_of_vlans, vlan_columns(vlan_vid, columns))
+        yield from guarantee_samples(labels_of_vlans, vlan_vid, seconds)
 
 
 class _Controller(Collector):
@@ -138,11 +138,7 @@ class _Controller(Collector):
         """Yield the metrics of the control loop, of pairs and of OVSDB."""
         times = self._metrics.shell.times
         for name, about, value in (
-            (
-                "skipped_rounds",
-                "Rounds of the control loop that were due and never began.",
-                times.skipped_rounds,
-            ),
+            ("skipped_rounds", "Rounds of the control loop that were due and never began.", times.skipped_rounds),
             ("poll_timeouts", "Switches that did not send their counters in time.", times.poll_timeouts),
             ("read_meters", "Meters whose counters were read.", times.read_meters),
             ("modified_meters", "Meters that were modified.", times.modified_meters),
@@ -150,12 +146,12 @@ class _Controller(Collector):
             yield CounterMetricFamily(f"dets_loop_{name}", about, value=value)
         interval_s = self._metrics.central.config.interval_s
         yield GaugeMetricFamily("dets_loop_interval_seconds", "The control interval.", value=interval_s)
-        entries = len(self._metrics.central.state.entries)
-        yield GaugeMetricFamily("dets_metered_pairs", "Pairs of VNs that have a meter.", value=entries)
+        pair_count = len(self._metrics.central.state.entries)
+        yield GaugeMetricFamily("dets_metered_pairs", "Pairs of VNs that have a meter.", value=pair_count)
         about = "Of these, pairs with a bottleneck, by bottleneck: a link, or the limit of a VN."
         bottlenecks = GaugeMetricFamily("dets_bottlenecked_pairs", about, labels=["bottleneck"])
-        for place, count in bottleneck_counts(self._metrics.central.fabric).items():
-            bottlenecks.add_metric([place], count)
+        for bottleneck, count in bottleneck_counts(self._metrics.central.fabric).items():
+            bottlenecks.add_metric([bottleneck], count)
         yield bottlenecks
         queues = self._metrics.queues
         yield CounterMetricFamily(
@@ -167,33 +163,33 @@ class _Controller(Collector):
         """Yield the metrics of switches and of their connections."""
         about = "1 while the switch is under control; none where another node has it under control."
         ready = GaugeMetricFamily("dets_switch_ready", about, labels=["switch"])
-        elsewhere = self._metrics.central.fabric.share.remote_switches
+        remote = self._metrics.central.fabric.share.remote_switches
         messages = CounterMetricFamily(
             "dets_openflow_messages", "OpenFlow messages except echoes.", labels=["switch", "direction"]
         )
         errors = CounterMetricFamily("dets_openflow_error_replies", "OpenFlow error replies.", labels=["switch"])
         for dpid, record in self._metrics.central.switches.items():
             name, counts = record.switch.name, self._metrics.shell.counts.get(dpid, MessageCounts())
-            if dpid not in elsewhere:
+            if dpid not in remote:
                 ready.add_metric([name], float(self._metrics.shell.is_ready(dpid)))
             messages.add_metric([name, "sent"], counts.sent)
             messages.add_metric([name, "received"], counts.received)
             errors.add_metric([name], counts.errors)
-        cut_off = CounterMetricFamily(
+        evicted = CounterMetricFamily(
             "dets_openflow_evictions", "Connections that the controller evicted.", labels=["reason"]
         )
         for reason, count in self._metrics.peers.cut_off.items():
-            cut_off.add_metric([str(reason)], count)
+            evicted.add_metric([str(reason)], count)
         dropped = CounterMetricFamily(
             "dets_openflow_dropped_messages", "OpenFlow messages dropped unread.", labels=["reason"]
         )
-        for why, count in self._metrics.peers.dropped.items():
-            dropped.add_metric([why], count)
-        strangers = GaugeMetricFamily(
+        for cause, count in self._metrics.peers.dropped.items():
+            dropped.add_metric([cause], count)
+        unmanaged = GaugeMetricFamily(
             "dets_openflow_unmanaged_connections", "Connections of switches that are not under control."
         )
-        strangers.add_metric([], len(self._metrics.shell.unmanaged))
-        yield from (ready, messages, errors, cut_off, dropped, strangers)
+        unmanaged.add_metric([], len(self._metrics.shell.unmanaged))
+        yield from (ready, messages, errors, evicted, dropped, unmanaged)
 
     def _service(self) -> Iterator[Metric]:
         """Yield the metrics of REST and of the configuration."""
@@ -211,48 +207,56 @@ class _Controller(Collector):
         yield InfoMetricFamily("dets_config", "The file that was read last.", value={"sha256": reloads.sha256})
 
     def _links(self) -> Iterator[Metric]:
-        """Yield the metrics of configured links only: discovered links could be without bound."""
-        observer, names = self._metrics.observer, self._metrics.central.fabric.switch_name
+        """Yield the metrics of the configured links; the number of discovered links would have no bound."""
+        observer, switch_name = self._metrics.observer, self._metrics.central.fabric.switch_name
         up = GaugeMetricFamily("dets_link_up", "1 while a link of the configuration is up.", labels=["a", "b"])
         capacity = GaugeMetricFamily("dets_link_capacity_bits_per_second", "Either way.", labels=["a", "b"])
-        moved = CounterMetricFamily("dets_link_bytes", "Traffic of a link.", labels=["from", "to"])
+        sent = CounterMetricFamily("dets_link_bytes", "Traffic of a link.", labels=["from", "to"])
 
-        def shown(end: PortId) -> str:
-            return f"{names(end.dpid)}:{end.port_no}"
+        def location(end: PortId) -> str:
+            return f"{switch_name(end.dpid)}:{end.port_no}"
 
         for link in observer.links.list_links(self._metrics.central.config):
-            if link.capacity_bps is None:
+            if link.capacity_bps is None:  # not in the configuration
                 continue
             a, b = link.link
-            up.add_metric([shown(a), shown(b)], float(link.up))
-            capacity.add_metric([shown(a), shown(b)], link.capacity_bps)
+            up.add_metric([location(a), location(b)], float(link.up))
+            capacity.add_metric([location(a), location(b)], link.capacity_bps)
             for start, end in ((a, b), (b, a)):
-                counted = observer.ports.counted_bytes(start.dpid).get(start.port_no)
-                if counted is not None:
-                    moved.add_metric([shown(start), shown(end)], counted[0])
-        yield from (up, capacity, moved)
+                sent_and_received = observer.ports.counted_bytes(start.dpid).get(start.port_no)
+                if sent_and_received is not None:
+                    sent.add_metric([location(start), location(end)], sent_and_received[0])
+        yield from (up, capacity, sent)
 
     def _ports(self) -> Iterator[Metric]:
         """Yield the metrics of edge ports and of agents."""
+        yield from self._port_states()
+        yield from self._port_traffic()
+        central = self._metrics.central
         about = "Whether limits can be enforced at an edge port: 1 yes, 0.5 partly, 0 no."
-        metric = GaugeMetricFamily("dets_port_enforceable", about, labels=["switch", "port"])
-        central, vns = self._metrics.central, self._metrics.central.vns
-        moved = CounterMetricFamily(
-            "dets_port_bytes",
-            "Traffic that edge ports received from hosts and sent to them.",
-            labels=["switch", "port", "direction"],
-        )
-        capacity = GaugeMetricFamily("dets_port_capacity_bits_per_second", "Capacity.", labels=["switch", "port"])
-        promised = GaugeMetricFamily(
-            "dets_port_committed_bits_per_second", "Sum of its VNs' limits.", labels=["switch", "port", "direction"]
-        )
+        enforceable = GaugeMetricFamily("dets_port_enforceable", about, labels=["switch", "port"])
+        for dpid, record in central.switches.items():
+            for port_no, found in port_enforceability.switch_verdicts(central.fabric, dpid).items():
+                labels = [record.switch.name, record.switch.ports[port_no].label]
+                enforceable.add_metric(labels, _ENFORCEABLE[found.verdict])
+        yield enforceable
+        agents = GaugeMetricFamily("dets_agent_ports", "Edge ports with an agent, by its state.", labels=["state"])
+        for agent_state, count in central.agents.counts().items():
+            agents.add_metric([agent_state], count)
+        rejected = CounterMetricFamily("dets_agent_frames_rejected", "Rejected frames of agents.", labels=["cause"])
+        for cause, count in central.agents.refused().items():
+            rejected.add_metric([cause], count)
+        yield from (agents, rejected)
+
+    def _port_states(self) -> Iterator[Metric]:
+        """Yield the states that connected switches report for their edge ports."""
         up = GaugeMetricFamily("dets_port_up", "1 while an edge port has its link.", labels=["switch", "port"])
         about = "1 while an edge port carries nothing, because it is absent or may be the wrong port."
         fenced = GaugeMetricFamily("dets_port_fenced", about, labels=["switch", "port"])
         speed = GaugeMetricFamily(
             "dets_port_speed_bits_per_second", "Link speed reported by the switch.", labels=["switch", "port"]
         )
-        for record in central.switches.values():
+        for record in self._metrics.central.switches.values():
             for port_no, (state, _) in record.ports.items() if record.connected else ():
                 labels = [record.switch.name, record.switch.ports[port_no].label]
                 up.add_metric(labels, float(state.state == "up"))
@@ -260,33 +264,34 @@ class _Controller(Collector):
                 if state.speed_bps:
                     speed.add_metric(labels, state.speed_bps)
         yield from (up, fenced, speed)
-        for switch, port in central.config.ports():
-            place = [switch.name, port.label]
-            capacity.add_metric(place, port.capacity_bps)
-            in_table = (vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids)
-            rows = [row for row in in_table if row is not None]
-            for way, limits_bps in (("send", vns.send_limit_bps), ("receive", vns.receive_limit_bps)):
-                promised.add_metric([*place, way], float(limits_bps[rows].sum()))
-        for dpid, record in central.switches.items():
-            counted = self._metrics.observer.ports.counted_bytes(dpid)
-            for port_no in record.switch.ports.keys() & counted.keys():
-                for direction, count in zip(("sent", "received"), counted[port_no], strict=True):
-                    moved.add_metric([record.switch.name, record.switch.ports[port_no].label, direction], count)
-        unwanted = CounterMetricFamily(
+
+    def _port_traffic(self) -> Iterator[Metric]:
+        """Yield the traffic, the capacity and the commitments of edge ports, and the frames dropped there."""
+        central, vns = self._metrics.central, self._metrics.central.vns
+        traffic = CounterMetricFamily(
+            "dets_port_bytes",
+            "Traffic that edge ports received from hosts and sent to them.",
+            labels=["switch", "port", "direction"],
+        )
+        capacity = GaugeMetricFamily("dets_port_capacity_bits_per_second", "Capacity.", labels=["switch", "port"])
+        committed = GaugeMetricFamily(
+            "dets_port_committed_bits_per_second", "Sum of its VNs' limits.", labels=["switch", "port", "direction"]
+        )
+        dropped = CounterMetricFamily(
             "dets_port_refused_frames", "Hosts' frames dropped at their edge port.", labels=["switch", "port", "reason"]
         )
         for switch, port in central.config.ports():
+            labels = [switch.name, port.label]
+            capacity.add_metric(labels, port.capacity_bps)
+            vn_rows = [vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids]
+            rows = [row for row in vn_rows if row is not None]
+            for direction, limits_bps in (("send", vns.send_limit_bps), ("receive", vns.receive_limit_bps)):
+                committed.add_metric([*labels, direction], float(limits_bps[rows].sum()))
             for reason, count in (central.switches[switch.dpid].refused.counts_at_port(port.port_no) or {}).items():
-                unwanted.add_metric([switch.name, port.label, reason], count)
-        yield from (moved, capacity, promised, unwanted)
+                dropped.add_metric([*labels, reason], count)
         for dpid, record in central.switches.items():
-            for port_no, found in port_enforceability.switch_verdicts(central.fabric, dpid).items():
-                metric.add_metric([record.switch.name, record.switch.ports[port_no].label], _ENFORCEABLE[found.verdict])
-        yield metric
-        agents = GaugeMetricFamily("dets_agent_ports", "Edge ports with an agent, by its state.", labels=["state"])
-        for agent_state, count in central.agents.counts().items():
-            agents.add_metric([agent_state], count)
-        refused = CounterMetricFamily("dets_agent_frames_rejected", "Rejected frames of agents.", labels=["cause"])
-        for cause, count in central.agents.refused().items():
-            refused.add_metric([cause], count)
-        yield from (agents, refused)
+            bytes_at = self._metrics.observer.ports.counted_bytes(dpid)
+            for port_no in record.switch.ports.keys() & bytes_at.keys():
+                for direction, count in zip(("sent", "received"), bytes_at[port_no], strict=True):
+                    traffic.add_metric([record.switch.name, record.switch.ports[port_no].label, direction], count)
+        yield from (traffic, capacity, committed, dropped)

@@ -72,7 +72,7 @@ class Reloads:
     sha256: str = ""
 
     def read(self, source_name: str) -> None:
-        """Record that the file is effective. Blocks while it reads the file; does nothing without one."""
+        """Record that the file is effective: its digest, and the present time. Blocks while the file is read."""
         with contextlib.suppress(OSError):
             self.sha256 = hashlib.sha256(Path(source_name).read_bytes()).hexdigest()
         self.read_s = time.time()
@@ -96,10 +96,13 @@ class Reloader:
     def __init__(self, application: Application, reloads: Reloads) -> None:
         self._application, self._reloads = application, reloads
         self._turn = threading.Lock()
-        self._waiting: dict[bool, _Answer] = {}  # callers of the next reload, and of the next dry run
+        self._waiting: dict[bool, _Answer] = {}  # by whether it is a dry run: the result of the next reload
 
     def reload(self, *, dry_run: bool = False) -> ConfigDiff:
-        """Do ``_reload``, and count it unless it is a dry run; or return the result of a waiting one."""
+        """Reload the file, or wait for a reload that has not begun; return the differences.
+
+        Raises the errors of ``_reload``. A ``dry_run`` changes nothing.
+        """
         answer = self._waiting.get(dry_run)
         if answer is None:
             answer = self._waiting[dry_run] = _Answer()
@@ -111,10 +114,10 @@ class Reloader:
         return answer.diff
 
     def _make(self, answer: _Answer, dry_run: bool) -> None:
-        """Execute a reload for all callers that wait for it."""
+        """Reload when it is the turn, and store the result in ``answer`` for all callers that wait for it."""
         try:
             with self._turn, gc_paused():
-                del self._waiting[dry_run]  # later callers may mean a later file
+                del self._waiting[dry_run]  # the file may change again: later callers need another reload
                 answer.diff = self._counted(dry_run)
         except BaseException as error:
             answer.error = error
@@ -146,27 +149,27 @@ class Reloader:
         before, events = application.settings.file.config, application.shell.central.events
         config = application.read(before.source_name)
         diff: ConfigDiff
-        diff, made = application.run_in_thread(_compared, before, config, events)
+        diff, prepared = application.run_in_thread(_compare_and_prepare, before, config, events)
         renewals = application.run_in_thread(_renewals, application.tls_contexts)
         diff = diff._replace(summary=[*diff.summary, *(f"{key}: certificates renewed" for key in dict(renewals))])
         if dry_run:
             return diff
         if diff.changes:
-            self._change(config, made)
+            self._change(config, prepared)
         for _, renew in renewals:
             renew()
         if diff.summary:
             LOG.info("%d values of the configuration have changed: %s", len(diff.changes), shorten(diff.summary, "; "))
         return diff
 
-    def _change(self, config: Config, made: PreparedReconfiguration) -> None:
-        """Apply a prepared configuration; note and raise an error, with all as before."""
+    def _change(self, config: Config, prepared: PreparedReconfiguration) -> None:
+        """Apply a prepared configuration. On an error, restore all, record an event and raise the error."""
         application = self._application
         application.manager.reloading()
         try:
             with application.shell.switch_lock:
-                self._put_in_force(config, made)
-            keep_made(len(made.fabric.vns))
+                self._apply(config, prepared)
+            keep_made(len(prepared.fabric.vns))
         except Exception as error:
             text = f"{config.source_name} was not put in force, all is as before: {error}"
             application.shell.central.note(EventKind.RELOAD_FAILED, text, application.shell.now_s())
@@ -183,34 +186,36 @@ class Reloader:
         except DetsError as error:
             LOG.error("not reloaded, the configuration is as before: %s", error)
 
-    def _put_in_force(self, config: Config, made: PreparedReconfiguration) -> None:
-        """Store, apply and commit; on an error undo the completed steps in reverse order."""
+    def _apply(self, config: Config, prepared: PreparedReconfiguration) -> None:
+        """Store, apply and commit a configuration; on an error undo the completed steps in reverse order."""
         application = self._application
         with ExitStack() as undo:
             plan = application.settings.prepare(config)
             undo.callback(plan.undo)
-            for _ in made.build_switch_flows(application.shell.central):
+            for _ in prepared.build_switch_flows(application.shell.central):
                 application.yield_control()
-            # Other greenlets run up to here, and again when all is done.
-            switch_over = _Transition(application, config, made, plan)
-            undo.callback(switch_over.undo)
-            switch_over.make()
+            # From here to the commit no other greenlet runs, so none sees a half-applied configuration.
+            transition = _Transition(application, config, prepared, plan)
+            undo.callback(transition.undo)
+            transition.make()
             plan.commit()
             undo.pop_all()
-        switch_over.update_switches()
+        transition.update_switches()
 
 
-def _compared(before: Config, config: Config, events: EventLog) -> tuple[ConfigDiff, PreparedReconfiguration]:
-    """Return the differences, and the work for the new configuration that can be done in advance; for a thread.
+def _compare_and_prepare(
+    before: Config, config: Config, events: EventLog
+) -> tuple[ConfigDiff, PreparedReconfiguration]:
+    """Return the differences between two configurations, and what can be computed in advance for the new one.
 
-    Raises errors before anything is changed.
+    It runs in a thread, and changes nothing. Raises InvalidValueError if a changed value needs a restart.
     """
     check_changeable(before, config)
     return compare_configs(before, config), PreparedReconfiguration(config, events)
 
 
 def _renewals(contexts: list[RenewableContext]) -> list[tuple[str, Callable[[], None]]]:
-    """Return functions that renew the TLS contexts with changed files, and the sections that name these."""
+    """Return (section of the configuration, function that renews it) of each TLS context with changed files."""
     prepared = [(context.key, context.prepare()) for context in contexts]
     return [(key, renew) for key, renew in prepared if renew is not None]
 
@@ -218,22 +223,25 @@ def _renewals(contexts: list[RenewableContext]) -> list[tuple[str, Callable[[], 
 class _Transition:
     """One change of the configuration in memory: it never waits, and can be undone until switches are updated."""
 
-    def __init__(self, application: Application, config: Config, made: PreparedReconfiguration, plan: FilePlan) -> None:
-        self._application, self._config, self._made, self._plan = application, config, made, plan
+    def __init__(
+        self, application: Application, config: Config, prepared: PreparedReconfiguration, plan: FilePlan
+    ) -> None:
+        self._application, self._config, self._prepared, self._plan = application, config, prepared, plan
         shell = application.shell
         shell.push()
-        self._leaving = {dpid: sorted(shell.central.reconciler.tables(dpid).meters) for dpid in shell.peers}
+        # The state before the change: meter ids, records, connections and monitors by dpid.
+        self._old_meters = {dpid: sorted(shell.central.reconciler.tables(dpid).meters) for dpid in shell.peers}
         self._records = dict(shell.central.switches)
         self._peers = dict(shell.peers)
-        self._watches = {dpid: (peer.meters, peer.queues) for dpid, peer in shell.peers.items()}
+        self._monitors = {dpid: (peer.meters, peer.queues) for dpid, peer in shell.peers.items()}
         self._removed: dict[int, ConnectedSwitch] = {}
         self._undo = ExitStack()
 
     def make(self) -> None:
-        """Apply the configuration to the controller and the application, with its overrides."""
+        """Apply the configuration, with the stored overrides, to the controller and the application."""
         shell, adopt = self._application.shell, self._application.adopt
         central, now_s = shell.central, shell.now_s()
-        change = reconfigure(central, self._config, now_s, self._made)
+        change = reconfigure(central, self._config, now_s, self._prepared)
         self._undo.callback(change.undo, central)
         central.put_in_force(self._plan.values, now_s)
         change.finish(central)
@@ -244,32 +252,36 @@ class _Transition:
         shell.sync_switches()
 
     def undo(self) -> None:
-        """Restore the state before ``make``, however far that came."""
+        """Restore the state before ``make``, also if ``make`` has failed in the middle."""
         self._undo.close()
 
     def _restore_peers(self) -> None:
+        """Restore the connected switches with their monitors."""
         peers = self._application.shell.peers
         peers.clear()
         peers.update(self._peers)
-        for dpid, (meters, queues) in self._watches.items():
+        for dpid, (meters, queues) in self._monitors.items():
             peers[dpid].meters, peers[dpid].queues = meters, queues
 
     def update_switches(self) -> None:
-        """Send the changes to the switches; release those that are no longer configured, or configured differently."""
+        """Send the changes to the switches; this cannot be undone.
+
+        Switches that must be brought up anew are disconnected. Switches that are no longer configured are cleaned up.
+        """
         shell, central = self._application.shell, self._application.shell.central
-        self._undo.pop_all()  # it cannot be undone any longer, so the previous state is freed
+        self._undo.pop_all()  # frees the previous state
         shell.push()
         self._application.queues.wake()
         for dpid, peer in self._removed.items():
-            if dpid in central.switches:  # it has another profile, or another queue mode
+            if dpid in central.switches:  # its profile or its queue mode has changed
                 self._application.spawn(shell.reconnect, peer, None)
             else:
-                self._application.spawn(self._clean_up_switch, peer, self._leaving[dpid], self._records[dpid].switch)
+                self._application.spawn(self._clean_up_switch, peer, self._old_meters[dpid], self._records[dpid].switch)
         for connection in list(shell.unmanaged):
             if connection.dpid in central.switches and connection.dpid not in shell.peers:
                 connection.disconnect()  # it is configured now, and must reconnect
 
     def _clean_up_switch(self, peer: ConnectedSwitch, meters: list[int], switch: Switch) -> None:
-        """Remove the controller's flows, meters and queues from a switch that is no longer configured."""
+        """Remove the controller's flow entries, ``meters`` (ids) and queues from a switch, and close its connection."""
         self._application.queues.remove(switch)
         self._application.shell.reconnect(peer, meters)

@@ -53,8 +53,13 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
     def counter(name: str, description: str, values: FloatArray) -> MetricColumn:
         return MetricColumn(f"dets_vn_{name}_total", description, "counter", values)
 
-    moved = dict(zip(COLUMNS, traffic.bytes.copy(), strict=True))
-    known = dict(zip(COLUMNS, ~np.isnan(traffic.mean_bps), strict=True))
+    bytes_of = dict(zip(COLUMNS, traffic.bytes.copy(), strict=True))
+    is_measured = dict(zip(COLUMNS, ~np.isnan(traffic.mean_bps), strict=True))
+
+    def policy_bytes(name: str) -> FloatArray:  # NaN where the policy measures no such traffic
+        has_value = is_measured[name] | (bytes_of[name] > 0.0)
+        return np.where(has_value, bytes_of[name], np.nan)
+
     bps = "bits_per_second"
     return [
         gauge(f"send_limit_{bps}", "Send limit.", vns.send_limit_bps),
@@ -69,11 +74,8 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
             "1 while it sends less than it offers within both ends' limits, where VNs borrow.",
             fabric.send_guarantees.violated,
         ),
-        *(counter(f"{name}_bytes", description, moved[name]) for name, description in _BYTE_COUNTERS.items()),
-        *(
-            counter(f"{name}_bytes", description, np.where(known[name] | (moved[name] > 0.0), moved[name], np.nan))
-            for name, description in _POLICY_COUNTERS.items()
-        ),
+        *(counter(f"{name}_bytes", description, bytes_of[name]) for name, description in _BYTE_COUNTERS.items()),
+        *(counter(f"{name}_bytes", description, policy_bytes(name)) for name, description in _POLICY_COUNTERS.items()),
         counter("congested_seconds", "How long it was congested.", traffic.congested_s.copy()),
         counter(
             "congestion_notifications", "Congestion notifications that its senders got from it.", fabric.notifications
@@ -89,35 +91,39 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
 
 
 def samples(labels: list[str], columns: Iterable[MetricColumn]) -> Iterator[bytes]:
-    """Yield the samples of these columns; their rows have these labels."""
+    """Yield the columns as text of Prometheus, in batches of lines; ``labels`` are the labels of each row."""
     for column in columns:
         yield _head(column)
-        known = np.flatnonzero(~np.isnan(column.values))
-        for start in range(0, len(known), BATCH_SIZE):
-            rows = known[start : start + BATCH_SIZE]
-            values = _shown(column, rows)
+        known_rows = np.flatnonzero(~np.isnan(column.values))
+        for start in range(0, len(known_rows), BATCH_SIZE):
+            rows = known_rows[start : start + BATCH_SIZE]
+            values = _rounded(column, rows)
             name = column.name
             lines = [f"{name}{labels[row]} {value}\n" for row, value in zip(rows.tolist(), values, strict=True)]
             yield "".join(lines).encode()
 
 
 def guarantee_samples(labels: list[str], vlan_vid: IntArray, seconds: FloatArray) -> Iterator[bytes]:
-    """Yield how long each VLAN's guarantees were idle, met and violated, by reason: (GuaranteeState, vns)."""
+    """Yield, as text of Prometheus, how long the guarantees of each VLAN's VNs were in each state.
+
+    ``labels`` are those of each VLAN, ``vlan_vid`` (vns,) is the VLAN of each VN, and ``seconds`` are
+    (len(GuaranteeState), vns).
+    """
     name = "dets_vlan_guarantee_seconds_total"
     yield _head(MetricColumn(name, "Seconds of its VNs' guarantees by state, as a sum.", "counter", seconds[0]))
     for outcome in GuaranteeState:
-        word = outcome.name.lower()
-        with_outcome = [f'{label[:-1]},outcome="{word}"}}' for label in labels]
+        outcome_label = f'outcome="{outcome.name.lower()}"'
+        with_outcome = [f"{label[:-1]},{outcome_label}}}" for label in labels]
         (sums,) = vlan_columns(vlan_vid, [MetricColumn(name, "", "counter", seconds[outcome])])
-        yield from (piece for piece in samples(with_outcome, [sums]) if not piece.startswith(b"#"))
+        yield from (lines for lines in samples(with_outcome, [sums]) if not lines.startswith(b"#"))
 
 
-def _shown(column: MetricColumn, rows: IntArray) -> list[float]:
+def _rounded(column: MetricColumn, rows: IntArray) -> list[float]:
+    """Return some rows of a column: seconds with milliseconds, everything else as whole numbers."""
     values = column.values[rows]
-    shown: list[float] = (
-        values.round(3) if column.name.endswith("seconds_total") else np.rint(values).astype(np.int64)
-    ).tolist()
-    return shown
+    if column.name.endswith("seconds_total"):
+        return list(values.round(3).tolist())
+    return list(np.rint(values).astype(np.int64).tolist())
 
 
 def vlan_columns(vlan_vid: IntArray, columns: Iterable[MetricColumn]) -> Iterator[MetricColumn]:
@@ -130,12 +136,16 @@ def vlan_columns(vlan_vid: IntArray, columns: Iterable[MetricColumn]) -> Iterato
 
 
 def vn_labels(central: CentralController) -> list[str]:
-    """Return the labels of each VN, in the order of the table of VNs."""
-    vns, names = central.vns, {dpid: _label_value(record.switch.name) for dpid, record in central.switches.items()}
+    """Return the labels of each VN, in the order of the table of VNs.
+
+    The label of a port is its interface name if the configuration gives one, otherwise its number.
+    """
+    vns, config = central.vns, central.config
+    switch_names = {dpid: _label_value(record.switch.name) for dpid, record in central.switches.items()}
+    interfaces = {(switch.dpid, port.port_no): port.interface for switch, port in config.ports() if port.interface}
     keys = zip(vns.vlan_vid.tolist(), vns.dpid.tolist(), vns.port_no.tolist(), strict=True)
-    by_name = {(switch.dpid, port.port_no): port.interface for switch, port in central.config.ports() if port.interface}
     return [
-        f'{{vlan="{vid}",switch="{names[dpid]}",port="{by_name.get((dpid, port_no), port_no)}"}}'
+        f'{{vlan="{vid}",switch="{switch_names[dpid]}",port="{interfaces.get((dpid, port_no), port_no)}"}}'
         for vid, dpid, port_no in keys
     ]
 
@@ -147,8 +157,10 @@ def vlan_labels(central: CentralController) -> list[str]:
 
 
 def _label_value(text: str) -> str:
+    """Return a text as the value of a label, with the escapes of Prometheus' text format."""
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _head(column: MetricColumn) -> bytes:
+    """Return the two comment lines of Prometheus' text format before a metric's samples."""
     return f"# HELP {column.name} {column.description}\n# TYPE {column.name} {column.kind}\n".encode()

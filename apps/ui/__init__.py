@@ -43,6 +43,8 @@ _NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class _File:
+    """A file of the web UI; ``kind`` is its content type."""
+
     content: bytes
     kind: str
     etag: str
@@ -54,7 +56,7 @@ def paths() -> list[str]:
 
 
 def show_page() -> Response:
-    """Return the file at the request's path, or 304 if the client has it already."""
+    """Return a response with the file at the request's path, or with status 304 if the client has the same file."""
     file = _files()[request.path]
     response = Response(file.content, content_type=file.kind, mimetype=None)
     response.headers["Cache-Control"] = "no-cache"
@@ -66,10 +68,12 @@ def show_page() -> Response:
 
 @cache
 def _files() -> dict[str, _File]:
+    """Return the files by URL path; ``/ui`` itself is index.html."""
     return {path: _read(FOLDER / (path.removeprefix("/ui").strip("/") or "index.html")) for path in paths()}
 
 
 def _read(path: Path) -> _File:
+    """Read a file; its ETag is derived from the content."""
     content = path.read_bytes()
     return _File(content, _TYPES[path.suffix], hashlib.sha256(content).hexdigest()[:32])
 
@@ -80,7 +84,7 @@ def show_ui(query: NoQuery) -> Response:
 
 
 def add_to(app: Any) -> None:
-    """Let an application serve the page; its files are read once, now."""
+    """Add the routes of the web UI to an application; the files are read now, and never again."""
     _files()
     app.get("/ui", summary="Return the web UI, a page for browsers.", responses={200: RESPONSE, **ANY})(show_ui)
     for path in paths()[1:]:
