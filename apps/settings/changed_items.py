@@ -20,11 +20,12 @@ def changed_items(
     names: Collection[VnName],
     before: tuple[Config, VnTable],
     values: EffectiveSettings,
-    rest_after: Callable[[int], None],
+    yield_after: Callable[[int], None],
 ) -> list[Item]:
-    """Return every value that a change of these VLANs and VNs changes, with its old and new effective value.
+    """Return every effective value that a change of VLANs (``vids``) and VNs (``names``) changes, old and new.
 
-    ``rest_after`` is called with the number of items so far.
+    ``before`` are the configuration and the table of VNs with the old values, ``values`` the new ones. ``yield_after``
+    is called after each item of a VN with the number of items of the same field so far, to let other greenlets run.
     """
     items = []
     config, vns_before = before
@@ -35,18 +36,19 @@ def changed_items(
                 items.append(Item(vid, None, None, name, old, new))
     rows = np.array([row for vn in names if (row := file.row_of.get(vn)) is not None], dtype=np.int64)
     for name in VN_FIELDS:
-        was, after = (getattr(vns, name)[rows] for vns in (vns_before, values.vns))
-        changed = np.flatnonzero((was != after) & ~(np.isnan(was) & np.isnan(after)))
-        pairs = zip(was[changed].tolist(), after[changed].tolist(), strict=True)
-        for count, (row, (old, new)) in enumerate(zip(rows[changed].tolist(), pairs, strict=True), 1):
+        old_values, new_values = (getattr(vns, name)[rows] for vns in (vns_before, values.vns))
+        both_unset = np.isnan(old_values) & np.isnan(new_values)
+        changed = np.flatnonzero((old_values != new_values) & ~both_unset)
+        changes = zip(rows[changed].tolist(), old_values[changed].tolist(), new_values[changed].tolist(), strict=True)
+        for count, (row, old, new) in enumerate(changes, 1):
             vid, switch, port_no = file.names[row]
             items.append(Item(vid, switch, port_no, name, vn_value(name, old), vn_value(name, new)))
-            rest_after(count)
+            yield_after(count)
     return items
 
 
 def digest_of(file: FileValues) -> str:
-    """Return a digest that is equal for files with the same values."""
+    """Return a hexadecimal SHA-256 that is equal for configuration files with the same values."""
     digest = hashlib.sha256(repr(sorted(file.config.vlans.items())).encode())
     digest.update(repr(file.names).encode())
     for name in VN_FIELDS:

@@ -23,10 +23,10 @@ class PlanOwner(Protocol):
 
 @dataclass(frozen=True)
 class FilePlan:
-    """Another configuration file under the overrides: stored, but not effective.
+    """The effective values of another configuration file with the present overrides: stored, but not applied.
 
-    The caller applies ``values`` and calls ``commit``, or changes nothing and calls ``undo``. ``release`` permits other
-    changes again.
+    The caller applies ``values`` and calls ``commit``, or changes nothing and calls ``undo``. ``change`` is the stored
+    change, None if none was needed; ``facts`` is the store's metadata. ``release`` permits other changes again.
     """
 
     owner: PlanOwner
@@ -37,12 +37,12 @@ class FilePlan:
     release: Callable[[], None]
 
     def commit(self) -> None:
-        """Make ``values`` effective. Never waits."""
+        """Record that ``values`` are effective. Never waits."""
         self.owner.commit_plan(self)
         self.release()
 
     def undo(self) -> None:
-        """Remove the plan from the store. Raises StoreError; the revision then counts as used."""
+        """Remove the plan from the store. Raises StoreError if that fails; the revision then counts as used."""
         try:
             self.owner.undo_plan(self)
         finally:

@@ -8,10 +8,10 @@ from controller.fabric.config_model import Config
 
 
 def override_counts(config: Config) -> tuple[int, dict[str, str]]:
-    """Return the number of overridden VLANs and VNs in the store, and the reason for each inactive override.
+    """Return the number of overridden VLANs and VNs in the store, and by name the reason for each inactive override.
 
-    Reads the store that the configuration names, if it exists; raises StoreError if it cannot be read. A cluster's
-    store in etcd is not read.
+    The store is the one that the configuration names; (0, {}) if it does not exist. A cluster's store in etcd is not
+    read. Raises StoreError for an unreadable store.
     """
     path = config.rest.store
     if config.cluster is not None or not Path(path).is_file():
@@ -24,8 +24,8 @@ def override_counts(config: Config) -> tuple[int, dict[str, str]]:
 
     stored = read_state(path)
     overrides = Overrides.build(FileValues(config), stored.vlans, stored.vns)
-    in_force = resolve(overrides, AdmittedLimits(config).core_overload)
-    inactive = {f"VLAN {vid}": reason for vid, reason in in_force.inactive_vlans.items()}
-    unfit = {**in_force.inactive_vns, **in_force.unused_vns}
-    inactive |= {overrides.file.describe(name): reason for name, reason in unfit.items()}
+    effective = resolve(overrides, AdmittedLimits(config).core_overload)
+    inactive = {f"VLAN {vid}": reason for vid, reason in effective.inactive_vlans.items()}
+    inactive_vns = {**effective.inactive_vns, **effective.unused_vns}
+    inactive |= {overrides.file.describe(name): reason for name, reason in inactive_vns.items()}
     return len([*overrides.vlan_overrides(), *overrides.vn_overrides()]), inactive

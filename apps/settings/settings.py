@@ -61,17 +61,19 @@ class ChangeOutcome:
 
 @dataclass(frozen=True)
 class _Proposal:
+    """A change before it is checked: new overrides, which replace those of the same VLANs and VNs."""
+
     action: str
     vlans: Mapping[int, Override]
     vns: Mapping[VnName, Override]
 
 
 class Settings:
-    """The overrides of one controller, and its store.
+    """The overrides of one controller, and the effective values that result from them.
 
-    ``run`` calls a function that blocks, ``compute`` one that takes long; both return its result. ``yield_control``
-    lets other greenlets run. Raises StoreError when the store cannot be written. When the constructor returns, the
-    stored values are effective.
+    When the constructor returns, the stored overrides are effective. ``run`` calls a blocking function with arguments
+    and returns its result, ``compute`` does the same for long computations. ``yield_control`` lets other greenlets run.
+    Methods raise StoreError if the store cannot be read or written.
     """
 
     def __init__(
@@ -86,15 +88,15 @@ class Settings:
         self.central, self.store = central, store
         self._clock, self._run, self._yield_control, self._compute = clock, run, yield_control, compute
         self._lock = threading.Lock()
-        self._refusal = ""
+        self._last_store_error = ""
         self.file = FileValues(central.config)
         self.values = EffectiveSettings(self.file.vns, {}, {}, {}, {}, {})
         self._apply_stored()
 
     def sync_from_store(self) -> bool:
-        """Apply the present contents of the store; return False, without effect, while a change is being made.
+        """Apply the present contents of a store that other nodes change too; return whether that was done.
 
-        For a store that other nodes change too. Raises StoreError.
+        While a change is being made, nothing is done. Raises StoreError.
         """
         if not self._lock.acquire(blocking=False):
             return False
@@ -123,14 +125,18 @@ class Settings:
     # -- reading
 
     def vn_revision(self, row: int) -> int:
-        """Return the revision of the last change to a VN's values, including its VLAN's limits and weight."""
-        of_vlan = self.overrides.vlans.get(int(self.file.vns.vlan_vid[row]), Override({}, 0))
-        # A weight has no own revision: if the VLAN's was set, each change of the VLAN counts.
-        inherited = of_vlan.revision if "weight" in of_vlan.values else of_vlan.limits_revision
+        """Return the revision of the last change to a VN's values, including its VLAN's limits and weight.
+
+        ``row`` is the VN's row in the table of VNs.
+        """
+        vlan_override = self.overrides.vlans.get(int(self.file.vns.vlan_vid[row]), Override({}, 0))
+        # The weight of a VLAN has no revision of its own: if it was set, each change of the VLAN counts.
+        has_weight = "weight" in vlan_override.values
+        inherited = vlan_override.revision if has_weight else vlan_override.limits_revision
         return max(int(self.overrides.revision[row]), inherited, self._file_revision)
 
     def revision_of(self, name: VnName) -> int:
-        """Return the revision of the last change to a VN's limits; of any change if the file has no such VN."""
+        """Return the revision of the last change to a VN's values; of the last change if the file has no such VN."""
         row = self.file.row_of.get(name)
         return self.revision if row is None else self.vn_revision(row)
 
@@ -149,29 +155,30 @@ class Settings:
         return found
 
     def change_concerns(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
-        """Return whether a change concerns this scope: VLAN id, switch and port number, None for any."""
+        """Return whether a change concerns a scope (VLAN id, switch name, port number; None for any)."""
 
         def concerns() -> bool:
-            found = self.store.change(revision)
-            return found is not None and found.concerns(scope)
+            change = self.store.change(revision)
+            return change is not None and change.concerns(scope)
 
         return bool(self._run(concerns))
 
     # -- names of ports, which no operator sets
 
     def port_names(self) -> dict[tuple[str, int], str]:
-        """Return the stored names of edge ports, by switch and number."""
-        stored_values = ([*key.split(" "), name] for key, name in self._facts.items() if key.startswith(f"{_PORT} "))
-        return {(switch, int(port_no)): name for _, switch, port_no, name in stored_values}
+        """Return the stored first names of edge ports, by switch name and port number."""
+        port_facts = {key: name for key, name in self._facts.items() if key.startswith(f"{_PORT} ")}
+        keys = [key.split(" ") for key in port_facts]
+        return {(key[1], int(key[2])): name for key, name in zip(keys, port_facts.values(), strict=True)}
 
     def keep_port_names(self, names: Mapping[tuple[str, int], str]) -> None:
         """Store names of edge ports. Raises StoreError."""
         facts = {f"{_PORT} {switch} {port_no}": name for (switch, port_no), name in names.items()}
         with self._lock:
-            self._keep(self.store.keep_facts, facts)
+            self._write(self.store.keep_facts, facts)
             self._facts = {**self._facts, **facts}
 
-    # -- changing; ``expect`` is called first, under the lock, to reject a change that is based on another revision
+    # -- changing; ``expect`` is called first, under the lock. It raises an error if the caller saw another revision.
 
     def change_vns(
         self,
@@ -188,15 +195,15 @@ class Settings:
         """
 
         def propose(revision: int) -> _Proposal:
-            vns = {}
+            new_overrides = {}
             for name in changes.keys() - self.file.row_of.keys():
                 raise InvalidValueError("vn", str(name), "is not a VN of the configuration any more")
             rows = np.array([self.file.row_of[name] for name in changes], dtype=np.int64)
-            stored = self.overrides.vn_overrides_of(rows)
-            for count, (name, before) in enumerate(zip(changes, stored, strict=True), 1):
-                vns[name] = Override({**before.values, **changes[name]}, revision)
-                self._rest_after(count)
-            return _Proposal(action, {}, vns)
+            old_overrides = self.overrides.vn_overrides_of(rows)
+            for count, (name, before) in enumerate(zip(changes, old_overrides, strict=True), 1):
+                new_overrides[name] = Override({**before.values, **changes[name]}, revision)
+                self._yield_after(count)
+            return _Proposal(action, {}, new_overrides)
 
         return self._change(propose, caller, expect, dry_run)
 
@@ -209,8 +216,9 @@ class Settings:
             if vlan_vid not in self.file.config.vlans:
                 raise InvalidValueError("vlan_vid", vlan_vid, "is not a VLAN of the configuration any more")
             before = self.overrides.vlans.get(vlan_vid, Override({}, 0))
-            limits = revision if any(name in values for name in VLAN_LIMITS) else before.limits_revision
-            return _Proposal("vlan", {vlan_vid: Override({**before.values, **values}, revision, limits)}, {})
+            limits_revision = revision if any(name in values for name in VLAN_LIMITS) else before.limits_revision
+            override = Override({**before.values, **values}, revision, limits_revision)
+            return _Proposal("vlan", {vlan_vid: override}, {})
 
         return self._change(propose, caller, expect, dry_run)
 
@@ -226,10 +234,8 @@ class Settings:
         """Remove the overrides of these VLANs and VNs. Raises as ``change_vns`` does."""
 
         def propose(revision: int) -> _Proposal:
-            nothing = Override({}, revision)
-            return _Proposal(
-                "reset", {vid: Override({}, revision, revision) for vid in vlan_vids}, dict.fromkeys(names, nothing)
-            )
+            empty_vlans = {vid: Override({}, revision, revision) for vid in vlan_vids}
+            return _Proposal("reset", empty_vlans, dict.fromkeys(names, Override({}, revision)))
 
         return self._change(propose, caller, expect, dry_run)
 
@@ -243,20 +249,24 @@ class Settings:
         expect: Callable[[], None],
         dry_run: bool,
     ) -> ChangeOutcome:
-        """Replace all overrides; those that do not fit are inactive. Raises StoreError."""
+        """Replace all overrides by those of ``vlans`` and ``vns``; those that do not fit are inactive.
 
-        def propose(revision: int) -> _Proposal:
+        Raises StoreError.
+        """
+
+        def propose(revision: int) -> _Proposal:  # present overrides that are not replaced become empty
             new_vlans = {vid: Override({}, revision, revision) for vid, _ in self.overrides.vlan_overrides()}
             new_vns = {name: Override({}, revision) for name, _ in self.overrides.vn_overrides()}
             new_vlans |= {vid: Override(values, revision, revision) for vid, values in vlans.items()}
-            return _Proposal(action, new_vlans, new_vns | {name: Override(vn, revision) for name, vn in vns.items()})
+            new_vns |= {name: Override(values, revision) for name, values in vns.items()}
+            return _Proposal(action, new_vlans, new_vns)
 
         return self._change(propose, caller, expect, dry_run, may_be_inactive=True)
 
     def undo(self, change: StoredChange, caller: Caller, *, expect: Callable[[], None], dry_run: bool) -> ChangeOutcome:
-        """Undo a change by a new change. Raises as ``change_vns`` does, naming each value.
+        """Undo a change by a new change. If one of its values was changed again since, nothing is undone.
 
-        If a value was changed again since, the whole undo is rejected.
+        Raises StoreError, and InvalidValueError that names the value which cannot be restored.
         """
 
         def propose(revision: int) -> _Proposal:
@@ -275,14 +285,14 @@ class Settings:
         """
         self._lock.acquire()
         try:
-            overrides, values, digest = self._compute(self._laid_over, config)
+            overrides, values, digest = self._compute(self._resolve_over, config)
             return self._plan(overrides, values, digest, self._lock.release)
         except BaseException:
             self._lock.release()
             raise
 
-    def _laid_over(self, config: Config) -> tuple[Overrides, EffectiveSettings, str]:
-        """Return the overrides over another file, the resulting effective settings, and the file's digest."""
+    def _resolve_over(self, config: Config) -> tuple[Overrides, EffectiveSettings, str]:
+        """Return the present overrides over another file, the resulting effective values, and the file's digest."""
         overrides = Overrides.build(FileValues(config), self.overrides.vlans, dict(self.overrides.vn_overrides()))
         return overrides, resolve(overrides, AdmittedLimits(config).core_overload), digest_of(overrides.file)
 
@@ -297,14 +307,18 @@ class Settings:
         *,
         may_be_inactive: bool = False,
     ) -> ChangeOutcome:
-        """Check a change, store it, apply it, in this order: an acknowledged change is stored, and it fits."""
+        """Check a change, store it and apply it, in this order; a ``dry_run`` is only checked.
+
+        ``propose`` returns the change for its revision. Unless overrides ``may_be_inactive``, those that do not fit
+        raise UnfitError.
+        """
         with self._lock:
             expect()
             revision = self.revision + 1
             proposal = propose(revision)
             for vlan in proposal.vlans.values():
                 check_sharding(self.file.config, vlan.values)
-            overrides = self._with(proposal)
+            overrides = self._with_proposal(proposal)
             if may_be_inactive:
                 values = resolve(overrides, self.central.fabric.admitted.core_overload)
             else:
@@ -312,82 +326,86 @@ class Settings:
                     overrides, self.values, proposal.vlans, proposal.vns, self.central.fabric.admitted
                 )
             before = self.central.config, self.central.vns
-            items = changed_items(self.file, proposal.vlans, proposal.vns, before, values, self._rest_after)
+            items = changed_items(self.file, proposal.vlans, proposal.vns, before, values, self._yield_after)
             if not dry_run:
-                about = (revision, _utc_now(), caller.who, caller.address, proposal.action, len(items), items)
-                self._keep(self.store.commit, StoredChange(*about), proposal.vlans, proposal.vns)
+                fields = (revision, _utc_now(), caller.who, caller.address, proposal.action, len(items), items)
+                self._write(self.store.commit, StoredChange(*fields), proposal.vlans, proposal.vns)
                 self.revision, self.overrides = revision, overrides
                 self.central.put_in_force(values, self._clock())
-                self._apply(values)
+                self._record_effective(values)
             return ChangeOutcome(revision if not dry_run else self.revision, values, overrides, len(items))
 
-    def _with(self, proposal: _Proposal) -> Overrides:
+    def _with_proposal(self, proposal: _Proposal) -> Overrides:
+        """Return the present overrides with those of a proposal in place of theirs."""
         overrides = self.overrides.with_vlans(proposal.vlans)
-        for some in batches(proposal.vns.items(), _BATCH_SIZE):
-            overrides = overrides.with_vns(dict(some))
-            self._rest_after(len(some))
+        for batch in batches(proposal.vns.items(), _BATCH_SIZE):
+            overrides = overrides.with_vns(dict(batch))
+            self._yield_after(len(batch))
         return overrides
 
-    def _apply(self, values: EffectiveSettings) -> None:
-        """Record the effective values, and events for overrides that have become inactive."""
-        known, now_s = self.values, self._clock()
+    def _record_effective(self, values: EffectiveSettings) -> None:
+        """Record the effective values, and an event for each override that has become inactive for a new reason."""
+        before, now_s = self.values, self._clock()
         self.values = values
-        named = [(f"VLAN {vid}", why, known.inactive_vlans.get(vid)) for vid, why in values.inactive_vlans.items()]
-        inactive_vns = values.inactive_vns.items()
-        named += [(self.file.describe(name), why, known.inactive_vns.get(name)) for name, why in inactive_vns]
-        for name, reason, known_reason in named:
-            if reason != known_reason:
+        vlans, vns = values.inactive_vlans.items(), values.inactive_vns.items()
+        reasons = [(f"VLAN {vid}", reason, before.inactive_vlans.get(vid)) for vid, reason in vlans]
+        reasons += [(self.file.describe(name), reason, before.inactive_vns.get(name)) for name, reason in vns]
+        for name, reason, reason_before in reasons:
+            if reason != reason_before:
                 self.central.note(EventKind.OVERRIDE_INACTIVE, f"override of {name} is not in force: {reason}", now_s)
 
-    def _keep(self, function: Callable[..., None], *arguments: object) -> None:
-        """Call a function of the store; the first failure for a reason causes an event. Raises StoreError."""
+    def _write(self, function: Callable[..., None], *arguments: object) -> None:
+        """Call a function that writes to the store; raise StoreError, and record an event if its text is new."""
         try:
             self._run(function, *arguments)
         except StoreError as error:
-            if str(error) != self._refusal:
-                self._refusal = str(error)
+            if str(error) != self._last_store_error:
+                self._last_store_error = str(error)
                 self.central.note(EventKind.STORE_WRITE_FAILED, f"a change is refused: {error}", self._clock())
             raise
-        self._refusal = ""
+        self._last_store_error = ""
 
-    def _rest_after(self, count: int) -> None:
+    def _yield_after(self, count: int) -> None:
+        """Let other greenlets run if ``count``, the number of handled items, is a multiple of the batch size."""
         if count % _BATCH_SIZE == 0:
             self._yield_control()
 
     def _plan(
         self, overrides: Overrides, values: EffectiveSettings, digest: str, release: Callable[[], None] = lambda: None
     ) -> FilePlan:
-        """Store a revision for the file under ``overrides`` if its values differ from the known ones.
+        """Return the plan to make a file effective; store it as a change if the file's values are new.
 
-        If this node cannot write the store, the node that can records the file.
+        ``digest`` is that of the file's values; the store has the digest of the last file. A node that cannot write the
+        store leaves that to the node that can.
         """
-        known = self._facts.get(_FILE) == digest and self._facts.get(_FILE_REVISION, "").isdecimal()
-        if known or not self.store.writable:
+        is_stored = self._facts.get(_FILE) == digest and self._facts.get(_FILE_REVISION, "").isdecimal()
+        if is_stored or not self.store.writable:
             return FilePlan(self, overrides, values, None, self._facts, release)
         revision = self.revision + 1
         facts = {**self._facts, _FILE: digest, _FILE_REVISION: str(revision)}
         change = StoredChange(revision, _utc_now(), SYSTEM.who, SYSTEM.address, "configuration", 0)
-        self._keep(self.store.commit, change, {}, {}, facts)
+        self._write(self.store.commit, change, {}, {}, facts)
         return FilePlan(self, overrides, values, change, facts, release)
 
     def commit_plan(self, plan: FilePlan) -> None:
-        """Make the plan's values effective; they have been applied before."""
+        """Record that the plan's values, which the caller has applied, are effective."""
         self.file, self.overrides, self._facts = plan.overrides.file, plan.overrides, plan.facts
         self._file_revision = int(plan.facts.get(_FILE_REVISION, 0))
         if plan.change is not None:
             self.revision = plan.change.revision
-        self._apply(plan.values)
+        self._record_effective(plan.values)
 
     def undo_plan(self, plan: FilePlan) -> None:
         """Remove the plan from the store. Raises StoreError; its revision then counts as used."""
         if plan.change is None:
             return
         try:
-            self._keep(self.store.undo_last, plan.change, self._facts)
+            self._write(self.store.undo_last, plan.change, self._facts)
         except StoreError:
             self.revision = plan.change.revision  # it is stored, and must not be used again
             raise
 
 
 def _utc_now() -> str:
+    """Return the present time as RFC 3339 in UTC, with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

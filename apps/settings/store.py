@@ -58,9 +58,9 @@ class StoredChange:
     items: list[Item] = field(default_factory=list)
 
     def concerns(self, scope: tuple[int | None, str | None, int | None]) -> bool:
-        """Return whether an item is of this scope: VLAN id, switch and port number, None for any."""
-        places = ((item.vlan_vid, item.switch, item.port_no) for item in self.items)
-        return any(all(want in (None, have) for want, have in zip(scope, place, strict=True)) for place in places)
+        """Return whether an item is within a scope (VLAN id, switch name, port number; None for any)."""
+        owners = ((item.vlan_vid, item.switch, item.port_no) for item in self.items)
+        return any(all(wanted in (None, value) for wanted, value in zip(scope, owner, strict=True)) for owner in owners)
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ def read_state(path: str) -> StoredState:
     """Return the contents of the store at ``path``, with or without a running controller. Raises StoreError."""
     with translating_errors(path), contextlib.closing(connect(path)) as db:
         check_whole(db, path)
-        return _standing(db, path)
+        return _stored_state(db, path)
 
 
 class SettingsStore(Protocol):
     """The store's interface for ``Settings``: SQLite's below, or etcd's (``apps.cluster.etcd_store``).
 
-    ``writable``: this process can store changes now; otherwise another node stores them, and this one only loads.
+    While it is not ``writable``, another node stores changes, and this one only loads them.
     """
 
     @property
@@ -149,7 +149,7 @@ class Store:
     def load(self) -> StoredState:
         """Return the stored state."""
         with translating_errors(self.path):
-            return _standing(self._reader, self.path)
+            return _stored_state(self._reader, self.path)
 
     def commit(
         self,
@@ -160,9 +160,9 @@ class Store:
     ) -> None:
         """Store a change with the resulting overrides: all of it, on the disk when this returns, or nothing."""
         items = encode_items(change.items)
-        about = (change.revision, change.at, change.who, change.address, change.action, change.changed, items)
+        row = (change.revision, change.at, change.who, change.address, change.action, change.changed, items)
         with self._changing() as db:
-            db.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", about)
+            db.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", row)
             db.execute("DELETE FROM changes WHERE revision <= ?", (change.revision - KEPT_CHANGES,))
             db.executemany(
                 "INSERT OR REPLACE INTO vlan_overrides VALUES (?, ?, ?, ?)",
@@ -190,7 +190,7 @@ class Store:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction, after checking that the file is the opened one and unchanged by others."""
+        """Enclose a transaction. Raises StoreError if the file was replaced, damaged or changed by another process."""
         with translating_errors(self.path):
             if self._guard is not None:
                 self._guard.check(self._revision)
@@ -222,7 +222,8 @@ class Store:
         return StoredChange(*(*row[:-1], items))
 
 
-def _standing(db: sqlite3.Connection, path: str) -> StoredState:
+def _stored_state(db: sqlite3.Connection, path: str) -> StoredState:
+    """Read the whole state; raise StoreError for a damaged row."""
     rows = db.execute('SELECT vlan_vid, "values", revision, limits_revision FROM vlan_overrides').fetchall()
     vlans = dict(_vlan_override(row, path) for row in rows)
     vns = dict(_vn_override(row, path) for row in db.execute(f"SELECT {_VN_COLUMNS} FROM vn_overrides"))
@@ -231,18 +232,19 @@ def _standing(db: sqlite3.Connection, path: str) -> StoredState:
 
 
 def _last_revision(db: sqlite3.Connection) -> int:
+    """Return the revision of the last change, 0 without any."""
     (revision,) = db.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
     return int(revision)
 
 
 def encode_items(items: list[Item]) -> bytes:
-    """Return the changed values of a change as they are stored."""
-    packed = [[item.vlan_vid, item.switch, item.port_no, item.field, item.before, item.after] for item in items]
-    return zlib.compress(json.dumps(packed, ensure_ascii=False).encode(), 1)
+    """Return the changed values of a change as they are stored: compressed JSON, a list for each item."""
+    rows = [[item.vlan_vid, item.switch, item.port_no, item.field, item.before, item.after] for item in items]
+    return zlib.compress(json.dumps(rows, ensure_ascii=False).encode(), 1)
 
 
 def _columns(values: Mapping[str, float | None]) -> list[float | None]:
-    """Return the columns of a VN's values."""
+    """Return a VN's override as columns in the order of VN_FIELDS: NULL for no override, _NO_CEILING for None."""
     return [(values[name] or _NO_CEILING) if name in values else None for name in VN_FIELDS]
 
 
@@ -260,15 +262,17 @@ def _vlan_override(row: tuple[Any, ...], path: str) -> tuple[int, Override]:
 
 def _vn_override(row: tuple[Any, ...], path: str) -> tuple[VnName, Override]:
     """Return the VN and the override of a row; StoreError if the row is damaged."""
-    name, given, revision = VnName(*row[:3]), row[3:-1], row[-1]
-    values = {field: value for field, value in zip(VN_FIELDS, given, strict=True) if value is not None}
+    name, columns, revision = VnName(*row[:3]), row[3:-1], row[-1]
+    values = {field: value for field, value in zip(VN_FIELDS, columns, strict=True) if value is not None}
     rates = (value for field, value in values.items() if field in VN_RATES)
-    if not _all_int(name.vlan_vid, name.port_no, revision, *rates) or not isinstance(values.get("weight", 1.0), float):
+    has_whole_numbers = _all_int(name.vlan_vid, name.port_no, revision, *rates)
+    if not has_whole_numbers or not isinstance(values.get("weight", 1.0), float):
         raise damage_error(path, f"is damaged (the override of {name} cannot be read)")
     return name, Override({field: _ceiling_or_rate(field, value) for field, value in values.items()}, revision)
 
 
 def _ceiling_or_rate(field: str, value: float) -> float | None:
+    """Return a stored value of an override; None for a ceiling that was set to none."""
     return None if field.endswith("_ceiling_bps") and value == _NO_CEILING else value
 
 

@@ -44,21 +44,21 @@ _VITAL_TABLES = ("vlan_overrides", "vn_overrides", "tokens", "facts")
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Return a connection to the store at ``path``, which is created, readable by its owner only, if missing.
+    """Return a connection to the store at ``path``; create the store if it is missing.
 
-    Raises sqlite3.Error and OSError, StoreError if the file is empty, no store or that of another version.
+    Raises StoreError if the file is empty, not a store, or of another version; sqlite3.Error and OSError otherwise.
     """
     if path != MEMORY:
         if not os.path.exists(path):
-            _make(path)
+            _create(path)
         if os.path.getsize(path) == 0:
             raise damage_error(path, "is empty")
     db = _open(path)
     try:
         if path == MEMORY:
-            _fill(db)
-        (kind,) = db.execute("PRAGMA application_id").fetchone()
-        if kind != _APPLICATION_ID:
+            _create_tables(db)
+        (application_id,) = db.execute("PRAGMA application_id").fetchone()
+        if application_id != _APPLICATION_ID:
             raise StoreError(f"store.file: {path!r} is a database, but not a store of this controller's")
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version != _VERSION:
@@ -74,21 +74,24 @@ def connect(path: str) -> sqlite3.Connection:
 
 def _open(path: str) -> sqlite3.Connection:
     """Open an existing database; by default SQLite would create a missing one."""
-    name = path if path == MEMORY else f"{pathlib.Path(path).absolute().as_uri()}?mode=rw"
-    return sqlite3.connect(name, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, uri=True)
+    uri = path if path == MEMORY else f"{pathlib.Path(path).absolute().as_uri()}?mode=rw"
+    return sqlite3.connect(uri, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, uri=True)
 
 
-def _make(path: str) -> None:
-    """Create an empty store: completely, or not at all. If another process was faster, its store stays."""
-    new = f"{path}-new-{os.getpid()}"
-    os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+def _create(path: str) -> None:
+    """Create an empty store that only its owner can read: completely, or not at all.
+
+    If another process creates the store at the same time, the first one to finish wins.
+    """
+    temporary = f"{path}-new-{os.getpid()}"
+    os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
     try:
-        with contextlib.closing(_open(new)) as db:
-            _fill(db)
+        with contextlib.closing(_open(temporary)) as db:
+            _create_tables(db)
         with contextlib.suppress(FileExistsError):
-            os.link(new, path)
+            os.link(temporary, path)
     finally:
-        os.unlink(new)
+        os.unlink(temporary)
     folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)  # otherwise a power cut could lose the file with all its commits
@@ -96,7 +99,8 @@ def _make(path: str) -> None:
         os.close(folder)
 
 
-def _fill(db: sqlite3.Connection) -> None:
+def _create_tables(db: sqlite3.Connection) -> None:
+    """Create the tables, and mark the database as a store of this version."""
     with transaction(db):
         for statement in _SCHEMA.split(";\n"):
             db.execute(statement)
@@ -104,13 +108,13 @@ def _fill(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA user_version = {_VERSION}")
 
 
-def damage_error(path: str, what: str) -> StoreError:
-    """Return the error for a store whose file differs from what a controller has left."""
-    return StoreError(f"store.file: {path!r} {what}: restore a copy, or move it away to start without overrides")
+def damage_error(path: str, defect: str) -> StoreError:
+    """Return the error for a damaged store; ``defect`` is a predicate, such as "is empty"."""
+    return StoreError(f"store.file: {path!r} {defect}: restore a copy, or move it away to start without overrides")
 
 
 def check_whole(db: sqlite3.Connection, path: str) -> None:
-    """Raise StoreError if any part of the file is damaged. Reads all of it."""
+    """Read the whole file; raise StoreError if any part of it is damaged."""
     _check_pages(db, path, "quick_check(1)")
 
 
@@ -131,10 +135,7 @@ class StoreGuard:
             raise self._lost("was removed or replaced")
 
     def check(self, revision: int) -> None:
-        """Raise StoreError unless the file is undamaged, and its last change is ``revision``.
-
-        Call it before each commit.
-        """
+        """Check the file before a commit: raise StoreError unless it is undamaged, with ``revision`` as last change."""
         self.check_same()
         if os.path.getsize(self._path) == 0:  # SQLite would treat it as a new database, and remove the log
             raise self._lost("was emptied")
@@ -145,32 +146,34 @@ class StoreGuard:
         if last != revision:
             raise self._lost(f"has revision {last} where this controller has made {revision}")
 
-    def _lost(self, what: str) -> StoreError:
-        reason = f"{what} while the controller runs: no change is accepted until it is restored, or after a restart"
+    def _lost(self, event: str) -> StoreError:
+        """Return the error for a file that was replaced or damaged; ``event`` is a predicate, such as "was emptied"."""
+        reason = f"{event} while the controller runs: no change is accepted until it is restored, or after a restart"
         return StoreError(f"store.file: {self._path!r} {reason}")
 
 
 def _check_pages(db: sqlite3.Connection, path: str, check: str) -> None:
+    """Run an integrity check of SQLite (a PRAGMA); raise StoreError for a damaged file."""
     try:
-        (found,) = db.execute(f"PRAGMA {check}").fetchone()
+        (result,) = db.execute(f"PRAGMA {check}").fetchone()
     except sqlite3.DatabaseError as error:
-        found = error
-    if found != "ok":
-        raise damage_error(path, f"is damaged ({' '.join(str(found).split())[:_SHOWN_LENGTH]})")
+        result = error
+    if result != "ok":
+        raise damage_error(path, f"is damaged ({' '.join(str(result).split())[:_SHOWN_LENGTH]})")
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return an identity that stays while it is the same file, None if it does not exist."""
+    """Return (device, inode) of a file, which stay while it is the same file; None if there is no file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Run a transaction: commit everything within, or nothing."""
+    """Enclose a transaction: commit at the end, roll back at an error."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield db

@@ -45,8 +45,8 @@ class Tokens:
 
     def create(self, name: str, scope: str) -> str:
         """Create a token and return it, which no later call does; raise InvalidValueError for a bad or used name."""
-        token, known = new_token(name, scope)
-        row = (name, scope, digest_of(token), known.created_at)
+        token, record = new_token(name, scope)
+        row = (name, scope, digest_of(token), record.created_at)
         with translating_errors(self._path):
             try:
                 self._db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", row)
@@ -55,7 +55,7 @@ class Tokens:
         return token
 
     def all(self) -> list[Token]:
-        """Return the tokens by name."""
+        """Return the records of all tokens, in the order of their names."""
         with translating_errors(self._path):
             rows = self._db.execute("SELECT name, scope, created_at FROM tokens ORDER BY name").fetchall()
         return [Token(*row) for row in rows]
@@ -63,16 +63,16 @@ class Tokens:
     def revoke(self, name: str) -> None:
         """Revoke a token, also for a running controller; raise InvalidValueError if it does not exist."""
         with translating_errors(self._path):
-            found = self._db.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount
-        if not found:
+            deleted = self._db.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount
+        if not deleted:
             names = ", ".join(token.name for token in self.all()) or "none"
             raise InvalidValueError("name", name, f"is not the name of a token; there are: {names}")
 
     def find(self, token: str) -> Token | None:
         """Return the record of a token, None if it is unknown or was revoked. Raises StoreError.
 
-        The tokens are read again only if another connection has changed the store. They are looked up by hash, so the
-        look-up time reveals nothing about a token, which has 256 random bits.
+        The tokens are read again only if another connection has changed the store. The look-up is by hash, so its
+        duration reveals nothing about a token, which has 256 random bits.
         """
         with translating_errors(self._path):
             (version,) = self._db.execute("PRAGMA data_version").fetchone()

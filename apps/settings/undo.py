@@ -24,27 +24,28 @@ def undo_key(target: int | VnName, field: str) -> str:
 def undoing_overrides(
     change: StoredChange, overrides: Overrides, values: EffectiveSettings, revision: int
 ) -> tuple[dict[int, Override], dict[VnName, Override]]:
-    """Return the overrides of VLANs and of VNs, made at ``revision``, that restore the values before ``change``.
+    """Return the overrides of VLANs and of VNs that restore the values before ``change``.
 
-    ``values`` are effective now. A value that would be the same without an override gets none. Raises InvalidValueError
-    for a change of the file, and for a value that was changed again since or is no longer valid.
+    ``overrides`` and ``values`` are the present overrides and effective values; the returned overrides get the revision
+    ``revision``. A value that would be the same without an override gets none. Raises InvalidValueError if ``change``
+    is a change of the configuration file, and if a value was changed again since or is no longer valid.
     """
     if not change.items:
         reason = "has changed no value; what the configuration file changed is undone there, and reloaded"
         raise InvalidValueError("revision", change.revision, reason)
-    given: dict[int | VnName, dict[str, Any]] = {}
+    restored: dict[int | VnName, dict[str, Any]] = {}
     for item in change.items:
-        place = _place(item)
-        if _needs_undo(item, place, overrides, values, change.revision):
-            given.setdefault(place, {})[item.field] = item.before
-    vlans = {vid: fields for vid, fields in given.items() if isinstance(vid, int)}
-    new_vlans = {vid: _vlan_override(vid, vlan, overrides, values, revision) for vid, vlan in vlans.items()}
-    over = overrides.with_vlans(new_vlans)
-    vns = {name: fields for name, fields in given.items() if isinstance(name, VnName)}
-    return new_vlans, _vn_overrides(vns, over, values, revision)
+        target = _target(item)
+        if _needs_undo(item, target, overrides, values, change.revision):
+            restored.setdefault(target, {})[item.field] = item.before
+    vlans = {vid: fields for vid, fields in restored.items() if isinstance(vid, int)}
+    vlan_overrides = {vid: _vlan_override(vid, fields, overrides, values, revision) for vid, fields in vlans.items()}
+    vns = {name: fields for name, fields in restored.items() if isinstance(name, VnName)}
+    return vlan_overrides, _vn_overrides(vns, overrides.with_vlans(vlan_overrides), values, revision)
 
 
-def _place(item: Item) -> int | VnName:
+def _target(item: Item) -> int | VnName:
+    """Return the VLAN id or the VN of a changed value."""
     if item.switch is None or item.port_no is None:
         return item.vlan_vid
     return VnName(item.vlan_vid, item.switch, item.port_no)
@@ -53,7 +54,10 @@ def _place(item: Item) -> int | VnName:
 def _needs_undo(
     item: Item, target: int | VnName, overrides: Overrides, values: EffectiveSettings, changed_by: int
 ) -> bool:
-    """Return whether a value is as the change left it; False also if it already equals the previous one."""
+    """Return whether a value must be restored; False if it already equals the value before the change.
+
+    Raises InvalidValueError if it was changed again after the change, or if the VLAN or VN no longer exists.
+    """
     file, key = overrides.file, undo_key(target, item.field)
     if isinstance(target, int):
         if target not in file.config.vlans:
@@ -75,36 +79,43 @@ def _needs_undo(
 def _vlan_override(
     vid: int, restored: dict[str, Any], overrides: Overrides, values: EffectiveSettings, revision: int
 ) -> Override:
-    """Return a VLAN's override with the restored values; values equal to the file's need none."""
+    """Return a VLAN's override with the restored values, without those that equal the file's values.
+
+    An algorithm and its parameters (_PAIRED) are overridden both or not at all.
+    """
     stored, file = overrides.vlans.get(vid, Override({}, 0)), overrides.file.config.vlans[vid]
-    now = values.vlans[vid]
+    effective = values.vlans[vid]
     for pair in _PAIRED:
         if restored.keys() & set(pair):
-            restored |= {name: restored.get(name, getattr(now, name)) for name in pair}
-    of_file = {name for name in restored if restored[name] == getattr(file, name)}
-    of_file -= {name for pair in _PAIRED if not of_file.issuperset(pair) for name in pair}
-    new = {name: value for name, value in {**stored.values, **restored}.items() if name not in of_file}
+            restored |= {name: restored.get(name, getattr(effective, name)) for name in pair}
+    unneeded = {name for name in restored if restored[name] == getattr(file, name)}
+    unneeded -= {name for pair in _PAIRED if not unneeded.issuperset(pair) for name in pair}
+    fields = {name: value for name, value in {**stored.values, **restored}.items() if name not in unneeded}
     try:
-        complete_vlan(now, restored, overrides.file.config.interval_ms)
-        check_vlan_values(new)
+        complete_vlan(effective, restored, overrides.file.config.interval_ms)
+        check_vlan_values(fields)
     except InvalidValueError as error:
         raise InvalidValueError(undo_key(vid, error.key), error.value, error.reason) from error
-    return Override(new, revision, revision if restored.keys() & set(VLAN_LIMITS) else stored.limits_revision)
+    return Override(fields, revision, revision if restored.keys() & set(VLAN_LIMITS) else stored.limits_revision)
 
 
 def _vn_overrides(
     vns: dict[VnName, dict[str, Any]], overrides: Overrides, values: EffectiveSettings, revision: int
 ) -> dict[VnName, Override]:
-    """Return the overrides of VNs; ``overrides`` include those of their VLANs."""
+    """Return the overrides of VNs with the restored values, without those that equal the VLAN's or file's values.
+
+    ``vns`` are the restored values by VN and field. ``overrides`` include the restored ones of the VLANs.
+    """
     file, vlans = overrides.file, overrides.effective_vlans()
     rows = np.array([file.row_of[name] for name in vns], dtype=np.int64)
-    off = np.zeros(len(file.vns), dtype=np.bool_)
-    off[rows] = True
-    without = overrides.without_vlans(values.inactive_vlans).without_vns(off).vns()
-    found = {}
-    for (name, given), row, stored in zip(vns.items(), rows.tolist(), overrides.vn_overrides_of(rows), strict=True):
-        check_vn(values.vns, vlans[name.vlan_vid], row, given, undo_key(name, ""))
-        inherited = {field for field in given if vn_value(field, getattr(without, field)[row].item()) == given[field]}
-        stored_values = {field: value for field, value in {**stored.values, **given}.items() if field not in inherited}
-        found[name] = Override(stored_values, revision)
-    return found
+    vn_mask = np.zeros(len(file.vns), dtype=np.bool_)
+    vn_mask[rows] = True
+    inherited = overrides.without_vlans(values.inactive_vlans).without_vns(vn_mask).vns()
+    result = {}
+    for (name, fields), row, stored in zip(vns.items(), rows.tolist(), overrides.vn_overrides_of(rows), strict=True):
+        check_vn(values.vns, vlans[name.vlan_vid], row, fields, undo_key(name, ""))
+        inherited_fields = {field: vn_value(field, getattr(inherited, field)[row].item()) for field in fields}
+        unneeded = {field for field in fields if inherited_fields[field] == fields[field]}
+        kept = {field: value for field, value in {**stored.values, **fields}.items() if field not in unneeded}
+        result[name] = Override(kept, revision)
+    return result
