@@ -76,10 +76,12 @@ class OvsdbQueueWriter:
     def apply(self, dpid: int, desired: Mapping[str, PortQueues]) -> list[str]:
         """Install the desired queues of a switch, by interface name, in one transaction, if they differ.
 
-        The controller's queues on other ports are removed, and so are rows of its earlier runs. Returns the problems,
-        port by port (a foreign QoS row, no such port): those ports are not changed. Raises OvsdbError if the database
-        is unreachable, too slow, rejects the transaction, or has no bridge with this dpid (after a restart ovs-vswitchd
-        has not written it yet). Then nothing has changed, except that after "no answer" it may have.
+        The controller's queues on other ports are removed, and so are rows of its earlier runs. Returns the problems of
+        single ports as texts ``PORT: REASON`` (a foreign QoS row, no such port); these ports are not changed.
+
+        Raises OvsdbError if the database is unreachable, too slow, rejects the transaction, or has no bridge with this
+        dpid, as for a moment after a restart of ovs-vswitchd. Then nothing has changed; only after "no answer" the
+        transaction may have been executed.
         """
         with self._lock:
             if self._closed:
@@ -106,14 +108,15 @@ class OvsdbQueueWriter:
 
 
 def write_queues(session: OvsdbSession, dpid: int, desired: Mapping[str, PortQueues]) -> tuple[list[str], bool]:
-    """Do the work of ``OvsdbQueueWriter.apply``; return the problems, and whether rows have changed.
+    """Write queues as ``OvsdbQueueWriter.apply`` does; return the problems, and whether rows have changed.
 
-    Raises OSError, ProtocolError, InvalidValueError, and errors of reading rows with another form than OVSDB's.
+    The transaction is repeated if another program changes the same rows between reading and writing. Raises OSError,
+    ProtocolError, InvalidValueError, and any error of reading rows that do not have OVSDB's form.
     """
     for _ in range(ATTEMPTS):
-        answer = session.transact(read_operations())
+        rows = session.transact(read_operations())
         _let_others_run()
-        plan = plan_rows(read_tables(answer), dpid, desired)
+        plan = plan_rows(read_tables(rows), dpid, desired)
         if not plan.operations:
             return plan.problems, False
         _let_others_run()
@@ -128,7 +131,7 @@ def write_queues(session: OvsdbSession, dpid: int, desired: Mapping[str, PortQue
 
 @contextmanager
 def naming(address: str, timeout_s: float) -> Iterator[None]:
-    """Turn any error of a database into an OvsdbError."""
+    """Turn the errors of a connection to a database into OvsdbError with its ``address``."""
     try:
         yield
     except TimeoutError as error:
@@ -140,26 +143,26 @@ def naming(address: str, timeout_s: float) -> Iterator[None]:
 
 
 class OvsdbSession:
-    """Transactions on one connection. Call ``begin`` first: it sets the deadline of those that follow."""
+    """Transactions on one connection. Call ``begin`` first: it sets the deadline of the calls that follow."""
 
     def __init__(self, sock: socket.socket, max_reply_bytes: int = MAX_REPLY_BYTES) -> None:
         self._socket, self.max_reply_bytes = sock, max_reply_bytes
         self._deadline_s = 0.0
         self._buffer = bytearray()
-        self._frame = _JsonMessage()
-        self._last_id = self._others = 0
+        self._scanner = _JsonMessage()  # of the first message in the buffer
+        self._last_id = self._unrequested = 0
 
     def begin(self, timeout_s: float) -> None:
         """Set the deadline of the following calls to ``timeout_s`` from now."""
         self._deadline_s = time.monotonic() + timeout_s
-        self._others = 0
+        self._unrequested = 0
 
     def answer_probes(self) -> None:
-        """Answer messages that arrived without a request; raise ProtocolError for more than a server may send."""
+        """Read once, and answer the server's probes; raise ProtocolError for more than a server may send."""
         if not self._fill():
             raise ConnectionResetError("the server closed the connection")
         while (message := self._next()) is not None:
-            self._take_unasked(message)
+            self._handle_unrequested(message)
         if len(self._buffer) > MAX_UNASKED_BYTES:
             raise ProtocolError(f"message: is longer than {MAX_UNASKED_BYTES} bytes, and nobody has asked for it")
 
@@ -175,31 +178,33 @@ class OvsdbSession:
         return self._request("transact", [DATABASE, *operations])
 
     def _request(self, method: str, parameters: list[Any]) -> list[Any]:
-        """Return the results of a request; messages that arrive before the reply are handled."""
+        """Send a request and return its results; handle messages that arrive before the reply."""
         self._last_id += 1
         self._send({"method": method, "params": parameters, "id": self._last_id})
         while True:
             message = self._receive()
             if message.get("id") == self._last_id and message.get("method") is None:
                 break
-            self._take_unasked(message)
+            self._handle_unrequested(message)
         if message.get("error") or not isinstance(message.get("result"), list):
             raise ProtocolError(f"{method}: {message.get('error') or 'the reply has no results'}")
         return list(message["result"])
 
-    def _take_unasked(self, message: dict[str, Any]) -> None:
-        self._others += 1
-        if self._others > _MAX_OTHERS:
+    def _handle_unrequested(self, message: dict[str, Any]) -> None:
+        """Answer an echo request, ignore any other message; raise ProtocolError if there are too many."""
+        self._unrequested += 1
+        if self._unrequested > _MAX_OTHERS:
             raise ProtocolError(f"message: more than {_MAX_OTHERS} that nobody has asked for")
         if message.get("method") == "echo":
             self._send({"result": message.get("params"), "error": None, "id": message.get("id")})
 
     def _send(self, message: object) -> None:
+        """Send a message as JSON. Raises OSError, also for a timeout."""
         self._limit_time()
         self._socket.sendall(json.dumps(message, separators=(",", ":")).encode())
 
     def _receive(self) -> dict[str, Any]:
-        """Return the next message; it is decoded only when it is complete."""
+        """Return the next message, waiting for all of it."""
         while (message := self._next()) is None:
             if len(self._buffer) > self.max_reply_bytes:
                 raise ProtocolError(f"message: is longer than {self.max_reply_bytes} bytes")
@@ -208,11 +213,11 @@ class OvsdbSession:
         return message
 
     def _next(self) -> dict[str, Any] | None:
-        """Return a complete received message, None without one."""
-        end = self._frame.end(self._buffer) if self._buffer else None
+        """Remove and return the first message in the buffer, decoded; None while it is incomplete."""
+        end = self._scanner.end(self._buffer) if self._buffer else None
         if end is None:
             return None
-        text, self._buffer, self._frame = self._buffer[:end], self._buffer[end:], _JsonMessage()
+        text, self._buffer, self._scanner = self._buffer[:end], self._buffer[end:], _JsonMessage()
         if text.count(b"[") + text.count(b"{") > _MAX_PARTS:
             raise ProtocolError(f"message: has more than {_MAX_PARTS} lists and objects")
         try:
@@ -221,24 +226,25 @@ class OvsdbSession:
             raise ProtocolError(f"message: is not JSON: {error}") from error
 
     def _fill(self) -> bool:
-        """Read received bytes, waiting for some; return whether the connection remains open."""
+        """Wait for bytes and add them to the buffer; return whether the connection is still open."""
         self._limit_time()
         chunk = self._socket.recv(_CHUNK_BYTES)
         self._buffer += chunk
-        _let_others_run()  # an endless sender is read without waiting
+        _let_others_run()  # ``recv`` never waits while the server sends without end
         return bool(chunk)
 
     def _limit_time(self) -> None:
-        left_s = self._deadline_s - time.monotonic()
-        if left_s <= 0:
+        """Set the socket's timeout to the time until the deadline; raise TimeoutError after it."""
+        remaining_s = self._deadline_s - time.monotonic()
+        if remaining_s <= 0:
             raise TimeoutError
-        self._socket.settimeout(left_s)
+        self._socket.settimeout(remaining_s)
 
 
 class _JsonMessage:
-    """Finds the end of a message. JSON-RPC 1.0 has no framing: a message is an object, and ends where its braces do.
+    """Finds the end of a JSON message as its bytes arrive; scanned bytes are not scanned again.
 
-    Bytes that were scanned once are not scanned again.
+    JSON-RPC 1.0 has no framing: a message is an object, which ends with the brace that closes its first one.
     """
 
     def __init__(self) -> None:
@@ -246,9 +252,10 @@ class _JsonMessage:
         self._in_string = False
 
     def end(self, buffer: bytearray) -> int | None:
-        """Return the end of the first message in ``buffer``; None if it is incomplete. ProtocolError for no object.
+        """Return the index behind the first message in ``buffer``, None if the message is incomplete.
 
-        Each call gets the buffer of the last call, with more bytes at its end.
+        Each call gets the buffer of the last call, with more bytes at its end. Raises ProtocolError if the buffer does
+        not begin with an object.
         """
         if not self._depth and buffer.lstrip()[:1] not in (bytearray(), bytearray(b"{")):
             raise ProtocolError("message: expected a JSON object")
@@ -265,7 +272,7 @@ class _JsonMessage:
         return None
 
     def _pass_string(self, buffer: bytearray) -> bool:
-        """Continue after the present string, if any; return whether the string ends in the buffer."""
+        """Move behind the string in which the last scan ended, if any; return False if the string is incomplete."""
         if self._in_string and (rest := _IN_STRING.match(buffer, self._at)):
             self._at = rest.end()
             self._in_string = buffer[self._at : self._at + 1] != b'"'
@@ -274,18 +281,18 @@ class _JsonMessage:
 
 
 def _connect(address: str, tls: RenewableContext | None, timeout_s: float) -> socket.socket:
-    """Return a connection to a database at ``unix:PATH``, ``tcp:HOST:PORT`` or ``ssl:HOST:PORT``."""
-    scheme, _, place = address.partition(":")
+    """Return a connection to a database at ``unix:PATH``, ``tcp:HOST:PORT`` or ``ssl:HOST:PORT``. Raises OSError."""
+    scheme, _, endpoint = address.partition(":")
     if scheme == "unix":
         unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             unix.settimeout(timeout_s)
-            unix.connect(place)
+            unix.connect(endpoint)
         except BaseException:
             unix.close()
             raise
         return unix
-    host, port = parse_address(place)
+    host, port = parse_address(endpoint)
     plain = socket.create_connection((host, port), timeout_s)
     if scheme == "tcp":
         return plain
@@ -298,11 +305,12 @@ def _connect(address: str, tls: RenewableContext | None, timeout_s: float) -> so
 
 
 def _let_others_run() -> None:
-    """Yield between two batches: a switch of 1,000 queues takes some 20 ms each, too long for the hub."""
+    """Let other greenlets run between two steps, each of which takes some 20 ms for a switch of 1,000 queues."""
     time.sleep(0)
 
 
 def _reason(error: Exception) -> str:
+    """Return an error's text without its number."""
     if isinstance(error, ssl.SSLError | socket.gaierror):
         return error.strerror or str(error)
     if isinstance(error, OSError) and error.errno:

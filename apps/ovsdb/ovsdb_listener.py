@@ -47,8 +47,9 @@ LOG = logging.getLogger("dets.queues")
 class OvsdbListener:
     """Listens at ``address`` (``ptcp:PORT:HOST``, or ``pssl:`` with ``tls``); writes queues as OvsdbQueueWriter does.
 
-    ``on_switch`` is called when the database of one of ``dpids`` has connected. If several have a bridge with the same
-    dpid, the first one counts as long as it replies. Raises OvsdbError if listening there fails.
+    ``dpids`` are the switches whose databases may connect. ``on_switch`` is called when one of these has connected. If
+    several databases have a bridge with the same dpid, the first one is used as long as it replies. Raises OvsdbError
+    if the address cannot be listened on.
     """
 
     def __init__(
@@ -75,7 +76,10 @@ class OvsdbListener:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def apply(self, dpid: int, desired: Mapping[str, PortQueues]) -> list[str]:
-        """Do the same as ``OvsdbQueueWriter.apply``; OvsdbError also while no database of the switch is connected."""
+        """Install the desired queues of a switch, by interface name, as ``OvsdbQueueWriter.apply`` does.
+
+        Raises OvsdbError also while no database of the switch is connected.
+        """
         connection = self._connection_of.get(dpid)
         if connection is None:
             raise OvsdbError(self.address, f"no database with a bridge of dpid {dpid:016x} has connected")
@@ -104,19 +108,19 @@ class OvsdbListener:
                 sock, address = listener.accept()
                 connection = _Connection(sock, address)
                 self._connections.add(connection)
-                for leaving in list(self._limits.admit(connection, address[0])):
-                    leaving.end()
+                for evicted in list(self._limits.admit(connection, address[0])):
+                    evicted.end()
                 threading.Thread(target=self._serve, args=[connection], daemon=True).start()
                 time.sleep(1.0 / CONNECTIONS_PER_S)
 
     def _serve(self, connection: _Connection) -> None:
-        """Serve one incoming connection until it ends; it is identified again after each deadline."""
+        """Serve one incoming connection until it ends; identify its switch at the beginning and periodically."""
         try:
             connection.begin(self._tls, self._timeout_s)
             while True:
-                due_s = time.monotonic() + (KNOWN_S if self._identify(connection) else UNKNOWN_S)
-                while (left_s := due_s - time.monotonic()) > 0.0:
-                    connection.serve(left_s, self._timeout_s)
+                identify_s = time.monotonic() + (KNOWN_S if self._identify(connection) else UNKNOWN_S)
+                while (remaining_s := identify_s - time.monotonic()) > 0.0:
+                    connection.serve(remaining_s, self._timeout_s)
         except (OSError, DetsError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if not connection.ended and self._log_limiter.due(connection.address[0]):
                 LOG.warning("OVSDB %s: connection of %s ends: %s", self.address, connection.address, error)
@@ -128,11 +132,15 @@ class OvsdbListener:
                 del self._connection_of[dpid]
 
     def _identify(self, connection: _Connection) -> bool:
-        """Return whether the database belongs to a configured switch, for which it is used from now on."""
+        """Read a database's bridges, and use the connection for their switches; return whether any is configured.
+
+        Raises ProtocolError if another database of such a switch is connected and replies.
+        """
         connection.session.begin(self._timeout_s)
         rows = connection.session.transact(_BRIDGES)[0]["rows"]
-        found = {int(row["datapath_id"], 16) for row in rows if isinstance(row["datapath_id"], str)} & self.dpids
-        new = {dpid for dpid in found if self._connection_of.get(dpid) is not connection}
+        bridges = {int(row["datapath_id"], 16) for row in rows if isinstance(row["datapath_id"], str)}
+        configured = bridges & self.dpids
+        new = {dpid for dpid in configured if self._connection_of.get(dpid) is not connection}
         for dpid in new:
             other = self._connection_of.get(dpid)
             if other is not None and other.answers(PROBE_TIMEOUT_S):
@@ -143,11 +151,11 @@ class OvsdbListener:
             self._limits.on_handshake_done(connection)
             self._limits.mark_controlled(connection)
             self._on_switch()
-        return bool(found)
+        return bool(configured)
 
 
 class _Job:
-    """A job for a connection: ``work`` gets its session."""
+    """A job for a connection's thread: ``work`` gets the session; then ``done`` is set, with ``result`` or ``error``."""
 
     def __init__(self, work: Callable[[OvsdbSession], Any], timeout_s: float) -> None:
         self.work, self.timeout_s = work, timeout_s
@@ -157,13 +165,13 @@ class _Job:
 
 
 class _Connection:
-    """A connected database. One thread reads and writes it; other threads give it jobs."""
+    """A connected database. One thread uses its socket; other threads give that thread jobs."""
 
     def __init__(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
         self.address, self.ended = address, False
         self._sock = sock
         self._jobs: deque[_Job] = deque()
-        self._waker, self._woken = socket.socketpair()
+        self._waker, self._woken = socket.socketpair()  # a byte into ``_waker`` wakes the thread for a job
         self._waker.setblocking(False)
 
     def begin(self, tls: RenewableContext | None, timeout_s: float) -> None:
@@ -174,9 +182,10 @@ class _Connection:
         self.session = OvsdbSession(self._sock, MAX_UNASKED_BYTES)
 
     def serve(self, duration_s: float, timeout_s: float) -> None:
-        """Wait for probes and jobs, and process them; return after ``duration_s`` without any."""
-        pending = isinstance(self._sock, ssl.SSLSocket) and self._sock.pending()
-        ready = [self._sock] if pending else select.select([self._sock, self._woken], [], [], duration_s)[0]
+        """Wait at most ``duration_s`` for messages or jobs, and process those that are there."""
+        # Bytes that TLS has decrypted already do not make the socket readable.
+        has_pending = isinstance(self._sock, ssl.SSLSocket) and self._sock.pending()
+        ready = [self._sock] if has_pending else select.select([self._sock, self._woken], [], [], duration_s)[0]
         if self._woken in ready:
             self._woken.recv(4096)
             while self._jobs:
@@ -187,7 +196,7 @@ class _Connection:
             time.sleep(PACE_S)
 
     def _do(self, job: _Job) -> None:
-        """Execute a job; after an error of the connection it ends."""
+        """Execute a job; raise its error again, which ends the connection, unless only the job's values are invalid."""
         try:
             self.session.begin(job.timeout_s)
             job.result = job.work(self.session)
@@ -200,7 +209,10 @@ class _Connection:
             job.done.set()
 
     def run(self, work: Callable[[OvsdbSession], Any], timeout_s: float) -> Any:
-        """Return the result of ``work``, executed by the connection's thread; raise its error, or OSError."""
+        """Let the connection's thread execute ``work``; return its result or raise its error.
+
+        Raises TimeoutError or ConnectionResetError if the thread does not execute it.
+        """
         job = _Job(work, timeout_s)
         self._jobs.append(job)
         if self.ended:

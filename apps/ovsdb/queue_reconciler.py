@@ -24,7 +24,7 @@ LOG = logging.getLogger("dets.queues")
 RETRY_S = 5.0
 # Interval of comparisons: other programs may change rows without notice. Reading the rows takes milliseconds.
 AUDIT_S = 30.0
-# Time between two rounds, each of which reads all databases: ports that flap wake it repeatedly.
+# Time between two rounds, each of which reads all databases: ports that flap wake the reconciler repeatedly.
 PAUSE_S = 0.5
 
 
@@ -67,17 +67,17 @@ class QueueReconciler:
         self._wake.set()
 
     def wait(self) -> None:
-        """Return when a reconciliation is due: when woken, soon after a failure, and periodically.
+        """Return when a reconciliation is due: after ``wake``, RETRY_S after a failure, or after AUDIT_S.
 
-        That is PAUSE_S after the last round at the earliest.
+        A reconciliation is due PAUSE_S after the last one at the earliest.
         """
         self._wake.wait(RETRY_S if any(self._problems.values()) else AUDIT_S)
-        left_s = self._ended_s + PAUSE_S - self._shell.now_s()
-        if left_s > 0.0:
-            hub.sleep(left_s)
+        pause_s = self._ended_s + PAUSE_S - self._shell.now_s()
+        if pause_s > 0.0:
+            hub.sleep(pause_s)
 
     def run_round(self) -> None:
-        """Reconcile the queues of all connected switches with the limits."""
+        """Write the desired queues of all connected switches whose queues differ."""
         self._wake.clear()
         started_s = self._shell.now_s()
         self._close_unused()
@@ -88,7 +88,7 @@ class QueueReconciler:
         self._ended_s = self._shell.now_s()
 
     def failing(self) -> list[int]:
-        """Return the switches whose queues could not be written."""
+        """Return the dpids of the switches whose queues could not be written completely."""
         return [dpid for dpid, problems in self._problems.items() if problems]
 
     def remove_all(self) -> None:
@@ -97,7 +97,7 @@ class QueueReconciler:
             self.remove(record.switch)
 
     def remove(self, switch: Switch) -> None:
-        """Remove the controller's queues from a switch, and forget it."""
+        """Remove the controller's queues from a switch, and what is recorded of the switch; log a failure."""
         self._problems.pop(switch.dpid, None)
         self._written.pop(switch.dpid, None)
         if switch.ovsdb is not None:
@@ -107,7 +107,7 @@ class QueueReconciler:
                 LOG.warning("queues of switch %s stay: %s", switch.name, error)
 
     def _apply(self, dpid: int) -> None:
-        """Write a switch's desired queues to its database; note repairs and failures, and which ports have queues."""
+        """Write a switch's desired queues to its database; record repairs, failures, and which ports have queues."""
         record = self._shell.central.switches.get(dpid)
         if record is None:  # a reload has removed it
             return
@@ -117,36 +117,37 @@ class QueueReconciler:
         desired = desired_queues(self._shell.central.config, self._shell.central.vns).get(dpid, {})
         if not record.capabilities.sets_queues:
             desired = {}
+        # The switch may number a port differently from the configuration, which then gives the port by its name.
         numbers = self._shell.central.network.numbers
-        number_of = {port_no: numbers.number(PortId(dpid, port_no)) for port_no in desired}
-        present = {port_no: number for port_no, number in number_of.items() if number in peer.ports}
-        times = Counter(peer.ports[number].name for number in present.values())
-        names = {  # two ports with one name, as OpenFlow truncates names, are found by number
-            name if times[name := peer.ports[number].name] == 1 else f"port {number}": port_no
-            for port_no, number in present.items()
-        }
-        queues_of = {name: replace(desired[port_no], port_no=present[port_no]) for name, port_no in names.items()}
+        switch_numbers = {port_no: numbers.number(PortId(dpid, port_no)) for port_no in desired}
+        present = {port_no: number for port_no, number in switch_numbers.items() if number in peer.ports}
+        name_counts = Counter(peer.ports[number].name for number in present.values())
+        port_nos = {}  # by the name for the database; OpenFlow truncates names, so two ports may have the same
+        for port_no, number in present.items():
+            name = peer.ports[number].name
+            port_nos[name if name_counts[name] == 1 else f"port {number}"] = port_no
+        queues = {name: replace(desired[port_no], port_no=present[port_no]) for name, port_no in port_nos.items()}
         self.applied += 1
         try:
             writer = self._writer(record.switch.ovsdb)
-            writes = writer.writes
-            problems = writer.apply(dpid, queues_of)
+            writes_before = writer.writes
+            problems = writer.apply(dpid, queues)
         except DetsError as error:
             self.failed += 1
             problems = [str(error)]
-            record.capabilities.queues_set = dict.fromkeys(names.values(), str(error))
+            record.capabilities.queues_set = dict.fromkeys(port_nos.values(), str(error))
         else:
-            reported = [(problem.partition(":")[0], problem.partition(": ")[2]) for problem in problems]
-            faults = {names[name]: text for name, text in reported if name in names}
-            absent = dict.fromkeys(desired.keys() - names.values(), "the switch has no such port")
+            names_and_reasons = [(problem.partition(":")[0], problem.partition(": ")[2]) for problem in problems]
+            reasons = {port_nos[name]: reason for name, reason in names_and_reasons if name in port_nos}
+            absent = dict.fromkeys(desired.keys() - port_nos.values(), "the switch has no such port")
             record.capabilities.queues_set = {
-                **{port_no: faults.get(port_no) for port_no in names.values()},
+                **{port_no: reasons.get(port_no) for port_no in port_nos.values()},
                 **absent,
             }
-            if writer.writes > writes and self._written.get(dpid) == queues_of:
+            if writer.writes > writes_before and self._written.get(dpid) == queues:
                 text = f"switch {record.switch.name}: queues repaired that another program had changed"
                 self._shell.central.note(EventKind.TABLES_REPAIRED, text, self._shell.now_s(), dpid=dpid)
-            self._written[dpid] = queues_of
+            self._written[dpid] = queues
         for problem in problems:
             if problem not in self._problems.get(dpid, []):
                 text = f"switch {record.switch.name} ({dpid:016x}): {problem}"
@@ -154,7 +155,7 @@ class QueueReconciler:
         self._problems[dpid] = problems
 
     def _writer(self, address: str) -> OvsdbQueueWriter | OvsdbListener:
-        """Return the writer for an address; OvsdbError if listening there fails."""
+        """Return the writer for an address, a new one for a new address. Raises OvsdbError if it cannot listen."""
         writer = self._writers.get(address)
         if writer is None and ovsdb_endpoint(address) is None:
             writer = self._writers[address] = OvsdbQueueWriter(address, tls=self._tls.client)
@@ -167,8 +168,11 @@ class QueueReconciler:
         return writer
 
     def _close_unused(self) -> None:
-        """Close the writers of addresses that the configuration no longer has."""
+        """Close the writers of addresses that the configuration has not had since the last round.
+
+        The delay lets the queues of removed switches be deleted first.
+        """
         unused = self._writers.keys() - {record.switch.ovsdb for record in self._shell.central.switches.values()}
-        for address in unused & self._unused:  # since the last round: queues of removed switches are deleted first
+        for address in unused & self._unused:
             self._writers.pop(address).close()
         self._unused = unused
