@@ -155,7 +155,7 @@ class OvsdbListener:
 
 
 class _Job:
-    """A job for a connection's thread: ``work`` gets the session; then ``done`` is set, with ``result`` or ``error``."""
+    """A job for a connection's thread: ``work`` gets the session, then ``done`` is set with ``result`` or ``error``."""
 
     def __init__(self, work: Callable[[OvsdbSession], Any], timeout_s: float) -> None:
         self.work, self.timeout_s = work, timeout_s
