@@ -36,7 +36,7 @@ from controller.fabric.config_model import Cluster
 
 
 def _boot_time_s() -> float:
-    """Return a clock that continues while the machine sleeps, as etcd's leases do."""
+    """Return the seconds since the machine's boot, including those in which it slept, as etcd's leases count them."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -70,20 +70,22 @@ class ClusterMember(Standalone):
         """Call a function directly: etcd's sockets yield to others, and a thread would have no hub for them."""
         return function(*arguments)
 
-    def drive(self, shell: SouthboundDriver, scheduler: CooperativeScheduler) -> None:  # noqa: D102
+    def drive(self, shell: SouthboundDriver, scheduler: CooperativeScheduler) -> None:
+        """Let the role manager take switches under the driver's control, and release them."""
         self._shell = shell
         self.roles.control, self.roles.release = shell.control, shell.release
 
-    def attach(self, settings: Settings, queues: QueueReconciler, metrics: Metrics) -> None:  # noqa: D102
+    def attach(self, settings: Settings, queues: QueueReconciler, metrics: Metrics) -> None:
+        """Let the node apply the settings that others store, and add the cluster's metrics."""
         shell = self._shell
 
         def follow() -> bool:
-            followed = settings.sync_from_store()
-            if followed:
+            is_applied = settings.sync_from_store()
+            if is_applied:
                 shell.edge_ports.restore(settings.port_names())
                 shell.push_soon()
                 queues.wake()
-            return followed
+            return is_applied
 
         self.node.follow = follow
         self.node.start_over = lambda: shell.start_over(settings.file.config, settings.values)
@@ -99,11 +101,11 @@ class ClusterMember(Standalone):
         return {}
 
     def waits(self, states: dict[str, str], cluster: dict[str, Any]) -> bool:
-        """Return whether all switches are in the state of a waiting node: connected to a node on standby."""
+        """Return whether this node is on standby, with a connection of every switch; ``states`` are by switch name."""
         return cluster["role"] == "standby" and set(states.values()) == {SwitchState.STANDBY}
 
     def health(self, health: dict[str, Any]) -> dict[str, Any]:
-        """Return the health with the cluster's part. A waiting node is ready, and one without etcd is degraded."""
+        """Return the health with section ``cluster``. A complete standby node is ready; without etcd: degraded."""
         frozen = self._shell.central.state.adopted_bps is not None
         cluster = {**self.node.describe(), "frozen": frozen, **self.about_others()}
         ready = self.waits(health["switches"], cluster) and not health.get("faults")
@@ -114,14 +116,16 @@ class ClusterMember(Standalone):
         return RequestForwarder(self._nodes)
 
     def _nodes(self) -> Nodes:
-        node, about = self.node, {"owners": {}, "nodes": {}} | self.about_others()
-        me, active = node.cluster.node, node.leadership.active
-        takes_changes = node.store.writable or active in ("", me) or not node.active_url
-        urls = {name: url for name, url in about["nodes"].items() if name != me}
-        return Nodes(me, urls, about["owners"], None if takes_changes else (active, node.active_url), self._hop)
+        """Return the nodes as this one knows them now."""
+        node, state = self.node, {"owners": {}, "nodes": {}} | self.about_others()
+        local, active = node.cluster.node, node.leadership.active
+        accepts_changes = node.store.writable or active in ("", local) or not node.active_url
+        remote_urls = {name: url for name, url in state["nodes"].items() if name != local}
+        forward_changes_to = None if accepts_changes else (active, node.active_url)
+        return Nodes(local, remote_urls, state["owners"], forward_changes_to, self._hop)
 
     def leave(self, shell: SouthboundDriver, queues: QueueReconciler, on_stop: str) -> None:
-        """Let another node take over with the present grants."""
+        """Release the lease, so that another node takes over with the present grants; meters and queues stay."""
         self.node.release_lease()
         self._watchdog.close()
 
@@ -170,12 +174,13 @@ class ShardedMember(ClusterMember):
         return self._exchange.describe()
 
     def waits(self, states: dict[str, str], cluster: dict[str, Any]) -> bool:
-        """Return whether the local switches are ready, and the others connected."""
-        return states == {
+        """Return whether every switch has an owner, the local switches are ready, and the remote ones connected."""
+        expected_states = {
             name: SwitchState.READY if owner == self.node.cluster.node else SwitchState.STANDBY
             for name, owner in cluster["owners"].items()
             if owner is not None
         }
+        return states == expected_states
 
     def leave(self, shell: SouthboundDriver, queues: QueueReconciler, on_stop: str) -> None:  # noqa: D102
         self._exchange.links.close()

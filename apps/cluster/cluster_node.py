@@ -49,7 +49,9 @@ def prefix_of(cluster: Cluster) -> str:
 
 
 class ClusterNode:
-    """This node. ``clock`` continues while the machine sleeps; ``spawn`` calls a function next to the loop.
+    """This node: its lease, and what etcd's replies allow the node to do.
+
+    ``clock`` continues while the machine sleeps; ``spawn`` calls a function in a greenlet of its own.
 
     ``follow`` applies the store's present contents, and returns whether it did; it may raise StoreError. ``start_over``
     discards the state of switches from an earlier time as the active node: others have changed them since.
@@ -75,14 +77,14 @@ class ClusterNode:
         self._clock, self._spawn = clock, spawn
         self._key = f"{self.prefix}active"
         self._expiry_of: dict[int, LeaseExpiry] = {}  # other nodes' leases, by lease id
-        self._asking = False
-        self._asked_s = -math.inf
-        self._answer: LeaseSnapshot | None = None
-        self._lost = False
-        self._held: int | None = None
-        self._last_held: int | None = None  # the last generation of this node
+        self._request_pending = False
+        self._requested_s = -math.inf
+        self._reply: LeaseSnapshot | None = None  # what etcd has replied since the last ``poll_etcd``
+        self._lease_expired = False
+        self._generation: int | None = None  # None: this node is not active
+        self._last_generation: int | None = None  # under which this node was active last
         self._watched_lease: int | None = None
-        self._left = False
+        self._has_left = False
         self.takeovers = 0
         self.shared = EtcdMembership(cluster, self.prefix) if cluster.mode == "sharded" else None
         self.ownership = Ownership(self.leadership)
@@ -109,32 +111,33 @@ class ClusterNode:
         return self._clock() - self.leadership.confirmed_s
 
     def poll_etcd(self) -> None:
-        """Process etcd's reply, and send the next request when it is due."""
-        answer, self._answer = self._answer, None
-        if self._lost:
-            self._lost = False
+        """Process etcd's reply, if one has arrived, and send the next request if it is due. Never waits."""
+        reply, self._reply = self._reply, None
+        if self._lease_expired:
+            self._lease_expired = False
             self.leadership.invalidate()
-        if answer is not None and not self._left:
-            self.leadership.update(answer)
+        if reply is not None and not self._has_left:
+            self.leadership.update(reply)
             if self.shared is not None:
                 self.shared.apply_snapshot()
                 self.ownership.update(self.shared.owners)
         if self.leadership.lease_id != self._watched_lease:
             self._watched_lease = self.leadership.lease_id
             self.watch_lease(self._watched_lease)
-        held = self.active_generation()
-        if held != self._held:
-            self._held = held
-            self._changed(held)
+        generation = self.active_generation()
+        if generation != self._generation:
+            self._generation = generation
+            self._on_generation(generation)
         now_s = self._clock()
         interval_s = URGENT_INTERVAL_S if self._needs_fast_polling(now_s) else ASK_INTERVAL_S
-        if not self._asking and not self._left and now_s - self._asked_s >= interval_s:
-            self._asking, self._asked_s = True, now_s
-            self._spawn(self._ask, now_s)
+        is_due = now_s - self._requested_s >= interval_s
+        if is_due and not self._request_pending and not self._has_left:
+            self._request_pending, self._requested_s = True, now_s
+            self._spawn(self._request, now_s)
 
     def release_lease(self) -> None:
         """Release the lease, so that another node takes over at once. This node changes nothing from here on."""
-        self._left = True
+        self._has_left = True
         lease_id = self.leadership.lease_id
         self.leadership.invalidate()
         if lease_id is not None:
@@ -145,28 +148,30 @@ class ClusterNode:
 
     def describe(self) -> dict[str, Any]:
         """Return the cluster's part of ``/v1/health``."""
-        held, age_s = self.active_generation(), self.lease_age_s()
-        silent = age_s > self.cluster.lease_ttl_s
-        if self.shared is not None:
-            role = "no-etcd" if silent else "sharded"
+        generation, age_s = self.active_generation(), self.lease_age_s()
+        etcd_is_silent = age_s > self.cluster.lease_ttl_s
+        if generation is not None and self.shared is None:
+            role = "active"
+        elif etcd_is_silent:
+            role = "no-etcd"
         else:
-            role = "active" if held is not None else "no-etcd" if silent else "standby"
+            role = "standby" if self.shared is None else "sharded"
         return {
             "node": self.cluster.node,
             "role": role,
             "active": self.leadership.active or None,
             "active_url": self.active_url or None,
-            "generation": held,
+            "generation": generation,
             "etcd": self.problem or None,
             "lease_age_s": round(age_s, 3) if math.isfinite(age_s) else None,
         }
 
     # -- next to the loop
 
-    def _ask(self, began_s: float) -> None:
-        """Exchange state with etcd, and keep the answer or the problem for the main loop."""
+    def _request(self, began_s: float) -> None:
+        """Exchange state with etcd, and store the reply or the error for ``poll_etcd``."""
         try:
-            self._answer = self._requested(began_s)
+            self._reply = self._exchange(began_s)
             if self.problem:
                 LOG.info("etcd responds again")
             self.problem = ""
@@ -176,77 +181,78 @@ class ClusterNode:
                 LOG.warning("etcd has not refreshed this node's lease: %s", problem)
             self.problem = problem
         finally:
-            self._asking = False
+            self._request_pending = False
 
-    def _requested(self, began_s: float) -> LeaseSnapshot | None:
-        """Do the numbered steps above; None if the lease has expired in etcd."""
+    def _exchange(self, began_s: float) -> LeaseSnapshot | None:
+        """Do the numbered steps above; return what etcd has replied, None if this node's lease has expired in etcd."""
         lease_id = self.leadership.lease_id
         if lease_id is None:
             lease_id = self.etcd.grant(self.cluster.lease_ttl_s)  # 1
         elif not self.etcd.keep_alive(lease_id):
-            self._lost = True
+            self._lease_expired = True
             return None
-        about = json.dumps({"node": self.cluster.node, "url": self.cluster.rest_advertise}).encode()
         keys = self._key, f"{self.prefix}epoch", f"{self.prefix}head"
-        reading = [*map(get, keys), get(self.tokens.place, prefix=True)]
-        more = [] if self.shared is None else self.shared.reading
-        found = self.etcd.read(*reading, *more)  # 2
-        others = {key.lease_id for key in found[0]} - {lease_id}
+        own_reads = [*map(get, keys), get(self.tokens.place, prefix=True)]
+        reads = own_reads if self.shared is None else [*own_reads, *self.shared.reading]
+        results = self.etcd.read(*reads)  # 2
+        other_leases = {key.lease_id for key in results[0]} - {lease_id}
         if self.shared is not None:
-            others |= self.shared.monitored_leases(found[len(reading) :], lease_id)
-        ended = self._ended(others)
-        if not found[0] or found[0][0].lease_id in ended:
-            taking = [put(self._key, about, lease_id), *reading, *more]
-            _, found = self.etcd.transact([created_at(self._key, 0)], taking, [*reading, *more])
-        elif ended:
-            found = self.etcd.read(*reading, *more)
-        active, epoch, head, tokens = found[: len(reading)]
+            other_leases |= self.shared.monitored_leases(results[len(own_reads) :], lease_id)
+        expired = self._revoke_expired(other_leases)
+        if not results[0] or results[0][0].lease_id in expired:
+            local_node = json.dumps({"node": self.cluster.node, "url": self.cluster.rest_advertise}).encode()
+            claim = put(self._key, local_node, lease_id)
+            _, results = self.etcd.transact([created_at(self._key, 0)], [claim, *reads], reads)
+        elif expired:
+            results = self.etcd.read(*reads)
+        active, epoch_keys, head, tokens = results[: len(own_reads)]
+        epoch = int(epoch_keys[0].value) if epoch_keys else 0
         if self.shared is not None:  # 4
-            number = int(epoch[0].value) if epoch else 0
-            self.shared.synchronize(self.etcd, found[len(reading) :], lease_id, number, self._clock())
+            self.shared.synchronize(self.etcd, results[len(own_reads) :], lease_id, epoch, self._clock())
         self.tokens.update(tokens)
         if (head[0].mod_revision if head else 0) != self.store.head_revision:
             self.follow()  # 3
-        return self._read(began_s, lease_id, active[0], int(epoch[0].value) if epoch else 0)
+        return self._snapshot(began_s, lease_id, active[0], epoch)
 
     def _needs_fast_polling(self, now_s: float) -> bool:
         """Return whether a node has not refreshed its lease for over a second, or switches change owners."""
-        silent = any(expiry.remaining_s <= self.cluster.lease_ttl_s - 2 for expiry in self._expiry_of.values())
-        return silent or (self.shared is not None and self.shared.needs_fast_polling(now_s))
+        lease_is_old = any(expiry.remaining_s <= self.cluster.lease_ttl_s - 2 for expiry in self._expiry_of.values())
+        return lease_is_old or (self.shared is not None and self.shared.needs_fast_polling(now_s))
 
-    def _ended(self, lease_ids: set[int]) -> set[int]:
-        """Return the expired ones of other nodes' leases, and revoke them unless that has just been done."""
-        self._expiry_of = {held_id: self._expiry_of.get(held_id) or LeaseExpiry() for held_id in lease_ids}
-        ended = set()
+    def _revoke_expired(self, lease_ids: set[int]) -> set[int]:
+        """Revoke those of other nodes' leases that have expired, and return their ids."""
+        self._expiry_of = {lease_id: self._expiry_of.get(lease_id) or LeaseExpiry() for lease_id in lease_ids}
+        expired = set()
         for lease_id, expiry in self._expiry_of.items():
-            asked_s = self._clock()
-            if expiry.observe(self.etcd.remaining_ttl_s(lease_id), asked_s, self._clock()):
+            requested_s = self._clock()
+            if expiry.observe(self.etcd.remaining_ttl_s(lease_id), requested_s, self._clock()):
                 LOG.info("the lease of another node has run out")
                 with suppress(EtcdError):
                     self.etcd.revoke(lease_id)
-                ended.add(lease_id)
-        return ended
+                expired.add(lease_id)
+        return expired
 
-    def _read(self, began_s: float, lease_id: int, active: KeyValue, epoch: int) -> LeaseSnapshot:
-        about = json.loads(active.value)
-        self.active_url = str(about["url"])
+    def _snapshot(self, began_s: float, lease_id: int, active: KeyValue, epoch: int) -> LeaseSnapshot:
+        """Return the state of leases from the active key, and store the active node's URL."""
+        active_node = json.loads(active.value)
+        self.active_url = str(active_node["url"])
         generation = generation_id(epoch, active.create_revision)
-        return LeaseSnapshot(began_s, lease_id, str(about["node"]), active.lease_id, generation)
+        return LeaseSnapshot(began_s, lease_id, str(active_node["node"]), active.lease_id, generation)
 
-    def _changed(self, held: int | None) -> None:
-        """Act on a new generation id; ``held`` is None if this node is no longer active."""
-        if held is None:
-            what = "changes no switch" if self.shared is None else "accepts no changes of settings"
-            LOG.warning("this node is no longer active: it %s", what)
+    def _on_generation(self, generation: int | None) -> None:
+        """Handle a new generation id of this node; None: this node is no longer active."""
+        if generation is None:
+            consequence = "changes no switch" if self.shared is None else "accepts no changes of settings"
+            LOG.warning("this node is no longer active: it %s", consequence)
             return
-        if self._last_held == held:
+        if self._last_generation == generation:
             LOG.info("this node is active again; no other node was active in between")
             return
-        if self._last_held is not None and self.shared is None:
+        if self._last_generation is not None and self.shared is None:
             self.start_over()
-        self._last_held = held
+        self._last_generation = generation
         self.takeovers += 1
-        LOG.info("this node is active, under generation id %d", held)
+        LOG.info("this node is active, under generation id %d", generation)
         self._spawn(self._note_file)
 
     def _note_file(self) -> None:
@@ -257,13 +263,15 @@ class ClusterNode:
             LOG.warning("%s", error)
 
     def _token(self) -> int | None:
-        held = self.active_generation()
-        return None if held is None else held & (1 << REVISION_BITS) - 1
+        """Return the create_revision of the active key while this node has it, otherwise None."""
+        generation = self.active_generation()
+        return None if generation is None else generation & (1 << REVISION_BITS) - 1
 
     def _refusal(self) -> str:
+        """Return why this node stores no changes now, and where they can be made."""
         if self.leadership.active and self.leadership.active != self.cluster.node:
-            where = f"node {self.leadership.active} at {self.active_url}"
-            why = "is on standby" if self.shared is None else "is not the active node of the sharded cluster"
-            return f"node {self.cluster.node} {why}: make changes at {where}"
-        why = self.problem or "etcd has not refreshed its lease"
-        return f"node {self.cluster.node} changes nothing now: {why}"
+            active_node = f"node {self.leadership.active} at {self.active_url}"
+            reason = "is on standby" if self.shared is None else "is not the active node of the sharded cluster"
+            return f"node {self.cluster.node} {reason}: make changes at {active_node}"
+        reason = self.problem or "etcd has not refreshed its lease"
+        return f"node {self.cluster.node} changes nothing now: {reason}"

@@ -47,41 +47,47 @@ def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> i
     from apps.cluster.etcd_client import get
     from controller.cluster.leadership import generation_id
 
-    whole = _load(config)
-    cluster = _cluster(whole)
+    loaded = _load(config)
+    cluster = _cluster(loaded)
     prefix = prefix_of(cluster)
     with _reading(cluster) as etcd:
-        active, epoch, head = etcd.read(*(get(prefix + name) for name in ("active", "epoch", "head")))
-        known, pinned = _requests_of(whole, etcd).read_state(), _requests_of(whole, etcd).pinned()
-    about = json.loads(active[0].value) if active else {"node": None, "url": None}
-    number = int(epoch[0].value) if epoch else 0
-    generation = generation_id(number, active[0].create_revision) if active else None
-    revision = json.loads(head[0].value)["revision"] if head else 0
-    row: dict[str, Any] = {"active": about["node"], "url": about["url"], "generation": generation, "epoch": number}
-    row["revision"] = revision
+        active, epoch_keys, head = etcd.read(*(get(prefix + name) for name in ("active", "epoch", "head")))
+        view, pinned = _requests_of(loaded, etcd).read_state(), _requests_of(loaded, etcd).pinned()
+    active_node = json.loads(active[0].value) if active else {"node": None, "url": None}
+    epoch = int(epoch_keys[0].value) if epoch_keys else 0
+    row: dict[str, Any] = {
+        "active": active_node["node"],
+        "url": active_node["url"],
+        "generation": generation_id(epoch, active[0].create_revision) if active else None,
+        "epoch": epoch,
+        "revision": json.loads(head[0].value)["revision"] if head else 0,
+    }
     if cluster.mode != "sharded":
         show([row], output, COLUMNS)
         return 0 if active else 1
-    row["owners"] = {name: known.owners.get(configured.dpid) for name, configured in whole.switches.items()}
-    row["pinned"], row["drained"] = pinned, sorted(known.drained)
-    names = sorted({*known.nodes, *known.drained})
+    row["owners"] = {name: view.owners.get(switch.dpid) for name, switch in loaded.switches.items()}
+    row["pinned"], row["drained"] = pinned, sorted(view.drained)
     row["connected"] = {
-        name: [shown for shown, switch in whole.switches.items() if switch.dpid in known.reached.get(name, ())]
-        for name in names
+        node: [name for name, switch in loaded.switches.items() if switch.dpid in view.reached.get(node, ())]
+        for node in sorted({*view.nodes, *view.drained})
     }
     show([row], output, COLUMNS)
     if output is OutputFormat.table:
-        _show_shared(row, set(known.nodes))
+        _show_shared(row, set(view.nodes))
     return 0 if active and None not in row["owners"].values() else 1
 
 
 def _show_shared(row: dict[str, Any], live: set[str]) -> None:
-    """Print two tables of a sharded cluster: its nodes, and the owner of each switch."""
+    """Print two tables of a sharded cluster: its nodes, and the owner of each switch.
+
+    ``row`` is the output of ``status``, ``live`` are the nodes with a lease. Nodes without one are shown if drained.
+    """
     owners = list(row["owners"].values())
+    drained_states = {name: "drained" if name in live else "drained, not connected" for name in row["drained"]}
     nodes = [
         {
             "node": name,
-            "state": ("drained" if name in row["drained"] else "") if name in live else "drained, not connected",
+            "state": drained_states.get(name, ""),
             "connected": len(connected),
             "owned": owners.count(name),
         }
@@ -104,10 +110,10 @@ def release_lease(config: OfConfig = CONFIG) -> int:
     prefix = prefix_of(cluster)
     with _reading(cluster) as etcd:
         active, node = etcd.read(get(f"{prefix}active"), get(f"{prefix}nodes/{cluster.node}"))
-        mine = [*node, *(key_value for key_value in active if json.loads(key_value.value)["node"] == cluster.node)]
-        if mine:
-            etcd.revoke(mine[0].lease_id)
-    echo(f"{cluster.node} has left" if mine else f"{cluster.node} is not active")
+        own_keys = [*node, *(key_value for key_value in active if json.loads(key_value.value)["node"] == cluster.node)]
+        if own_keys:
+            etcd.revoke(own_keys[0].lease_id)
+    echo(f"{cluster.node} has left" if own_keys else f"{cluster.node} is not active")
     return 0
 
 
@@ -123,9 +129,9 @@ def drain(node: OfNode, config: OfConfig = CONFIG) -> int:
     """
     with _placement_requests(config) as requests:
         requests.drain(node)
-        kept = requests.wait_drained(node)
-    echo(f"{node} is drained" if not kept else f"{node} is drained, and still has {', '.join(kept)}")
-    return 0 if not kept else 1
+        remaining = requests.wait_drained(node)
+    echo(f"{node} is drained" if not remaining else f"{node} is drained, and still has {', '.join(remaining)}")
+    return 0 if not remaining else 1
 
 
 @app.command()
@@ -141,18 +147,18 @@ def undrain(node: OfNode, config: OfConfig = CONFIG) -> int:
 def move(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
     """Move a switch to a node that is connected to it, and wait. It stays there while that node lives."""
     with _placement_requests(config) as requests:
-        there = requests.move(switch, node)
-    echo(f"{switch} is with {node}" if there else f"{node} has not taken {switch}, which stays where it is")
-    return 0 if there else 1
+        has_moved = requests.move(switch, node)
+    echo(f"{switch} is with {node}" if has_moved else f"{node} has not taken {switch}, which stays where it is")
+    return 0 if has_moved else 1
 
 
 @app.command()
 def pin(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
     """Keep a switch with a node: it moves there now, and whenever that node returns and is not drained."""
     with _placement_requests(config) as requests:
-        there = requests.pin(switch, node)
-    echo(f"{switch} is pinned to {node}" + ("" if there else ", which has not taken it yet"))
-    return 0 if there else 1
+        has_moved = requests.pin(switch, node)
+    echo(f"{switch} is pinned to {node}" + ("" if has_moved else ", which has not taken it yet"))
+    return 0 if has_moved else 1
 
 
 @app.command()
@@ -172,9 +178,9 @@ def balance(config: OfConfig = CONFIG) -> int:
     its owner.
     """
     with _placement_requests(config) as requests:
-        moved, desired = requests.balance()
-    echo(f"{moved} switches have changed hands" + (f", of {desired}" if moved < desired else ""))
-    return 0 if moved == desired else 1
+        moved, requested = requests.balance()
+    echo(f"{moved} switches have changed hands" + (f", of {requested}" if moved < requested else ""))
+    return 0 if moved == requested else 1
 
 
 @app.command()
@@ -195,8 +201,8 @@ def epoch(
     cluster = _cluster(_load(config))
     key = f"{prefix_of(cluster)}epoch"
     with _reading(cluster) as etcd:
-        found = etcd.read(get(key))[0]
-        before = int(found[0].value) if found else 0
+        epoch_keys = etcd.read(get(key))[0]
+        before = int(epoch_keys[0].value) if epoch_keys else 0
         if number <= before:
             raise InvalidValueError("NUMBER", number, f"must be above {before}, the epoch now")
         etcd.transact([], [put(key, str(number).encode())], [])
@@ -214,11 +220,12 @@ def tokens_of(cluster: Cluster) -> EtcdTokens:
 
 @contextmanager
 def _placement_requests(config: Path) -> Iterator[PlacementRequests]:
-    whole = _load(config)
-    if _cluster(whole).mode != "sharded":
-        raise InvalidValueError("cluster.mode", _cluster(whole).mode, "must be sharded")
-    with _reading(_cluster(whole)) as etcd:
-        yield _requests_of(whole, etcd)
+    """Return a context with the placement requests of a configuration's cluster, which must be sharded."""
+    loaded = _load(config)
+    if _cluster(loaded).mode != "sharded":
+        raise InvalidValueError("cluster.mode", _cluster(loaded).mode, "must be sharded")
+    with _reading(_cluster(loaded)) as etcd:
+        yield _requests_of(loaded, etcd)
 
 
 @contextmanager
@@ -235,16 +242,17 @@ def _reading(cluster: Cluster) -> Iterator[EtcdClient]:
             raise DetsError(f"etcd: what is below {prefix_of(cluster)} is not as nodes write it: {error!r}") from error
 
 
-def _requests_of(whole: Config, etcd: EtcdClient) -> PlacementRequests:
+def _requests_of(config: Config, etcd: EtcdClient) -> PlacementRequests:
+    """Return the placement requests to the nodes of a configuration's cluster."""
     from apps.cluster.cluster_node import prefix_of
     from apps.cluster.placement_requests import PlacementRequests
 
-    return PlacementRequests(
-        etcd, prefix_of(_cluster(whole)), {name: known.dpid for name, known in whole.switches.items()}
-    )
+    dpids = {name: switch.dpid for name, switch in config.switches.items()}
+    return PlacementRequests(etcd, prefix_of(_cluster(config)), dpids)
 
 
 def _load(config: Path) -> Config:
+    """Return a configuration; errors of the file end the command."""
     from controller.config.loader import load_config
 
     with refusing_bad_files():
@@ -252,6 +260,7 @@ def _load(config: Path) -> Config:
 
 
 def _cluster(config: Config) -> Cluster:
+    """Return the section ``cluster`` of a configuration, which must have one."""
     if config.cluster is None:
         raise InvalidValueError("config", config.source_name, "has no section cluster")
     return config.cluster

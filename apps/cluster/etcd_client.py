@@ -58,7 +58,7 @@ class EtcdClient:
                 idle.pop().close()
 
     def grant(self, ttl_s: int) -> int:
-        """Return the id of a new lease."""
+        """Create a lease of ``ttl_s`` seconds; return its id."""
         return int(self._call("lease/grant", {"TTL": ttl_s})["ID"])
 
     def keep_alive(self, lease_id: int) -> bool:
@@ -67,10 +67,7 @@ class EtcdClient:
         return int(result.get("TTL", 0)) > 0
 
     def remaining_ttl_s(self, lease_id: int) -> int:
-        """Return the remaining time of a lease, whole seconds, rounded down.
-
-        0 or less if it is about to end, or gone.
-        """
+        """Return the remaining seconds of a lease, rounded down; 0 or less if it is about to end or has ended."""
         return int(self._call("lease/timetolive", {"ID": lease_id}).get("TTL", 0))
 
     def revoke(self, lease_id: int) -> None:
@@ -84,32 +81,36 @@ class EtcdClient:
     def transact(
         self, compare: Sequence[Operation], success: Sequence[Operation], failure: Sequence[Operation]
     ) -> tuple[bool, list[list[KeyValue]]]:
-        """Execute one of the two lists of operations atomically; return which one, and the results of its ranges."""
+        """Execute ``success`` if all conditions ``compare`` hold, otherwise ``failure``; atomically.
+
+        Return whether ``success`` was executed, and the keys in each range that was read.
+        """
         body = {"compare": list(compare), "success": list(success), "failure": list(failure)}
-        answer = self._call("kv/txn", body)
-        found = [
+        reply = self._call("kv/txn", body)
+        ranges = [
             [_key_value(kv) for kv in response["response_range"].get("kvs", [])]
-            for response in answer.get("responses", [])
+            for response in reply.get("responses", [])
             if "response_range" in response
         ]
-        return bool(answer.get("succeeded", False)), found
+        return bool(reply.get("succeeded", False)), ranges
 
     def _call(self, method: str, body: object) -> dict[str, Any]:
-        """Try one endpoint after the other, REQUEST_TIMEOUT_S each; the one that replies is tried first next time."""
-        sent, problems = json.dumps(body).encode(), []
+        """Return the reply of the first endpoint that replies; raise EtcdError if none does.
+
+        Each endpoint has REQUEST_TIMEOUT_S. An endpoint that fails goes to the end of the list for later requests.
+        """
+        data, problems = json.dumps(body).encode(), []
         for endpoint in list(self._endpoints):
             try:
-                answer = self._post(endpoint, f"/v3/{method}", sent)
+                return self._post(endpoint, f"/v3/{method}", data)
             except (OSError, http.client.HTTPException, ValueError, EtcdError) as error:
                 problems.append(f"{endpoint}: {error or type(error).__name__}")
                 self._endpoints.remove(endpoint)
                 self._endpoints.append(endpoint)
-            else:
-                return answer
         raise EtcdError(f"etcd: {method} failed: {'; '.join(problems)}")
 
     def _post(self, endpoint: str, path: str, body: bytes) -> dict[str, Any]:
-        """Return etcd's answer to one request; EtcdError if it is an error. One idle connection is reused."""
+        """Return etcd's reply to one request, over an idle connection if there is one; EtcdError for an error reply."""
         idle = self._idle[endpoint]
         connection = idle.pop() if idle else self._connection(endpoint)
         try:
@@ -120,28 +121,28 @@ class EtcdClient:
             content = response.read(MAX_ANSWER_BYTES)
         except BaseException:
             connection.close()
-            while idle:  # idle connections are as old as this one
+            while idle:  # the others probably have failed, too
                 idle.pop().close()
             raise
         idle.append(connection)
         try:
-            answer = json.loads(content)
+            reply = json.loads(content)
         except (ValueError, RecursionError):
             raise EtcdError(f"{response.status} {response.reason}, without JSON: {content[:100]!r}") from None
-        if response.status != http.client.OK or not isinstance(answer, dict):
-            reason = answer.get("error", response.reason) if isinstance(answer, dict) else response.reason
+        if response.status != http.client.OK or not isinstance(reply, dict):
+            reason = reply.get("error", response.reason) if isinstance(reply, dict) else response.reason
             raise EtcdError(f"{response.status} {reason}")
-        return answer
+        return reply
 
     def _connection(self, endpoint: str) -> http.client.HTTPConnection:
         """Return a new connection to a member of etcd; it connects at the first request."""
         url = urlsplit(endpoint)
         assert url.hostname is not None
-        at = url.hostname, url.port
+        address = url.hostname, url.port
         connection = (
-            http.client.HTTPSConnection(*at, timeout=REQUEST_TIMEOUT_S, context=self.tls.current)
+            http.client.HTTPSConnection(*address, timeout=REQUEST_TIMEOUT_S, context=self.tls.current)
             if url.scheme == "https"
-            else http.client.HTTPConnection(*at, timeout=REQUEST_TIMEOUT_S)
+            else http.client.HTTPConnection(*address, timeout=REQUEST_TIMEOUT_S)
         )
         connection.response_class = _Response
         return connection
@@ -166,10 +167,10 @@ class _Timed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left_s = self._due_s - time.monotonic()
-        if left_s <= 0.0:
+        remaining_s = self._due_s - time.monotonic()
+        if remaining_s <= 0.0:
             raise TimeoutError("timed out")
-        self._sock.settimeout(left_s)
+        self._sock.settimeout(remaining_s)
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
@@ -180,13 +181,20 @@ class _Timed(io.RawIOBase):
 def get(
     key: str, *, prefix: bool = False, before: str | None = None, limit: int = 0, keys_only: bool = False
 ) -> Operation:
-    """Return the range of one key, of all keys with that prefix, or of the keys from it to ``before``, newest first."""
-    desired: dict[str, Any] = {"key": _base64(key.encode())}
+    """Return the operation that reads one key, all keys with a ``prefix``, or the keys from ``key`` to ``before``.
+
+    Keys up to ``before``, which is excluded, come in descending order. ``limit`` is their greatest number, 0 for all.
+    """
+    request: dict[str, Any] = {"key": _base64(key.encode())}
     if prefix:
-        desired["range_end"] = _base64(_after(key))
+        request["range_end"] = _base64(_after(key))
     if before is not None:
-        desired |= {"range_end": _base64(before.encode()), "sort_order": "DESCEND", "sort_target": "KEY"}
-    return {"request_range": desired | ({"limit": limit} if limit else {}) | ({"keys_only": True} if keys_only else {})}
+        request |= {"range_end": _base64(before.encode()), "sort_order": "DESCEND", "sort_target": "KEY"}
+    if limit:
+        request["limit"] = limit
+    if keys_only:
+        request["keys_only"] = True
+    return {"request_range": request}
 
 
 def put(key: str, value: bytes, lease_id: int = 0) -> Operation:
@@ -211,6 +219,7 @@ def modified_at(key: str, revision: int) -> Operation:
 
 
 def _key_value(entry: dict[str, Any]) -> KeyValue:
+    """Return a key of etcd's JSON, where 64-bit numbers are texts, bytes are Base64, and zeros are left out."""
     key = base64.b64decode(entry["key"]).decode()
     value = base64.b64decode(entry.get("value", ""))
     return KeyValue(key, value, int(entry["create_revision"]), int(entry["mod_revision"]), int(entry.get("lease", 0)))

@@ -87,109 +87,125 @@ class EtcdMembership:
         """Return whether switches are about to change their owners, or just have: then nodes must learn of it soon."""
         return self.moving or now_s - self._changed_s < FAST_POLL_S
 
-    def monitored_leases(self, found: Sequence[list[KeyValue]], lease_id: int) -> set[int]:
+    def monitored_leases(self, results: Sequence[list[KeyValue]], lease_id: int) -> set[int]:
         """Return the leases of other owners that this node, with its own ``lease_id``, monitors: at most MAX_WATCHED.
 
-        They are the next ones in a ring, so that the same number of nodes monitors each lease.
+        They are the next higher ids in a ring, so that the same number of nodes monitors each lease. ``results`` are
+        those of ``reading``.
         """
-        leases = sorted({key_value.lease_id for key_value in found[_OWN]} - {lease_id})
+        leases = sorted({key_value.lease_id for key_value in results[_OWN]} - {lease_id})
         ring = [lease for lease in leases if lease > lease_id] + [lease for lease in leases if lease < lease_id]
         return set(ring[:MAX_WATCHED])
 
     def synchronize(
-        self, etcd: EtcdClient, found: Sequence[list[KeyValue]], lease_id: int, epoch: int, now_s: float
+        self, etcd: EtcdClient, results: Sequence[list[KeyValue]], lease_id: int, epoch: int, now_s: float
     ) -> None:
-        """Process the result of ``reading``; put this node's keys, and take switches when it is this node's turn.
+        """Write this node's keys, take switches when it is this node's turn, and store the state for the control loop.
 
-        ``epoch`` is that of generation ids. Raises EtcdError if etcd does not reply.
+        ``results`` are those of ``reading``, ``epoch`` is the epoch of generation ids. Each write returns newer
+        results. Raises EtcdError if etcd does not reply.
         """
-        found = self._write(etcd, [], self._about(found, lease_id)) or found
-        if not found[-1]:
-            place = f"{self._prefix}secret"
-            found = self._write(etcd, [created_at(place, 0)], [put(place, secrets.token_bytes(32))]) or found
+        results = self._write(etcd, [], self._own_writes(results, lease_id)) or results
+        if not results[-1]:  # no node has made the key of discovery probes yet
+            secret_key = f"{self._prefix}secret"
+            write_secret = put(secret_key, secrets.token_bytes(32))
+            results = self._write(etcd, [created_at(secret_key, 0)], [write_secret]) or results
         if self._placement is None:
             self._placement = Placement(self.me, self.dpids)
-        known = known_of(found)
-        orphans = self._placement.unowned_due(now_s, known, self.reached())
-        move = None if orphans else self._placement.move_due(now_s, known, self.controlled())
-        if orphans:
-            free = [created_at(self._place(dpid), 0) for dpid in orphans]
-            found = self._claim(etcd, free, orphans, lease_id) or found
-        elif move is not None:
-            place = self._place(move)
-            revision = next(key_value.mod_revision for key_value in found[_OWN] if key_value.key == place)
-            LOG.info("takes switch %016x from node %s", move, known.owners[move])
-            found = self._claim(etcd, [modified_at(place, revision)], [move], lease_id) or found
-        nodes, _, owners, *_, secret = found
-        mine = next((node for node in nodes if _name(node) == self.me), None)
-        owner_of = {int(_name(owner), 16): Owner(*_owner(owner, epoch)) for owner in owners}
-        if self._snapshot is not None and self._snapshot[0] != owner_of:
+        view = known_of(results)
+        unowned = self._placement.unowned_due(now_s, view, self.reached())
+        moving = None if unowned else self._placement.move_due(now_s, view, self.controlled())
+        if unowned:
+            still_unowned = [created_at(self._owner_key(dpid), 0) for dpid in unowned]
+            results = self._claim(etcd, still_unowned, unowned, lease_id) or results
+        elif moving is not None:
+            key = self._owner_key(moving)
+            revision = next(key_value.mod_revision for key_value in results[_OWN] if key_value.key == key)
+            LOG.info("takes switch %016x from node %s", moving, view.owners[moving])
+            results = self._claim(etcd, [modified_at(key, revision)], [moving], lease_id) or results
+        nodes, _, owner_keys, *_, secret = results
+        own_node = next((node for node in nodes if _name(node) == self.me), None)
+        owners = {int(_name(owner), 16): Owner(*_owner(owner, epoch)) for owner in owner_keys}
+        if self._snapshot is not None and self._snapshot[0] != owners:
             self._changed_s = now_s
         self._snapshot = (
-            owner_of,
+            owners,
             {_name(node): NodeRecord(**json.loads(node.value)) for node in nodes},
-            0 if mine is None else mine.mod_revision,
+            0 if own_node is None else own_node.mod_revision,
             secret[0].value if secret else b"",
         )
 
-    def _about(self, found: Sequence[list[KeyValue]], lease_id: int) -> list[Operation]:
-        """Return the operations that write this node's own keys."""
-        about = NodeRecord(str(self._cluster.peer_advertise), self.public_key, self._cluster.rest_advertise)._asdict()
-        desired = {"nodes": about, "reached": sorted(self.reached())}
-        writing = []
-        for (kind, value), standing in zip(desired.items(), found, strict=False):
-            place, data = f"{self._prefix}{kind}/{self.me}", json.dumps(value).encode()
-            if not any((held.key, held.lease_id, held.value) == (place, lease_id, data) for held in standing):
-                writing.append(put(place, data, lease_id))
-        for key_value in found[_OWN]:
-            shown = self.handover_state(dpid := int(_name(key_value), 16)) if key_value.lease_id == lease_id else None
-            if shown is not None and self._written_states.get(dpid) != shown and len(writing) < MAX_MOVES:
-                self._written_states[dpid] = shown
-                writing.append(put(f"{self._prefix}tested/{dpid:016x}", shown))
-        return writing
+    def _own_writes(self, results: Sequence[list[KeyValue]], lease_id: int) -> list[Operation]:
+        """Return the operations that bring this node's own keys up to date, none for a key that is right.
 
-    def _place(self, dpid: int) -> str:
+        The keys are the node's record, its reached switches, and the handover states of its switches, of which at most
+        MAX_MOVES are written at once.
+        """
+        record = NodeRecord(str(self._cluster.peer_advertise), self.public_key, self._cluster.rest_advertise)._asdict()
+        desired = {"nodes": record, "reached": sorted(self.reached())}
+        writes = []
+        for (kind, value), stored_keys in zip(desired.items(), results, strict=False):
+            key, data = f"{self._prefix}{kind}/{self.me}", json.dumps(value).encode()
+            if not any((stored.key, stored.lease_id, stored.value) == (key, lease_id, data) for stored in stored_keys):
+                writes.append(put(key, data, lease_id))
+        own_switches = [int(_name(key_value), 16) for key_value in results[_OWN] if key_value.lease_id == lease_id]
+        for dpid in own_switches:
+            state = self.handover_state(dpid)
+            if state is not None and self._written_states.get(dpid) != state and len(writes) < MAX_MOVES:
+                self._written_states[dpid] = state
+                writes.append(put(f"{self._prefix}tested/{dpid:016x}", state))
+        return writes
+
+    def _owner_key(self, dpid: int) -> str:
+        """Return the key of a switch's owner."""
         return f"{self._prefix}own/{dpid:016x}"
 
     def _claim(
         self, etcd: EtcdClient, conditions: list[Operation], dpids: Sequence[int], lease_id: int
     ) -> list[list[KeyValue]] | None:
-        """Take switches, with their stored state; return as ``_write``."""
-        taking = [put(self._place(dpid), self.me.encode(), lease_id) for dpid in dpids]
-        more = [get(f"{self._prefix}tested/{dpid:016x}") for dpid in dpids]
-        found = self._write(etcd, conditions, taking, more)
-        for (key_value,) in filter(None, found[len(self.reading) :] if found is not None else ()):
-            try:
-                self.import_handover_state(int(_name(key_value), 16), key_value.value)
-            except InvalidValueError as error:
-                LOG.warning("%s: %s", key_value.key, error)
-        return None if found is None else found[: len(self.reading)]
+        """Take switches if ``conditions`` hold, and import their handover states; return as ``_write`` does."""
+        writes = [put(self._owner_key(dpid), self.me.encode(), lease_id) for dpid in dpids]
+        state_reads = [get(f"{self._prefix}tested/{dpid:016x}") for dpid in dpids]
+        results = self._write(etcd, conditions, writes, state_reads)
+        if results is None:
+            return None
+        for states in results[len(self.reading) :]:
+            for key_value in states:  # one at most
+                try:
+                    self.import_handover_state(int(_name(key_value), 16), key_value.value)
+                except InvalidValueError as error:
+                    LOG.warning("%s: %s", key_value.key, error)
+        return results[: len(self.reading)]
 
     def _write(
-        self, etcd: EtcdClient, conditions: list[Operation], writing: list[Operation], more: Sequence[Operation] = ()
+        self, etcd: EtcdClient, conditions: list[Operation], writes: list[Operation], reads: Sequence[Operation] = ()
     ) -> list[list[KeyValue]] | None:
-        """Write, unless other nodes were first; return the resulting state, None if etcd rejects writes."""
-        if not writing:
+        """Write if ``conditions`` hold, which means that no other node was faster.
+
+        Return the new results of ``reading``, and after a write also those of ``reads``. None if there is nothing to
+        write, or if etcd rejects writes.
+        """
+        if not writes:
             return None
         try:
-            found = etcd.transact(conditions, [*writing, *self.reading, *more], self.reading)[1]
+            results = etcd.transact(conditions, [*writes, *self.reading, *reads], self.reading)[1]
         except EtcdError as error:
-            if not self._refused:  # etcd is read four times a second
+            if not self._refused:  # log it once, although etcd is polled four times a second
                 LOG.warning("switches keep their owners: %s", error)
             self._refused = True
             return None
         self._refused = False
-        return found
+        return results
 
 
 def keys_of(prefix: str) -> list[Operation]:
-    """Return the ranges of nodes and switches to read."""
+    """Return the operations that read the keys of nodes and switches, one for each of _KINDS."""
     return [get(f"{prefix}{kind}/", prefix=True) for kind in _KINDS]
 
 
-def known_of(found: Sequence[list[KeyValue]]) -> ClusterView:
+def known_of(results: Sequence[list[KeyValue]]) -> ClusterView:
     """Return the results of ``keys_of`` as a view; further results may follow them."""
-    nodes, reached, owners, drained, requested_nodes, *_ = found
+    nodes, reached, owners, drained, requested_nodes, *_ = results
     return ClusterView(
         [_name(node) for node in nodes],
         {_name(node): frozenset(json.loads(node.value)) for node in reached},
@@ -200,6 +216,7 @@ def known_of(found: Sequence[list[KeyValue]]) -> ClusterView:
 
 
 def _name(key_value: KeyValue) -> str:
+    """Return the last part of a key: a node's name, or a dpid in hexadecimal digits."""
     return key_value.key.rpartition("/")[2]
 
 

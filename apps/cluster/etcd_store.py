@@ -35,9 +35,10 @@ _NOTHING: dict[str, Any] = {"revision": 0, "overrides": None, "facts": {}, "nonc
 
 
 class EtcdStore:
-    """The store below ``prefix``. ``token`` returns the create_revision of the active key while this node has it.
+    """The store in the keys below ``prefix``.
 
-    ``refusal`` returns why this node stores no changes now; ``run`` calls a function that takes CPU time.
+    ``token`` returns the create_revision of the active key while this node has it, otherwise None. ``refusal`` returns
+    why this node stores no changes now. ``run`` calls a function that takes CPU time, and returns its result.
     """
 
     def __init__(
@@ -88,15 +89,16 @@ class EtcdStore:
         items = self._run(encode_items, change.items)
         try:
             blob = self._head["overrides"] if overrides is None else self._put_blob("overrides", overrides)
-            about = {name: getattr(change, name) for name in ("at", "who", "address", "action", "changed")}
-            about["items"] = self._put_blob(f"items/{change.revision:012}", items)
+            record = {name: getattr(change, name) for name in ("at", "who", "address", "action", "changed")}
+            record["items"] = self._put_blob(f"items/{change.revision:012}", items)
         except EtcdError as error:
             raise StoreError(f"cluster.etcd: {error}") from error
         head = {"revision": change.revision, "overrides": blob, "facts": {**self._head["facts"], **(facts or {})}}
-        operations = [put(self._change_key(change.revision), json.dumps(about).encode())]
-        gone = change.revision - KEPT_CHANGES
-        if gone > 0:
-            operations += [delete(self._change_key(gone)), delete(f"{self._prefix}items/{gone:012}/", prefix=True)]
+        operations = [put(self._change_key(change.revision), json.dumps(record).encode())]
+        expired = change.revision - KEPT_CHANGES
+        if expired > 0:
+            operations.append(delete(self._change_key(expired)))
+            operations.append(delete(f"{self._prefix}items/{expired:012}/", prefix=True))
         self._move_head(head, operations)
         self._vlans, self._vns = new_vlans, new_vns
 
@@ -116,10 +118,10 @@ class EtcdStore:
 
     def change(self, revision: int) -> StoredChange | None:
         """Return one change with its items, None if it is not stored."""
-        found = self._read(get(self._change_key(revision)))
-        if not found:
+        keys = self._read(get(self._change_key(revision)))
+        if not keys:
             return None
-        change, blob = _change(found[0])
+        change, blob = _change(keys[0])
         try:
             items = [Item(*item) for item in json.loads(zlib.decompress(self._get_blob(blob)))]
         except (EtcdError, ValueError, TypeError, zlib.error) as error:
@@ -129,33 +131,32 @@ class EtcdStore:
     # -- head
 
     def _move_head(self, head: dict[str, Any], operations: list[Operation]) -> None:
-        """Replace the head, if it is as this node read it and this node is active. Raises StoreError.
+        """Replace the head and execute ``operations``, if the head is unchanged and this node is active.
 
-        The reply may be lost after the change was stored: then the nonce shows it.
+        Raises StoreError. If the reply is lost, the head is read: its nonce shows whether the change was stored.
         """
         token = self._check_active()
         head = {**head, "nonce": secrets.token_hex(8)}
-        key, before = f"{self._prefix}head", self._head["overrides"]
-        if before is not None and before != head["overrides"]:
-            operations = [*operations, delete(f"{self._prefix}{before[0]}/", prefix=True)]
+        key, old_blob = f"{self._prefix}head", self._head["overrides"]
+        if old_blob is not None and old_blob != head["overrides"]:
+            operations = [*operations, delete(f"{self._prefix}{old_blob[0]}/", prefix=True)]
         conditions = [modified_at(key, self.head_revision), created_at(f"{self._prefix}active", token)]
-        doubt = ""
+        writes = [put(key, json.dumps(head).encode()), *operations, get(key)]
+        lost_reply = ""
         try:
-            _done, found = self._etcd.transact(
-                conditions, [put(key, json.dumps(head).encode()), *operations, get(key)], [get(key)]
-            )
+            _done, results = self._etcd.transact(conditions, writes, [get(key)])
         except EtcdError as error:
-            doubt = str(error)
+            lost_reply = str(error)
         try:
-            if doubt:
-                found = self._etcd.read(get(key))
+            if lost_reply:
+                results = self._etcd.read(get(key))
         except EtcdError as error:
             raise StoreError(f"cluster.etcd: it is not known whether the change was kept: {error}") from error
-        now = found[-1][0] if found[-1] else None
-        if now is None or json.loads(now.value)["nonce"] != head["nonce"]:
-            why = doubt or "another node is active, or has changed the settings"
-            raise StoreError(f"cluster.etcd: the change was not kept: {why}")
-        self.head_revision, self._head = now.mod_revision, head
+        stored = results[-1][0] if results[-1] else None
+        if stored is None or json.loads(stored.value)["nonce"] != head["nonce"]:
+            reason = lost_reply or "another node is active, or has changed the settings"
+            raise StoreError(f"cluster.etcd: the change was not kept: {reason}")
+        self.head_revision, self._head = stored.mod_revision, head
 
     def _check_active(self) -> int:
         """Return this node's token. Raises StoreError if it is not active."""
@@ -172,28 +173,31 @@ class EtcdStore:
     # -- chunks
 
     def _put_blob(self, kind: str, data: bytes) -> list[Any]:
-        """Store bytes in chunks; return [their location, the number of chunks], as ``head`` names them."""
-        place = f"{kind}/{hashlib.sha256(data).hexdigest()[:32]}"
-        chunks = [data[at : at + _CHUNK_BYTES] for at in range(0, len(data), _CHUNK_BYTES)]
+        """Store bytes in chunks; return [key prefix of the chunks, number of chunks], as ``head`` contains it."""
+        location = f"{kind}/{hashlib.sha256(data).hexdigest()[:32]}"
+        chunks = [data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES)]
         for number, chunk in enumerate(chunks):
-            self._etcd.transact([], [put(f"{self._prefix}{place}/{number:06}", chunk)], [])
-        return [place, len(chunks)]
+            self._etcd.transact([], [put(f"{self._prefix}{location}/{number:06}", chunk)], [])
+        return [location, len(chunks)]
 
     def _get_blob(self, blob: list[Any] | None) -> bytes:
+        """Return the bytes that ``_put_blob`` stored, b"" for None. Raises EtcdError for a missing chunk."""
         if blob is None:
             return b""
-        place, count = blob
-        chunks = [self._etcd.read(get(f"{self._prefix}{place}/{number:06}"))[0] for number in range(count)]
+        location, count = blob
+        chunks = [self._etcd.read(get(f"{self._prefix}{location}/{number:06}"))[0] for number in range(count)]
         if not all(chunks):
-            raise EtcdError(f"{self._prefix}{place} is not complete")
+            raise EtcdError(f"{self._prefix}{location} is not complete")
         return b"".join(chunk[0].value for chunk in chunks)
 
     def _change_key(self, revision: int) -> str:
+        """Return the key of a change; 12 digits, so that keys are in the order of revisions."""
         return f"{self._prefix}changes/{revision:012}"
 
-    def _read(self, desired: Operation) -> list[KeyValue]:
+    def _read(self, range_request: Operation) -> list[KeyValue]:
+        """Return the keys in a range. Raises StoreError."""
         try:
-            return self._etcd.read(desired)[0]
+            return self._etcd.read(range_request)[0]
         except EtcdError as error:
             raise StoreError(f"cluster.etcd: {error}") from error
 
@@ -212,9 +216,10 @@ def _encode_overrides(vlans: Mapping[int, Override], vns: Mapping[VnName, Overri
 
 
 def _decode_overrides(data: bytes) -> tuple[dict[int, Override], dict[VnName, Override]]:
-    """Return the overrides of a chunk, by VLAN id and by VN."""
+    """Return encoded overrides by VLAN id and by VN; none for b""."""
     if not data:
         return {}, {}
-    kept = json.loads(zlib.decompress(data))
-    vlans = {vid: Override(values, revision, limits) for vid, values, revision, limits in kept["vlans"]}
-    return vlans, {VnName(*vn[:3]): Override(vn[3], vn[4]) for vn in kept["vns"]}
+    rows = json.loads(zlib.decompress(data))
+    vlans = {vid: Override(values, revision, limits) for vid, values, revision, limits in rows["vlans"]}
+    vns = {VnName(vid, *port): Override(values, revision) for vid, *port, values, revision in rows["vns"]}
+    return vlans, vns

@@ -28,12 +28,12 @@ class EtcdTokens:
 
     def create(self, name: str, scope: str) -> str:
         """Create a token and return it (only its digest is stored); raise InvalidValueError for a bad or used name."""
-        token, known = new_token(name, scope)
-        value = {"scope": known.scope, "created_at": known.created_at, "digest": digest_of(token).hex()}
+        token, record = new_token(name, scope)
+        value = {"scope": record.scope, "created_at": record.created_at, "digest": digest_of(token).hex()}
         key = self.place + name
-        with_no_other = [created_at(key, 0)]
+        key_is_unused = [created_at(key, 0)]
         try:
-            done, _ = self._etcd.transact(with_no_other, [put(key, json.dumps(value).encode())], [])
+            done, _ = self._etcd.transact(key_is_unused, [put(key, json.dumps(value).encode())], [])
         except EtcdError as error:
             raise StoreError(f"cluster.etcd: {error}") from error
         if not done:
@@ -52,8 +52,8 @@ class EtcdTokens:
         """Revoke a token; raise InvalidValueError if it does not exist."""
         names = [token.name for token in self.all()]
         if name not in names:
-            known = ", ".join(names) or "none"
-            raise InvalidValueError("name", name, f"is not the name of a token; there are: {known}")
+            existing = ", ".join(names) or "none"
+            raise InvalidValueError("name", name, f"is not the name of a token; there are: {existing}")
         try:
             self._etcd.transact([], [delete(self.place + name)], [])
         except EtcdError as error:

@@ -25,10 +25,10 @@ _ALL = object()
 
 
 class PeerExchange:
-    """The control loop's work for the other nodes. ``now_s`` is the clock of the controller.
+    """The work for other nodes in the control loop. ``now_s`` is the clock of the controller.
 
-    ``hellos_key`` receives the key with which probes are signed, ``ready`` returns the switches under control.
-    ``spawn`` starts long work, which calls ``yield_control`` between batches.
+    ``probe_key`` is called with the key with which discovery probes are signed. ``ready`` returns the dpids of the
+    switches under control. ``spawn`` starts long work, which calls ``yield_control`` between batches.
     """
 
     def __init__(
@@ -39,27 +39,27 @@ class PeerExchange:
         central: CentralController,
         now_s: Callable[[], float],
         ready: Callable[[], Collection[int]],
-        hellos_key: Callable[[bytes], None],
+        probe_key: Callable[[bytes], None],
         spawn: Callable[..., object],
         yield_control: Callable[[], None],
     ) -> None:
         self._node, self._shared, self.links, self._now_s, self._ready = node, shared, links, now_s, ready
-        self._hellos_key, self._spawn, self._yield_control = hellos_key, spawn, yield_control
-        self._taking = False  # whether host updates are being applied, in the loop's idle time
+        self._probe_key, self._spawn, self._yield_control = probe_key, spawn, yield_control
+        self._applying_hosts = False  # whether host updates are being applied, in the loop's idle time
         self.sharing = NodePartition(central, node.cluster.node)
         self._switches = {record.switch.name: dpid for dpid, record in central.switches.items()}
         shared.public_key, shared.dpids = links.public_key, list(central.switches)
         self._nodes: Mapping[str, NodeRecord] = {}
 
     def before_interval(self) -> None:
-        """Process received messages."""
+        """Process received messages: one batch of host updates now, the rest in the loop's idle time."""
         now_s = self._now_s()
         for name, data in self.links.receive():
             self.sharing.receive(name, data, now_s)
-        if not self._taking:
+        if not self._applying_hosts:
             hosts = self.sharing.apply_host_updates(now_s)
             if next(hosts, _ALL) is not _ALL:
-                self._taking = True
+                self._applying_hosts = True
                 self._spawn(self._apply_hosts, hosts)
 
     def _apply_hosts(self, hosts: Iterator[None]) -> None:
@@ -72,7 +72,7 @@ class PeerExchange:
         except Exception:  # the next intervals apply the rest
             LOG.exception("cannot apply host updates received from peers")
         finally:
-            self._taking = False
+            self._applying_hosts = False
 
     def after_interval(self) -> None:
         """Send the messages that are due, if this node owns its switches, and apply the owners from etcd."""
@@ -83,7 +83,7 @@ class PeerExchange:
             for name, data in messages.items():
                 self.links.send(name, data)
         if shared.secret:
-            self._hellos_key(shared.secret)
+            self._probe_key(shared.secret)
         if shared.nodes != self._nodes:
             self._nodes = shared.nodes
             self._connect()
@@ -92,10 +92,11 @@ class PeerExchange:
             self.sharing.freeze_grants(now_s)
 
     def _connect(self) -> None:
-        me = self._node.cluster.node
-        others = {name: (node.address, node.public_key) for name, node in self._nodes.items() if name != me}
+        """Set the peers of the transport: all nodes except this one."""
+        local = self._node.cluster.node
+        peers = {name: (node.address, node.public_key) for name, node in self._nodes.items() if name != local}
         try:
-            self.links.set_peers(others)
+            self.links.set_peers(peers)
         except InvalidValueError as error:
             LOG.error("a node's address is unusable: %s", error)
 

@@ -67,6 +67,8 @@ class PeerTraffic:
 
 @dataclass
 class _Peer:
+    """A listed peer, and the socket for messages to it."""
+
     address: str
     public_key: str
     socket: zmq.Socket[bytes]
@@ -129,28 +131,31 @@ class PeerTransport:
         for name, (address, key) in peers.items():
             if name not in self._peers:
                 self.traffic.setdefault(name, PeerTraffic())
-                self._peers[name] = _Peer(address, key, self._connected(address, key))
+                self._peers[name] = _Peer(address, key, self._connect(address, key))
         self._names = names
 
     def send(self, peer: str, data: Buffer) -> bool:
-        """Send a message; return whether it was accepted. It is not if the peer is unlisted or takes none."""
-        link = self._peers.get(peer)
-        if link is None:
+        """Queue a message for a peer, and return whether it was queued. Never waits.
+
+        A message to an unlisted peer, one that is too long, or one for which the queue has no space is dropped.
+        """
+        recipient = self._peers.get(peer)
+        if recipient is None:
             return False
         traffic = self.traffic[peer]
         try:
             if len(data) > self._most_octets:
                 raise zmq.Again
-            link.socket.send(data, zmq.NOBLOCK)
+            recipient.socket.send(data, zmq.NOBLOCK)
         except zmq.Again:
             traffic.unsent += 1
-            link.refused += 1
-            if link.refused >= RECONNECT_AFTER:
-                link.socket.close(0)
-                link.socket, link.refused = self._connected(link.address, link.public_key), 0
+            recipient.refused += 1
+            if recipient.refused >= RECONNECT_AFTER:
+                recipient.socket.close(0)
+                recipient.socket, recipient.refused = self._connect(recipient.address, recipient.public_key), 0
                 traffic.reconnects += 1
             return False
-        link.refused = 0
+        recipient.refused = 0
         traffic.sent += 1
         traffic.sent_octets += len(data)
         return True
@@ -161,8 +166,8 @@ class PeerTransport:
         A call ends at the first message that exceeds ``most_octets``. Peers take turns.
         """
         self._count_connections()
-        self._let_in()
-        frames, octets = list[tuple[str, memoryview]](), 0
+        self._authenticate()
+        messages, octets = list[tuple[str, memoryview]](), 0
         for _ in range(max_messages):
             try:
                 frame = self._inbox.recv(zmq.NOBLOCK, copy=False)
@@ -173,12 +178,12 @@ class PeerTransport:
             if name is None:
                 self.rejections["frame"] += 1
             else:
-                frames.append((name, frame.buffer.toreadonly()))
+                messages.append((name, frame.buffer.toreadonly()))
                 self.traffic[name].received += 1
                 self.traffic[name].received_octets += len(frame)
             if octets >= self._most_octets:
                 break
-        return frames
+        return messages
 
     def close(self) -> None:
         """Close all connections and the listener. Unsent messages are lost."""
@@ -189,30 +194,31 @@ class PeerTransport:
 
     def _socket(self, kind: int, ipv6: bool) -> zmq.Socket[bytes]:
         """Return an encrypted ZeroMQ socket with bounded queues, message sizes and time-outs."""
-        made = self._context.socket(kind)
-        made.linger = 0
-        made.sndhwm = made.rcvhwm = QUEUE_LENGTH
-        made.maxmsgsize = self._most_octets + _CURVE_BYTES
+        sock = self._context.socket(kind)
+        sock.linger = 0
+        sock.sndhwm = sock.rcvhwm = QUEUE_LENGTH
+        sock.maxmsgsize = self._most_octets + _CURVE_BYTES
         # No heartbeats of ZeroMQ: it aborts the process if one is due on a connection whose peer has disconnected while
         # nothing read its messages (libzmq's issue 4364), as after a pause.
-        made.tcp_maxrt = made.connect_timeout = UNCONFIRMED_MS
-        made.tcp_keepalive, made.tcp_keepalive_cnt = 1, 3
-        made.tcp_keepalive_idle = made.tcp_keepalive_intvl = KEEPALIVE_S
-        made.handshake_ivl = int(1e3 * HANDSHAKE_S)
-        made.ipv6 = ipv6
-        made.curve_publickey, made.curve_secretkey = self._public, self._secret
-        return made
+        sock.tcp_maxrt = sock.connect_timeout = UNCONFIRMED_MS
+        sock.tcp_keepalive, sock.tcp_keepalive_cnt = 1, 3
+        sock.tcp_keepalive_idle = sock.tcp_keepalive_intvl = KEEPALIVE_S
+        sock.handshake_ivl = int(1e3 * HANDSHAKE_S)
+        sock.ipv6 = ipv6
+        sock.curve_publickey, sock.curve_secretkey = self._public, self._secret
+        return sock
 
-    def _connected(self, address: str, public_key: str) -> zmq.Socket[bytes]:
-        made = self._socket(zmq.PUSH, address.startswith("["))
-        made.immediate = True  # no queue for a disconnected peer
-        made.reconnect_ivl = RECONNECT_MS
-        made.curve_serverkey = public_key.encode()
-        made.connect(f"tcp://{address}")
-        return made
+    def _connect(self, address: str, public_key: str) -> zmq.Socket[bytes]:
+        """Return a socket for messages to a peer; ZeroMQ connects it in the background."""
+        sock = self._socket(zmq.PUSH, address.startswith("["))
+        sock.immediate = True  # no queue for a disconnected peer
+        sock.reconnect_ivl = RECONNECT_MS
+        sock.curve_serverkey = public_key.encode()
+        sock.connect(f"tcp://{address}")
+        return sock
 
-    def _let_in(self) -> None:
-        """Answer ZeroMQ's authentication requests (ZAP, 27/ZAP of its RFCs): at most EVENTS."""
+    def _authenticate(self) -> None:
+        """Answer ZeroMQ's authentication requests (its RFC 27/ZAP), at most EVENTS: accept the keys of peers."""
         for _ in range(EVENTS):
             try:
                 version, request, *_, key = self._zap.recv_multipart(zmq.NOBLOCK)
@@ -225,14 +231,17 @@ class PeerTransport:
             self._zap.send_multipart([version, request, status, b"", text.encode(), b""], zmq.NOBLOCK)
 
     def _count_connections(self) -> None:
-        """Count connections, and close the listener while there are too many."""
-        seen = 0
-        while seen < EVENTS:
+        """Count open connections by ZeroMQ's events, and reject new connections while there are too many.
+
+        A packet filter of the kernel (BPF) at the listening socket rejects them.
+        """
+        events = 0
+        while events < EVENTS:
             try:
                 event, _ = self._events.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
-            seen += 1
+            events += 1
             kind, value = struct.unpack("=HI", event)
             if kind == zmq.EVENT_ACCEPTED:
                 self._open.add(value)
@@ -240,7 +249,7 @@ class PeerTransport:
                 self._open.discard(value)
             else:
                 self.rejections["handshake"] += 1
-        flooded = seen == EVENTS or len(self._open) > MAX_UNAUTHENTICATED + len(self._peers)
+        flooded = events == EVENTS or len(self._open) > MAX_UNAUTHENTICATED + len(self._peers)
         self.rejections["flood"] += flooded
         if flooded and self._listens:
             program = struct.pack("HP", 1, ctypes.addressof(_DROP_ALL))
@@ -261,6 +270,7 @@ def _numeric(key: str, address: str) -> tuple[str, int]:
 
 
 def _is_key(text: str) -> bool:
+    """Return whether a text is a CURVE key in ZeroMQ's Base85 encoding (Z85)."""
     try:
         return len(text) == _Z85_BYTES and z85.encode(z85.decode(text)).decode() == text
     except (ValueError, KeyError, struct.error):

@@ -23,9 +23,9 @@ REQUEST_TTL_S = 5
 
 
 class PlacementRequests:
-    """Makes requests to a cluster's nodes by name, and about ``switches``, dpids by name.
+    """Writes operators' requests to a cluster's nodes, and waits for their effect.
 
-    ``prefix`` is the prefix of the cluster's keys in etcd.
+    ``prefix`` is the prefix of the cluster's keys in etcd, ``switches`` are the dpids by name.
 
     Every method raises InvalidValueError for an invalid request, EtcdError if etcd does not reply, and DetsError if the
     cluster has changed in between; then nothing is changed.
@@ -46,10 +46,11 @@ class PlacementRequests:
 
     def read_state(self) -> ClusterView:
         """Return the present state of nodes and switches in etcd."""
-        found = self._etcd.read(*keys_of(self._prefix))
-        self._revision_of = {key_value.key: key_value.mod_revision for kind in found for key_value in kind}
-        self._leased = {key_value.key for kind in found for key_value in kind if key_value.lease_id}
-        return known_of(found)
+        results = self._etcd.read(*keys_of(self._prefix))
+        key_values = [key_value for kind in results for key_value in kind]
+        self._revision_of = {key_value.key: key_value.mod_revision for key_value in key_values}
+        self._leased = {key_value.key for key_value in key_values if key_value.lease_id}
+        return known_of(results)
 
     def pinned(self) -> dict[str, str]:
         """Return the node of each pinned switch, by the switch's name."""
@@ -75,18 +76,20 @@ class PlacementRequests:
         self._write([f"drained/{node}"], [delete(f"{self._prefix}drained/{node}")])
 
     def move(self, switch: str, node: str) -> bool:
-        """Move a switch, and wait; return whether it moved. If not, it stays where it is."""
-        known, dpid = self.read_state(), self._dpid(switch)
-        self._check_able(dpid, switch, node, known)
-        pinned = self._pinned(known).get(switch)
+        """Move a switch, and wait; return whether the node owns the switch. If not, the switch keeps its owner."""
+        view, dpid = self.read_state(), self._dpid(switch)
+        self._check_candidate(dpid, switch, node, view)
+        pinned = self._pinned(view).get(switch)
         if pinned not in (None, node):
             raise InvalidValueError("SWITCH", switch, f"is pinned to {pinned}: unpin it first")
-        return not (self._move({dpid: node}, known) if pinned is None else self._await({dpid: node}))
+        if pinned is None:
+            return not self._move({dpid: node}, view)
+        return not self._await({dpid: node})  # the pin moves the switch
 
     def pin(self, switch: str, node: str) -> bool:
         """Pin a switch to a node, and wait; return whether the node owns it now."""
-        known, dpid = self.read_state(), self._dpid(switch)
-        self._check_able(dpid, switch, node, known)
+        view, dpid = self.read_state(), self._dpid(switch)
+        self._check_candidate(dpid, switch, node, view)
         self._write(
             [f"drained/{node}", self._request_key(dpid)],
             [put(f"{self._prefix}{self._request_key(dpid)}", node.encode())],
@@ -103,75 +106,90 @@ class PlacementRequests:
         return pinned[switch]
 
     def balance(self) -> tuple[int, int]:
-        """Move every switch to its first node, and wait; return how many of how many moved."""
-        known = self.read_state()
-        first = {dpid: nodes[0] for dpid in known.owners if (nodes := connected_candidates(dpid, known))}
+        """Move every switch to its first candidate, and wait; return how many moved, and how many should have.
+
+        Switches that are pinned, or already requested to move, stay.
+        """
+        view = self.read_state()
+        candidates = {dpid: connected_candidates(dpid, view) for dpid in view.owners}
         moves = {
-            dpid: node
-            for dpid, node in first.items()
-            if known.owners[dpid] != node and dpid not in known.requested_nodes
+            dpid: nodes[0]
+            for dpid, nodes in candidates.items()
+            if nodes and view.owners[dpid] != nodes[0] and dpid not in view.requested_nodes
         }
-        return len(moves) - len(self._move(moves, known)), len(moves)
+        return len(moves) - len(self._move(moves, view)), len(moves)
 
     def wait_drained(self, node: str) -> list[str]:
-        """Wait until a drained node has no switch that others could take; return the names of switches that stay."""
-        left, since_s = -1, self._clock()
+        """Wait until a drained node has no switch that others could take; return the names of switches that stay.
+
+        Ends early after MOVE_TIMEOUT_S without a move, or if the node is undrained.
+        """
+        last_count, changed_s = -1, self._clock()
         while True:
-            known = self.read_state()
-            kept = {dpid for dpid, owner in known.owners.items() if owner == node}
-            going = {dpid for dpid in kept if connected_candidates(dpid, known)}
-            if len(going) != left:
-                left, since_s = len(going), self._clock()
-            if not going or node not in known.drained or self._clock() - since_s > MOVE_TIMEOUT_S:
-                return sorted(name for name, dpid in self._switches.items() if dpid in kept)
+            view = self.read_state()
+            owned = {dpid for dpid, owner in view.owners.items() if owner == node}
+            movable = {dpid for dpid in owned if connected_candidates(dpid, view)}
+            if len(movable) != last_count:
+                last_count, changed_s = len(movable), self._clock()
+            if not movable or node not in view.drained or self._clock() - changed_s > MOVE_TIMEOUT_S:
+                return sorted(name for name, dpid in self._switches.items() if dpid in owned)
             self._sleep(POLL_INTERVAL_S)
 
     # -- how it is written, and waited for
 
-    def _move(self, moves: Mapping[int, str], known: ClusterView) -> Collection[int]:
-        """Request these moves, and wait; return the switches that did not move, after withdrawing their requests."""
-        going = [(dpid, node) for dpid, node in moves.items() if known.owners.get(dpid) != node]
-        if not going:
+    def _move(self, moves: Mapping[int, str], view: ClusterView) -> Collection[int]:
+        """Request moves (new owner by dpid), and wait; return the switches that did not move.
+
+        The requests are under a lease, which is revoked at the end: so none takes effect later.
+        """
+        needed = [(dpid, node) for dpid, node in moves.items() if view.owners.get(dpid) != node]
+        if not needed:
             return []
         lease_id = self._etcd.grant(REQUEST_TTL_S)
         try:
-            for start in range(0, len(going), MAX_MOVES):
-                some = going[start : start + MAX_MOVES]
-                puts = [put(f"{self._prefix}{self._request_key(dpid)}", node.encode(), lease_id) for dpid, node in some]
-                nodes = {f"drained/{node}" for _, node in some}
-                self._write([*nodes, *(self._request_key(dpid) for dpid, _ in some)], puts)
-            return self._await(dict(going), lease_id)
+            for start in range(0, len(needed), MAX_MOVES):
+                batch = [(self._request_key(dpid), node) for dpid, node in needed[start : start + MAX_MOVES]]
+                puts = [put(f"{self._prefix}{key}", node.encode(), lease_id) for key, node in batch]
+                drained_keys = {f"drained/{node}" for _, node in batch}
+                self._write([*drained_keys, *(key for key, _ in batch)], puts)
+            return self._await(dict(needed), lease_id)
         finally:
             with suppress(EtcdError):
                 self._etcd.revoke(lease_id)
 
     def _await(self, desired: Mapping[int, str], lease_id: int | None = None) -> Collection[int]:
-        """Wait until switches have their desired owners; return those that have not after MOVE_TIMEOUT_S."""
-        missing, since_s = set(desired), self._clock()
-        while missing and self._clock() - since_s <= MOVE_TIMEOUT_S:
+        """Wait until switches have their desired owners; return those that do not after MOVE_TIMEOUT_S without a move.
+
+        ``lease_id`` is refreshed during the wait.
+        """
+        remaining, changed_s = set(desired), self._clock()
+        while remaining and self._clock() - changed_s <= MOVE_TIMEOUT_S:
             self._sleep(POLL_INTERVAL_S)
             if lease_id is not None:
                 self._etcd.keep_alive(lease_id)
             owners = self.read_state().owners
-            left = {dpid for dpid in missing if owners.get(dpid) != desired[dpid]}
-            missing, since_s = left, since_s if left == missing else self._clock()
-        return missing
+            still_remaining = {dpid for dpid in remaining if owners.get(dpid) != desired[dpid]}
+            if still_remaining != remaining:
+                remaining, changed_s = still_remaining, self._clock()
+        return remaining
 
-    def _write(self, unchanged: Collection[str], writing: list[Operation]) -> None:
-        """Write, if these keys are as they were read."""
-        places = [f"{self._prefix}{key}" for key in unchanged]
-        conditions = [modified_at(place, self._revision_of.get(place, 0)) for place in places]
-        if not self._etcd.transact(conditions, writing, [])[0]:
+    def _write(self, unchanged: Collection[str], writes: list[Operation]) -> None:
+        """Write if the keys ``unchanged`` are as ``read_state`` found them. Raises DetsError otherwise."""
+        keys = [f"{self._prefix}{key}" for key in unchanged]
+        conditions = [modified_at(key, self._revision_of.get(key, 0)) for key in keys]
+        if not self._etcd.transact(conditions, writes, [])[0]:
             raise DetsError("the cluster has changed in the meantime; nothing was done: try again")
 
     def _request_key(self, dpid: int) -> str:
+        """Return the key of the placement request for a switch, without the cluster's prefix."""
         return f"want/{dpid:016x}"
 
-    def _pinned(self, known: ClusterView) -> dict[str, str]:
+    def _pinned(self, view: ClusterView) -> dict[str, str]:
+        """Return the node of each pinned switch by name: of requests without a lease, which moves have."""
         return {
-            name: known.requested_nodes[dpid]
+            name: view.requested_nodes[dpid]
             for name, dpid in self._switches.items()
-            if dpid in known.requested_nodes and f"{self._prefix}{self._request_key(dpid)}" not in self._leased
+            if dpid in view.requested_nodes and f"{self._prefix}{self._request_key(dpid)}" not in self._leased
         }
 
     # -- what may be asked
@@ -183,15 +201,17 @@ class PlacementRequests:
         return self._switches[switch]
 
     def _check_node(self, node: str, nodes: Collection[str]) -> None:
+        """Raise InvalidValueError unless a node is one of the live ``nodes``."""
         if node not in nodes:
-            there = ", ".join(sorted(nodes)) or "none"
-            raise InvalidValueError("NODE", node, f"is not a live node: {there}")
+            live_nodes = ", ".join(sorted(nodes)) or "none"
+            raise InvalidValueError("NODE", node, f"is not a live node: {live_nodes}")
 
-    def _check_able(self, dpid: int, switch: str, node: str, known: ClusterView) -> None:
-        self._check_node(node, known.nodes)
-        nodes = connected_candidates(dpid, known)
+    def _check_candidate(self, dpid: int, switch: str, node: str, view: ClusterView) -> None:
+        """Raise InvalidValueError unless a node is live, not drained, and connected to the switch."""
+        self._check_node(node, view.nodes)
+        nodes = connected_candidates(dpid, view)
         allowed = f"allowed: {', '.join(sorted(nodes)) or 'none'}"
-        if node in known.drained:
+        if node in view.drained:
             raise InvalidValueError("NODE", node, f"is drained; {allowed}")
         if node not in nodes:
             raise InvalidValueError("NODE", node, f"is not connected to {switch}; {allowed}")

@@ -46,11 +46,15 @@ class PortNames(Protocol):
 
 
 class _Probe(NamedTuple):
+    """A role request that tests whether a switch replies, sent at ``sent_s``.
+
+    ``replied_before`` is whether the switch replied to the last probe on the same connection.
+    """
+
     connection: SwitchConnection
     reply: Reply
-    at_s: float
-    answered: bool
-    """whether it has answered the question before"""
+    sent_s: float
+    replied_before: bool
 
 
 class SwitchReachability:
@@ -80,47 +84,49 @@ class SwitchReachability:
 
     def round(self) -> None:
         """Probe the switches that are due. Never waits."""
-        now_s, before, self._probes = self._now_s(), self._probes, {}
+        now_s, old_probes, self._probes = self._now_s(), self._probes, {}
         for dpid in self._roles.reached() - self._peers.keys():
-            connection, probe = self._roles.connection(dpid), before.get(dpid)
+            connection, probe = self._roles.connection(dpid), old_probes.get(dpid)
             if connection is None:
                 continue
-            new = probe is None or probe.connection is not connection
-            if probe is None or new or (probe.reply.done and now_s - probe.at_s >= PROBE_INTERVAL_S):
-                probe = _Probe(connection, connection.ask(encode_role_request), now_s, not new)
+            is_new = probe is None or probe.connection is not connection
+            if probe is None or is_new or (probe.reply.done and now_s - probe.sent_s >= PROBE_INTERVAL_S):
+                probe = _Probe(connection, connection.ask(encode_role_request), now_s, not is_new)
             self._probes[dpid] = probe
 
     def reached(self) -> set[int]:
-        """Return the switches that are connected and reply."""
+        """Return the dpids of the switches that are connected and reply."""
         now_s = self._now_s()
-        waiting = {dpid: probe for dpid, probe in self._probes.items() if not probe.reply.done}
-        silent = {dpid for dpid, probe in waiting.items() if not probe.answered or now_s - probe.at_s > ANSWER_S}
+        pending = {dpid: probe for dpid, probe in self._probes.items() if not probe.reply.done}
+        silent = {
+            dpid for dpid, probe in pending.items() if not probe.replied_before or now_s - probe.sent_s > ANSWER_S
+        }
         silent |= {dpid for dpid, peer in self._peers.items() if now_s - peer.counted_s > ANSWER_S}
         return self._roles.reached() - silent
 
     def controlled(self) -> set[int]:
-        """Return the switches that their owners have under control, as far as this node knows."""
-        mine, elsewhere = self._ready(), self._central.fabric.share.remote_switches
+        """Return the dpids of the switches that their owners have under control, as far as this node knows."""
+        local, remote = self._ready(), self._central.fabric.share.remote_switches
         owners = self._shared.owners.items()
-        return {dpid for dpid, owner in owners if dpid in (mine if owner.node == self._shared.me else elsewhere)}
+        return {dpid for dpid, owner in owners if dpid in (local if owner.node == self._shared.me else remote)}
 
     def _handover_state(self, dpid: int) -> bytes | None:
         """Return the state of a switch for its next owner: test results, and the names of its ports."""
-        findings, names = encode_probe_results(self._can(dpid)), self._names.encode(dpid)
-        if findings is None and not names:
+        probe_results, names = encode_probe_results(self._capabilities(dpid)), self._names.encode(dpid)
+        if probe_results is None and not names:
             return None
-        return json.dumps({**json.loads(findings or b"{}"), _PORTS: names}).encode()
+        return json.dumps({**json.loads(probe_results or b"{}"), _PORTS: names}).encode()
 
     def _import_handover_state(self, dpid: int, data: bytes) -> None:
         """Import the last owner's state of a switch. Raises InvalidValueError."""
         try:
             names = json.loads(data).pop(_PORTS, {})
             self._names.import_names(dpid, dict(names))
-            tested = json.loads(data).keys() != {_PORTS}
+            has_probe_results = json.loads(data).keys() != {_PORTS}
         except (ValueError, TypeError, AttributeError) as error:
             raise InvalidValueError("tested", data[:100], f"is not a switch's handover state: {error!r}") from None
-        if tested:
-            import_probe_results(self._can(dpid), data)
+        if has_probe_results:
+            import_probe_results(self._capabilities(dpid), data)
 
-    def _can(self, dpid: int) -> Capabilities:
+    def _capabilities(self, dpid: int) -> Capabilities:
         return self._central.switches[dpid].capabilities

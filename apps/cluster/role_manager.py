@@ -42,9 +42,9 @@ class _SwitchRole:
 class RoleManager:
     """Requests this node's role from switches whenever it changes.
 
-    ``control`` takes a switch after this node became its master, ``release`` gives it up. ``wanted`` returns the role
-    to request from a switch, None: none now; ``held`` the generation under which this node may change it, None: it may
-    not. ``spawn`` calls a function next to the loop.
+    ``control`` takes a switch under control after this node has become its master, ``release`` gives the switch up.
+    ``desired`` returns the role to request from a switch now, or None. ``held`` returns the generation under which this
+    node may change a switch, or None. ``spawn`` calls a function in a greenlet of its own.
     """
 
     def __init__(
@@ -54,67 +54,67 @@ class RoleManager:
         now_s: Callable[[], float],
         spawn: Callable[..., object],
     ) -> None:
-        self._desired_role, self._held, self._spawn = desired, held, spawn
+        self._desired_role, self._write_generation, self._spawn = desired, held, spawn
         self.control: Callable[[SwitchConnection], None] = lambda connection: None
         self.release: Callable[[SwitchConnection], None] = lambda connection: None
-        self._links: dict[int, _SwitchRole] = {}
+        self._roles: dict[int, _SwitchRole] = {}
         self._log_limiter = LogRateLimiter(now_s)
         self.refused = 0
 
     def connection(self, dpid: int) -> SwitchConnection | None:
         """Return the connection of a switch, under control or not; None if there is none."""
-        link = self._links.get(dpid)
-        return None if link is None or link.connection.closed else link.connection
+        role_state = self._roles.get(dpid)
+        return None if role_state is None or role_state.connection.closed else role_state.connection
 
     def reached(self) -> set[int]:
         """Return the switches that are connected, under control or not."""
-        return {dpid for dpid, link in self._links.items() if not link.connection.closed}
+        return {dpid for dpid, role_state in self._roles.items() if not role_state.connection.closed}
 
     def on_connected(self, connection: SwitchConnection) -> None:
         """Handle a new connection of a configured switch."""
         gate = connection.gate
         assert isinstance(gate, WriteGate)
-        gate.held = partial(self._held, connection.dpid)
-        before = self._links.get(connection.dpid)
-        link = self._links[connection.dpid] = _SwitchRole(connection, gate)
+        gate.held = partial(self._write_generation, connection.dpid)
+        before = self._roles.get(connection.dpid)
+        role_state = self._roles[connection.dpid] = _SwitchRole(connection, gate)
         if before is not None:
             before.connection.disconnect(EvictionReason.REPLACED)
         connection.keep()
-        self._wait(link)
+        self._handle_unmanaged(role_state)
         if connection.closed:
-            self._on_disconnected(link)
+            self._on_disconnected(role_state)
         else:
-            self._ask_if_due(link)
+            self._request_if_due(role_state)
 
     def on_demoted(self, connection: SwitchConnection) -> None:
         """Handle a switch that rejects this node as a slave: another node has a newer generation id."""
-        link = self._links.get(connection.dpid)
-        if link is not None and link.connection is connection:
+        role_state = self._roles.get(connection.dpid)
+        if role_state is not None and role_state.connection is connection:
             self.refused += 1
-            if link.in_control:
-                self._release(link)
+            if role_state.in_control:
+                self._release(role_state)
 
     def round(self) -> None:
         """Request roles that are due, and release switches whose gate has closed. Never waits."""
-        for link in list(self._links.values()):
-            if link.connection.closed:
-                self._on_disconnected(link)
+        for role_state in list(self._roles.values()):
+            if role_state.connection.closed:
+                self._on_disconnected(role_state)
             else:
-                self._confirm(link)
+                self._confirm(role_state)
 
-    def _confirm(self, link: _SwitchRole) -> None:
-        if link.in_control and not link.gate.is_open:
-            self._release(link)
-            link.requested = None  # the same generation may be confirmed again: this node has not lost it
-        self._ask_if_due(link)
+    def _confirm(self, role_state: _SwitchRole) -> None:
+        if role_state.in_control and not role_state.gate.is_open:
+            self._release(role_state)
+            role_state.requested = None  # the same generation may be confirmed again: this node has not lost it
+        self._request_if_due(role_state)
 
-    def _release(self, link: _SwitchRole) -> None:
-        link.in_control = False
-        link.gate.close()
-        self.release(link.connection)
-        self._wait(link)
+    def _release(self, role_state: _SwitchRole) -> None:
+        role_state.in_control = False
+        role_state.gate.close()
+        self.release(role_state.connection)
+        self._handle_unmanaged(role_state)
 
-    def _wait(self, link: _SwitchRole) -> None:
+    def _handle_unmanaged(self, role_state: _SwitchRole) -> None:
         """Handle a switch's messages while it is not under control: only role errors matter."""
 
         def report(kind: int, message: bytes) -> bool:
@@ -123,49 +123,49 @@ class RoleManager:
                     error = parse_error(message)
                 except ProtocolError:
                     return True
-                link.connection.fail(error.xid, SwitchReplyError(error.text))
+                role_state.connection.fail(error.xid, SwitchReplyError(error.text))
             return kind == MessageType.ERROR
 
-        link.connection.on_report = report
-        link.connection.on_close = lambda: self._on_disconnected(link)
+        role_state.connection.on_report = report
+        role_state.connection.on_close = lambda: self._on_disconnected(role_state)
 
-    def _on_disconnected(self, link: _SwitchRole) -> None:
-        if self._links.get(link.connection.dpid) is link:
-            del self._links[link.connection.dpid]
+    def _on_disconnected(self, role_state: _SwitchRole) -> None:
+        if self._roles.get(role_state.connection.dpid) is role_state:
+            del self._roles[role_state.connection.dpid]
 
-    def _ask_if_due(self, link: _SwitchRole) -> None:
-        desired = self._desired_role(link.connection.dpid)
-        if desired is not None and desired != link.requested:  # a refused role is not requested again
-            link.requested = desired
-            self._spawn(self._ask, link, desired)
+    def _request_if_due(self, role_state: _SwitchRole) -> None:
+        desired = self._desired_role(role_state.connection.dpid)
+        if desired is not None and desired != role_state.requested:  # a refused role is not requested again
+            role_state.requested = desired
+            self._spawn(self._request, role_state, desired)
 
-    def _ask(self, link: _SwitchRole, desired: Request) -> None:
+    def _request(self, role_state: _SwitchRole, desired: Request) -> None:
         """Request a role from a switch; close the connection of a switch that does not confirm it."""
         role, generation = desired
-        connection = link.connection
+        connection = role_state.connection
         try:
             body = connection.ask(lambda xid: encode_role_request(xid, role, generation)).wait(ROLE_TIMEOUT_S)
             confirmed = body is not None and decode_role(body) is role
         except SwitchReplyError as error:
             self.refused += 1
-            self._complain(link, f"refuses the role {role.name} under generation id {generation}: {error}")
+            self._warn(role_state, f"refuses the role {role.name} under generation id {generation}: {error}")
             return
         except ProtocolError as error:
-            self._complain(link, f"gave no role: {error}")
+            self._warn(role_state, f"gave no role: {error}")
             connection.disconnect()
             return
         if not confirmed:
-            self._complain(link, f"has not confirmed the role {role.name}; connection closed, waiting for reconnect")
+            self._warn(role_state, f"has not confirmed the role {role.name}; connection closed, waiting for reconnect")
             connection.disconnect()
-        elif role is ControllerRole.MASTER and link.requested == desired and not connection.closed:
-            link.gate.confirm(generation)
-            if not link.gate.is_open:
-                link.requested = None
-            elif self._links.get(connection.dpid) is link:
-                link.in_control = True
+        elif role is ControllerRole.MASTER and role_state.requested == desired and not connection.closed:
+            role_state.gate.confirm(generation)
+            if not role_state.gate.is_open:
+                role_state.requested = None
+            elif self._roles.get(connection.dpid) is role_state:
+                role_state.in_control = True
                 self.control(connection)
 
-    def _complain(self, link: _SwitchRole, text: str) -> None:
-        dpid = link.connection.dpid
+    def _warn(self, role_state: _SwitchRole, text: str) -> None:
+        dpid = role_state.connection.dpid
         if self._log_limiter.due((dpid, text)):
             LOG.warning("switch %016x %s", dpid, text)

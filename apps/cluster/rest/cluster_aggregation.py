@@ -35,21 +35,21 @@ class NodeResult(NamedTuple):
 def gather_results(
     nodes: Nodes, target: str, headers: AskedHeaders, yield_control: Callable[[], None]
 ) -> tuple[list[NodeResult], list[str]]:
-    """Return the other nodes' responses to a GET, and the nodes that did not respond.
+    """Return the other nodes' responses to a GET of ``target``, and the names of the nodes that did not respond.
 
-    ``yield_control`` lets others run between two responses: a long one takes some milliseconds to parse.
+    ``yield_control`` lets other greenlets run between two responses: parsing a long one takes some milliseconds.
     """
-    found, partial = list[NodeResult](), list[str]()
-    for name, answer in nodes.hop.gather(nodes.urls, target, headers).items():
+    results, unreachable = list[NodeResult](), list[str]()
+    for name, response in nodes.hop.gather(nodes.urls, target, headers).items():
         yield_control()
         body = None
-        if answer is not None and answer.status == HTTPStatus.OK:
-            body = _read(answer.body)
+        if response is not None and response.status == HTTPStatus.OK:
+            body = _read(response.body)
         if body is None:
-            partial.append(name)
+            unreachable.append(name)
         else:
-            found.append(NodeResult(name, body))
-    return found, partial
+            results.append(NodeResult(name, body))
+    return results, unreachable
 
 
 def _read(body: bytes) -> Json | None:
@@ -62,14 +62,17 @@ def _read(body: bytes) -> Json | None:
     return parsed if isinstance(parsed, dict) else None
 
 
-# -- what answers make together
+# -- merging responses. Each function for COMPLETE gets the responses of all nodes, this node's first.
 
 
-def missing_on_all_nodes(nodes: Nodes, answers: Mapping[str, Json]) -> list[str]:
-    """Return the switches that all nodes report as disconnected; an unreachable node may have them."""
-    nowhere = set.intersection(*(set(answer["disconnected_switches"]) for answer in answers.values()))
-    silent = nodes.urls.keys() - answers.keys()
-    return sorted(name for name in nowhere if nodes.owners.get(name) not in silent)
+def missing_on_all_nodes(nodes: Nodes, bodies: Mapping[str, Json]) -> list[str]:
+    """Return the names of switches that all responding nodes report as disconnected; ``bodies`` are by node.
+
+    Switches of an unreachable owner are left out: that node may be connected to them.
+    """
+    disconnected = set.intersection(*(set(body["disconnected_switches"]) for body in bodies.values()))
+    unreachable = nodes.urls.keys() - bodies.keys()
+    return sorted(name for name in disconnected if nodes.owners.get(name) not in unreachable)
 
 
 def sum_known(values: Iterable[Any]) -> Any:
@@ -78,22 +81,25 @@ def sum_known(values: Iterable[Any]) -> Any:
     return sum(known) if known else None
 
 
-def _of_owner(nodes: Nodes, switch: str, found: Mapping[str, Json], local: Json) -> Json:
-    """Return the data of a switch's owner, or this node's if the owner is unknown."""
-    return found.get(nodes.owners.get(switch) or nodes.me, local)
+def _owner_view(nodes: Nodes, switch: str, views: Mapping[str, Json], local: Json) -> Json:
+    """Return the view of the switch's owner from ``views`` (by node); ``local`` if it is missing."""
+    return views.get(nodes.owners.get(switch) or nodes.me, local)
 
 
-def _vn(nodes: Nodes, found: Mapping[str, Json]) -> Json:
-    """Return a VN merged from all nodes; some nodes may have omitted it."""
-    own = next(iter(found.values()))
-    whole = dict(_of_owner(nodes, own["switch"], found, own))
+def _vn(nodes: Nodes, views: Mapping[str, Json]) -> Json:
+    """Return a VN merged from the views of nodes (by name); some nodes may have omitted the VN.
+
+    Rates that each node has for its own senders are added; all else is the owner's.
+    """
+    first = next(iter(views.values()))
+    merged = dict(_owner_view(nodes, first["switch"], views, first))
     for name in (*_RECEIVED, _NOTIFICATIONS):
-        whole[name] = sum_known(body[name] for body in found.values())
-    return whole
+        merged[name] = sum_known(view[name] for view in views.values())
+    return merged
 
 
-def _get_revision(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
-    """Return the progress of a change at all switches: it is confirmed once it is on each node's."""
+def _get_revision(_service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
+    """Return the progress of a change: it is confirmed once the switches of every node have confirmed it."""
     bodies = {part.node: part.body for part in parts}
     return parts[0].body | {
         "installed_revision": min(body["installed_revision"] for body in bodies.values()),
@@ -102,29 +108,29 @@ def _get_revision(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json
     }
 
 
-def _get_vn(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
+def _get_vn(_service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     return _vn(nodes, {part.node: part.body for part in parts})
 
 
-def _get_port(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
+def _get_port(_service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     own = parts[0].body
-    return _of_owner(nodes, own["switch"], {part.node: part.body for part in parts}, own)
+    return _owner_view(nodes, own["switch"], {part.node: part.body for part in parts}, own)
 
 
 def _by_key(parts: list[NodeResult], name: str, key: Callable[[Json], Any]) -> dict[Any, dict[str, Json]]:
-    """Return the items of all responses by key and node."""
-    found: dict[Any, dict[str, Json]] = {}
+    """Return the items of the list ``name`` in all responses, by the item's key and by node."""
+    views: dict[Any, dict[str, Json]] = {}
     for part in parts:
         for item in part.body[name]:
-            found.setdefault(key(item), {})[part.node] = item
-    return found
+            views.setdefault(key(item), {})[part.node] = item
+    return views
 
 
 def _list_vns(service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     """Merge the nodes' pages of VNs into one page in the order of the VN table."""
-    found = _by_key(parts, "vns", lambda row: VnName(row["vlan_vid"], row["switch"], row["port_no"]))
-    vns = {name: _vn(nodes, views) for name, views in found.items()}
-    if "violated" in request.args:  # each node lists its own VNs: the others' values stay open
+    views_by_vn = _by_key(parts, "vns", lambda row: VnName(row["vlan_vid"], row["switch"], row["port_no"]))
+    vns = {name: _vn(nodes, views) for name, views in views_by_vn.items()}
+    if "violated" in request.args:  # each node lists its own VNs only, so that the sums are incomplete
         vns = {name: vn | dict.fromkeys(_RECEIVED) for name, vn in vns.items()}
     rows = service.settings.file.row_of
     names = sorted(vns, key=rows.__getitem__)
@@ -155,69 +161,81 @@ def _list_entries(service: Service, _nodes: Nodes, parts: list[NodeResult]) -> J
 
 
 def _host(nodes: Nodes, views: Mapping[str, Json]) -> Json:
-    """Return a host as seen by the node that has it behind a local switch; of several, where it moved last."""
+    """Return the best of the nodes' views of a host: of the node that owns its switch, then the latest one."""
 
-    def last(node: str) -> tuple[bool, str]:
-        return nodes.owners.get(views[node]["switch"]) == node, views[node]["since"] or ""
+    def rank(node: str) -> tuple[bool, str]:
+        is_owner = nodes.owners.get(views[node]["switch"]) == node
+        return is_owner, views[node]["since"] or ""
 
-    return views[max(views, key=last)]
+    return views[max(views, key=rank)]
 
 
 def _hosts(nodes: Nodes, parts: list[NodeResult]) -> list[Json]:
-    found = _by_key(parts, "hosts", lambda host: (host["vlan_vid"], host["mac"]))
-    return [_host(nodes, found[key]) for key in sorted(found)]
+    """Return the hosts of all nodes, ordered by VLAN and MAC address."""
+    views_by_host = _by_key(parts, "hosts", lambda host: (host["vlan_vid"], host["mac"]))
+    return [_host(nodes, views_by_host[key]) for key in sorted(views_by_host)]
 
 
-def _list_hosts(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
+def _list_hosts(_service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     shown, cursor = _page(parts, _hosts(nodes, parts), lambda host: (host["vlan_vid"], host["mac"]))
     return parts[0].body | {"hosts": shown, "next": cursor}
 
 
-def _get_host(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
+def _get_host(_service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     return {"hosts": _hosts(nodes, parts)}
 
 
 def _page(
     parts: list[NodeResult], items: list[Any], key: Callable[[Any], Iterable[Any]]
 ) -> tuple[list[Any], str | None]:
-    """Return the first items, up to the length of a page, and the cursor after them, None if these are the last."""
+    """Return the first items, up to the length of a page, and the cursor after them; None if no more follow.
+
+    ``key`` returns the parts of an item's cursor.
+    """
     limit = request.args.get("limit", default=MAX_PAGE, type=int)
-    shown = items[:limit]
-    more = len(items) > limit or any(part.body["next"] is not None for part in parts)
-    return shown, make_cursor(*key(shown[-1])) if more and shown else None
+    page = items[:limit]
+    has_more = len(items) > limit or any(part.body["next"] is not None for part in parts)
+    return page, make_cursor(*key(page[-1])) if has_more and page else None
 
 
 def _owned(name: str) -> Callable[[Service, Nodes, list[NodeResult]], Json]:
-    """Return a function that merges a list about switches, which differs between nodes by their state only."""
+    """Return a function that merges the list ``name`` of switches or ports: each item as its owner reports it."""
 
-    def complete(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
-        keys = ("switch", "port_no")
-        found = _by_key(parts, name, lambda row: tuple(row.get(key) for key in keys))
-        own = [found[tuple(row.get(key) for key in keys)] for row in parts[0].body[name]]
-        views = [_of_owner(nodes, rows[nodes.me]["switch"], rows, rows[nodes.me]) for rows in own]
-        return parts[0].body | {name: views}
+    def item_key(item: Json) -> tuple[Any, ...]:
+        return item.get("switch"), item.get("port_no")
+
+    def complete(_service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
+        local_items = parts[0].body[name]
+        views = _by_key(parts, name, item_key)
+        merged = [_owner_view(nodes, item["switch"], views[item_key(item)], item) for item in local_items]
+        return parts[0].body | {name: merged}
 
     return complete
 
 
-def _list_links(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
-    """Merge the nodes' links: the load of a direction is that of the node that owns its sending switch."""
-    found = _by_key(parts, "links", lambda row: tuple((row[end]["dpid"], row[end]["port_no"]) for end in "ab"))
-    views = []
-    for link in found.values():
-        if nodes.me not in link:
+def _list_links(_service: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
+    """Merge the nodes' links.
+
+    The load of a direction is what the owner of its sending switch reports, or else any other node.
+    """
+    views_by_link = _by_key(parts, "links", lambda row: tuple((row[end]["dpid"], row[end]["port_no"]) for end in "ab"))
+    links = []
+    for views in views_by_link.values():
+        if nodes.me not in views:
             continue
-        own = link[nodes.me]
-        whole = dict(own)
-        for way, start in (("a_to_b", "a"), ("b_to_a", "b")):
-            reported = [_of_owner(nodes, own[start]["switch"], link, own), *link.values()]
-            loads = [view[way]["load_bps"] for view in reported if view[way]["load_bps"] is not None]
-            whole[way] = own[way] | {"load_bps": loads[0] if loads else None}
-        views.append(whole)
-    return parts[0].body | {"links": views}
+        local = views[nodes.me]
+        merged = dict(local)
+        for direction, start in (("a_to_b", "a"), ("b_to_a", "b")):
+            by_preference = [_owner_view(nodes, local[start]["switch"], views, local), *views.values()]
+            loads_bps = [view[direction]["load_bps"] for view in by_preference]
+            known_bps = [load_bps for load_bps in loads_bps if load_bps is not None]
+            merged[direction] = local[direction] | {"load_bps": known_bps[0] if known_bps else None}
+        links.append(merged)
+    return parts[0].body | {"links": links}
 
 
-def _explanations(_here: Service, _nodes: Nodes, parts: list[NodeResult]) -> Json:
+def _explanations(_service: Service, _nodes: Nodes, parts: list[NodeResult]) -> Json:
+    """Merge the explanations of a VN's pairs: at most 100, and the number of all pairs."""
     explained = [explanation for part in parts for explanation in part.body["explanations"]]
     return {"explanations": explained[:100], "pair_count": sum(part.body["pair_count"] for part in parts)}
 

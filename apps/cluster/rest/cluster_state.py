@@ -34,7 +34,10 @@ def cluster_state(
 
 
 def merge_states(states: list[Json]) -> Json:
-    """Return the merged state; the first state is this node's."""
+    """Return the merged state of the nodes' states, the first of which is this node's.
+
+    A state with links is that of the fabric; otherwise it is that of a VLAN or a VN.
+    """
     own = dict(states[0])
     own["rows"], own["violated_vns"] = (_added([state[name] for state in states]) for name in ("rows", "violated_vns"))
     own["status"] = "ready" if all(state["status"] == "ready" for state in states) else "degraded"
