@@ -39,7 +39,7 @@ MIN_INTERVAL_MS, MAX_INTERVAL_MS = 10, 10_000
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """The options of an agent; ``vlans`` has 0 for untagged frames."""
+    """The options of an agent: ``vlans`` (0: untagged frames), the link's rate, and how control frames are sent."""
 
     vlans: tuple[int, ...]
     link_rate_bps: int
@@ -80,8 +80,8 @@ class Agent:
         self._shaper, self._socket, self._clock = shaper, sock, clock
         self._epoch = random.getrandbits(32) if epoch is None else epoch
         self._sequence = dict.fromkeys(options.vlans, 0)
-        self._order = {vid: SequenceWindow() for vid in options.vlans}
-        self._heard_epoch: int | None = None
+        self._received = {vid: SequenceWindow() for vid in options.vlans}  # by VLAN: which frames are new
+        self._controller_epoch: int | None = None
         self._longest_octets = SHORT_PARAMETER_BYTES
         self._read_s = clock()
         self._stopped = False
@@ -94,9 +94,9 @@ class Agent:
         """Run the loop until ``stop``."""
         due_s = self._clock()
         while not self._stopped:
-            left_s = due_s - self._clock()
-            if left_s > 0:
-                if select.select([self._socket], [], [], left_s)[0]:
+            remaining_s = due_s - self._clock()
+            if remaining_s > 0:
+                if select.select([self._socket], [], [], remaining_s)[0]:
                     self.receive_frames()
                 continue
             self.run_interval()
@@ -109,7 +109,7 @@ class Agent:
         self._apply()
 
     def run_interval(self) -> None:
-        """Read counters, report, and send Hello periodically."""
+        """Read counters, send Traffic Reports, apply rates, and send Hello every HELLO_INTERVALS."""
         now_s = self._clock()
         counters = self._shaper.counters(self.pairs.pairs)
         elapsed_s, self._read_s = max(now_s - self._read_s, 1e-3), now_s
@@ -122,29 +122,32 @@ class Agent:
         self._apply()
 
     def _apply_frame(self, frame: ControlFrame) -> None:
-        """Apply a new control frame of the controller to its pairs; a new epoch is answered with Hello."""
+        """Process a control frame; count it as refused if it is old, not the controller's, or of another VLAN.
+
+        The first frame of a new epoch, that is of a new run of the controller, is answered with Hello.
+        """
         vid = frame.speaker.vlan_vid or 0
-        order = self._order.get(vid)
-        if order is None or frame.speaker.source != CONTROLLER_MAC or not order.accept(frame):
+        window = self._received.get(vid)
+        if window is None or frame.speaker.source != CONTROLLER_MAC or not window.accept(frame):
             self.refusals += 1
             return
-        if frame.speaker.epoch != self._heard_epoch:
-            self._heard_epoch = frame.speaker.epoch
+        if frame.speaker.epoch != self._controller_epoch:
+            self._controller_epoch = frame.speaker.epoch
             LOG.info("controller found, epoch %08x", frame.speaker.epoch)
             self._hello()
         if frame.opcode is Opcode.HELLO:
-            said = frame.entries[0]
-            long = self.options.long_frames and said["features"] & Feature.LONG_FRAMES
-            self._longest_octets = LONG_PARAMETER_BYTES if long else SHORT_PARAMETER_BYTES
-            self.interval_s = min(max(int(said["interval_ms"]), MIN_INTERVAL_MS), MAX_INTERVAL_MS) / 1000
+            hello = frame.entries[0]
+            both_long = self.options.long_frames and hello["features"] & Feature.LONG_FRAMES
+            self._longest_octets = LONG_PARAMETER_BYTES if both_long else SHORT_PARAMETER_BYTES
+            self.interval_s = min(max(int(hello["interval_ms"]), MIN_INTERVAL_MS), MAX_INTERVAL_MS) / 1000
         self.pairs.on_frame(frame)
 
     def _apply(self) -> None:
         """Let the shaper apply the changed rates; an error of the kernel is logged."""
-        rates, gone = self.pairs.drain_changes()
+        rates, removed = self.pairs.drain_changes()
         try:
-            if gone:
-                self._shaper.remove(gone)
+            if removed:
+                self._shaper.remove(removed)
             if rates:
                 self._shaper.set_rates(rates)
         except OSError as error:
@@ -153,18 +156,19 @@ class Agent:
     def _hello(self) -> None:
         """Send Hello with this agent's features, in its first VLAN."""
         features = Feature.SHAPES | Feature.REPORTS | (Feature.LONG_FRAMES if self.options.long_frames else 0)
-        most = min(self._shaper.most_pairs, 0xFFFF)
+        max_classes = min(self._shaper.most_pairs, 0xFFFF)
         link_kbps = min(self.options.link_rate_bps // 1000, NO_RATE - 1)
         entry = records(
             Opcode.HELLO,
             features=[int(features)],
             interval_ms=[round(self.interval_s * 1000)],
-            most_classes=[most],
+            most_classes=[max_classes],
             link_rate_kbps=[link_kbps],
         )
         self._send(self.options.vlans[0], Opcode.HELLO, entry)
 
     def _send(self, vid: int, opcode: Opcode, entries: object) -> None:
+        """Send records of one opcode in as many frames as they need, in a VLAN (0: untagged)."""
         speaker = FrameAddress(CONTROLLER_MAC, self._socket.address, vid or None, self._epoch, self.options.ethertype)
         clock_ms = int(self._read_s * 1000)
         frames = encode(speaker, opcode, entries, self._sequence[vid] + 1, clock_ms, self._longest_octets)  # type: ignore[arg-type]

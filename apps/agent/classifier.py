@@ -33,12 +33,12 @@ def key_of(vlan_vid: int, destination: bytes) -> bytes:
 
 
 def _read_header() -> tuple[bytes, ...]:
-    """Return instructions that read a frame's header; R6 holds the context.
+    """Return instructions that write the map's key of a frame, its VLAN and destination, onto the stack.
 
-    They leave the key of VLAN and destination on the stack. Control frames are dropped there, and frames that are too
-    short pass.
+    R6 must hold the context. For a control frame the program ends by dropping the frame, for a frame that is too short
+    by passing it. R7 is the VLAN id, R8 the EtherType behind a tag.
     """
-    untagged = (  # or tagged in the frame's own bytes
+    untagged = (  # the kernel knows no tag; one may still be in the frame's own bytes
         ebpf.load_packet_half(12),
         ebpf.move(ebpf.R8, ebpf.R0),
         ebpf.set_to(ebpf.R7, 0),
@@ -56,10 +56,10 @@ def _read_header() -> tuple[bytes, ...]:
         ebpf.move(ebpf.R8, ebpf.R0),
         ebpf.jump(len(untagged)),
     )
-    refuse = ebpf.exit_program(ebpf.TC_ACT_SHOT)
-    control = tuple(
-        one for ethertype in _ETHERTYPES for one in (ebpf.jump_unless_equal(ebpf.R8, ethertype, len(refuse)), *refuse)
-    )
+    drop = ebpf.exit_program(ebpf.TC_ACT_SHOT)
+    control: tuple[bytes, ...] = ()
+    for ethertype in _ETHERTYPES:
+        control += (ebpf.jump_unless_equal(ebpf.R8, ethertype, len(drop)), *drop)
     end = ebpf.exit_program(ebpf.TC_ACT_OK)
     destination = (
         ebpf.store_half(ebpf.R10, _KEY_AT, ebpf.R7),
@@ -92,8 +92,8 @@ def _look_up(descriptor: int) -> tuple[bytes, ...]:
     )
 
 
-def _to_rest() -> tuple[bytes, ...]:
-    """Return instructions that change the key on the stack to the VLAN's default key."""
+def _set_default_destination() -> tuple[bytes, ...]:
+    """Return instructions that replace the destination in the key on the stack by DEFAULT_DESTINATION."""
     return (
         ebpf.set_to(ebpf.R1, 0),
         ebpf.store_half(ebpf.R10, _MAC_AT, ebpf.R1),
@@ -103,13 +103,14 @@ def _to_rest() -> tuple[bytes, ...]:
 
 
 def program(descriptor: int, default_minor: int) -> bytes:
-    """Return the classifier program: class of (VLAN, destination), otherwise of (VLAN, default), otherwise default.
+    """Return the classifier program, which looks up a frame's class in the map with this file descriptor.
 
-    The default class is set first: a frame that is too short ends the program there (HTB sends frames of class 0
-    without limit).
+    The class is that of (VLAN, destination), otherwise that of (VLAN, DEFAULT_DESTINATION), otherwise
+    ``default_minor``. The default is set first: otherwise HTB would send frames that are too short to have a class
+    without any limit.
     """
     end = ebpf.exit_program(ebpf.TC_ACT_OK)
-    found = (ebpf.load_word(ebpf.R1, ebpf.R0, 0), ebpf.store_word(ebpf.R6, ebpf.SKB_TC_CLASSID, ebpf.R1), *end)
+    use_result = (ebpf.load_word(ebpf.R1, ebpf.R0, 0), ebpf.store_word(ebpf.R6, ebpf.SKB_TC_CLASSID, ebpf.R1), *end)
     return b"".join(
         (
             ebpf.move(ebpf.R6, ebpf.R1),
@@ -117,12 +118,12 @@ def program(descriptor: int, default_minor: int) -> bytes:
             ebpf.store_word(ebpf.R6, ebpf.SKB_TC_CLASSID, ebpf.R1),
             *_read_header(),
             *_look_up(descriptor),
-            ebpf.jump_if_equal(ebpf.R0, 0, len(found)),
-            *found,
-            *_to_rest(),
+            ebpf.jump_if_equal(ebpf.R0, 0, len(use_result)),
+            *use_result,
+            *_set_default_destination(),
             *_look_up(descriptor),
-            ebpf.jump_if_equal(ebpf.R0, 0, len(found)),
-            *found,
+            ebpf.jump_if_equal(ebpf.R0, 0, len(use_result)),
+            *use_result,
             *end,
         )
     )
@@ -131,9 +132,9 @@ def program(descriptor: int, default_minor: int) -> bytes:
 def attach(interface: int, major: int, descriptor: int) -> Request:
     """Return the request that attaches a loaded program as the classifier of an HTB root."""
     options = attribute(_TCA_BPF_CLASSID, struct.pack("=I", major << 16)) + ebpf.filter_options(descriptor, _NAME)
-    where = tc_message(interface, 0, major << 16, _PRIORITY << 16 | socket.htons(_ETH_P_ALL))
+    message = tc_message(interface, 0, major << 16, _PRIORITY << 16 | socket.htons(_ETH_P_ALL))
     return Request(
-        RTM_NEWTFILTER, CREATE | EXCL, where + attribute(TCA_KIND, b"bpf\0") + attribute(TCA_OPTIONS, options)
+        RTM_NEWTFILTER, CREATE | EXCL, message + attribute(TCA_KIND, b"bpf\0") + attribute(TCA_OPTIONS, options)
     )
 
 

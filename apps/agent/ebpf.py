@@ -133,6 +133,7 @@ def load_program(program: bytes, name: bytes) -> int:
 
 
 def _load(program: bytes, name: bytes, log: ctypes.Array[ctypes.c_char] | None) -> int:
+    """Load a classifier program and return its file descriptor; the verifier writes into ``log``, if given."""
     code = ctypes.create_string_buffer(program, len(program))
     licence = ctypes.create_string_buffer(b"Apache-2.0")
     log_fields = (0, 0, 0) if log is None else (1, len(log), ctypes.addressof(log))
@@ -170,7 +171,7 @@ class HashMap:
 
 
 class Hook(NamedTuple):
-    """Where programs run: the qdisc of the hook, and the parent of its filters."""
+    """A place at an interface where programs run: the qdisc to create, and the parent of the filter there."""
 
     qdisc: bytes
     parent: int
@@ -215,6 +216,7 @@ def _ask(kind: int, body: bytes) -> None:
 
 
 def _attribute(kind: int, value: bytes) -> bytes:
+    """Return one rtnetlink attribute, padded."""
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value + bytes(-len(value) % 4)
 
 
@@ -224,8 +226,8 @@ def _bpf(command: int, attributes: bytes) -> int:
     if number is None:
         raise OSError(errno.ENOSYS, f"the number of bpf(2) is not known for {platform.machine()}")
     libc = ctypes.CDLL(None, use_errno=True)
-    found = libc.syscall(number, command, ctypes.c_char_p(attributes), len(attributes))
-    if found < 0:
+    result = libc.syscall(number, command, ctypes.c_char_p(attributes), len(attributes))
+    if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, f"bpf(2): {os.strerror(error)}")
-    return int(found)
+    return int(result)

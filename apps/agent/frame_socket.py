@@ -83,23 +83,23 @@ class FrameSocket:
 
     def receive(self, max_frames: int) -> list[ControlFrame]:
         """Return the received frames, at most ``max_frames``."""
-        found = []
+        frames = []
         for _ in range(max_frames):
             try:
-                data, said, _, _ = self._socket.recvmsg(_MAX_FRAME_BYTES, 64)
+                data, ancillary_data, _, _ = self._socket.recvmsg(_MAX_FRAME_BYTES, 64)
             except OSError:  # nothing more, or the interface is down
                 break
-            frame = decode(_tagged(data, said))
+            frame = decode(_with_tag(data, ancillary_data))
             if isinstance(frame, FrameRejection):
                 self.refused[frame.cause] = self.refused.get(frame.cause, 0) + 1
             else:
-                found.append(frame)
-        return found
+                frames.append(frame)
+        return frames
 
 
-def _tagged(data: bytes, said: list[tuple[int, int, bytes]]) -> bytes:
-    """Return a frame with the tag that the kernel has removed."""
-    for level, kind, value in said:
+def _with_tag(data: bytes, ancillary_data: list[tuple[int, int, bytes]]) -> bytes:
+    """Return a frame with the VLAN tag that the kernel has moved to the ancillary data (PACKET_AUXDATA), if any."""
+    for level, kind, value in ancillary_data:
         if (level, kind) == (_SOL_PACKET, _PACKET_AUXDATA) and len(value) >= _AUXDATA.size:
             status, _, _, _, _, tci, _ = _AUXDATA.unpack_from(value)
             if status & _VLAN_VALID:

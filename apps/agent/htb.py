@@ -70,7 +70,6 @@ class HtbShaper:
         self._overhead = {vid: TAG_BYTES if vid else 0 for vid in vlans}
         self._queue: dict[int, int] = {}
         self._next_minor, self._free = FIRST_PAIR, list[int]()
-        # Dropped frames are counted; their assumed size is the mean of the sent ones.
         self._map = HashMap(8, self.most_pairs + len(vlans))
         try:
             self._build(vlans)
@@ -80,10 +79,10 @@ class HtbShaper:
 
     def _build(self, vlans: Sequence[int]) -> None:
         """Create the qdisc, the classes of the link and of each VLAN, and the classifier."""
-        glob = attribute(_TCA_HTB_INIT, _GLOBAL.pack(3, 10, OTHERS, 0, 0))
+        options = attribute(TCA_OPTIONS, attribute(_TCA_HTB_INIT, _GLOBAL.pack(3, 10, OTHERS, 0, 0)))
         root = tc_message(self._index, MAJOR << 16, TC_H_ROOT)
         requests = [
-            Request(RTM_NEWQDISC, CREATE | EXCL, root + attribute(TCA_KIND, b"htb\0") + attribute(TCA_OPTIONS, glob)),
+            Request(RTM_NEWQDISC, CREATE | EXCL, root + attribute(TCA_KIND, b"htb\0") + options),
             self._class(LINK, 0, self._link_rate_bps, self._link_rate_bps),
             self._class(OTHERS, LINK, MIN_BPS, self._link_rate_bps),
             *self._queue_of(OTHERS, self._link_rate_bps),
@@ -103,7 +102,7 @@ class HtbShaper:
             os.close(descriptor)
 
     def set_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
-        """Apply rates (bit/s); a pair without a queue gets one."""
+        """Apply rates (bit/s); create class and queue of a pair without one."""
         requests: list[Request] = []
         new: list[tuple[ShapedPair, int]] = []
         for pair, rate_bps in rates:
@@ -123,7 +122,7 @@ class HtbShaper:
             self._map.put(classifier.key_of(*pair), minor)
 
     def remove(self, pairs: Sequence[ShapedPair]) -> None:
-        """Remove pairs' classes: they share their VN's limit again, and a VN without a limit the link."""
+        """Remove the limits of pairs: the class of a destination is deleted, a VN may use the whole link again."""
         requests = []
         for pair in pairs:
             if pair.destination == VN_AGGREGATE:
@@ -138,21 +137,27 @@ class HtbShaper:
         self._netlink.change(requests)
 
     def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
-        """Return the pairs' counts since they got their queues; 0 for a pair without one."""
-        found = self._netlink.class_counters(self._index)
-        place = np.full(0x10000, -1, dtype=np.int64)
-        place[found.minor] = np.arange(len(found.minor))
+        """Return the pairs' counts since their classes exist; 0 for a pair without a class.
+
+        HTB counts dropped packets, not bytes: their assumed size is the mean of the pair's sent packets.
+        """
+        classes = self._netlink.class_counters(self._index)
+        class_row_of_minor = np.full(0x10000, -1, dtype=np.int64)
+        class_row_of_minor[classes.minor] = np.arange(len(classes.minor))
         minors = np.array([self._minor_of.get(pair, 0) for pair in pairs], dtype=np.int64)
-        at = place[minors]
-        overhead = np.array([self._overhead[pair.vlan_vid] for pair in pairs], dtype=np.int64)
+        class_row = class_row_of_minor[minors]  # -1: the pair has no class
+        overhead_bytes = np.array([self._overhead[pair.vlan_vid] for pair in pairs], dtype=np.int64)
 
-        def column(values: NDArray[np.int64]) -> NDArray[np.int64]:
-            return np.where(at >= 0, values[at], 0) if len(values) else np.zeros(len(at), dtype=np.int64)
+        def of_pairs(values: NDArray[np.int64]) -> NDArray[np.int64]:
+            if not len(values):
+                return np.zeros(len(class_row), dtype=np.int64)
+            return np.where(class_row >= 0, values[class_row], 0)
 
-        packets, dropped = column(found.packets), column(found.dropped)
-        sent = column(found.octets) + overhead * packets
-        mean = np.where(packets > 0, sent / np.maximum(packets, 1), FRAME_BYTES)
-        return PairCounters(sent, np.rint(dropped * mean).astype(np.int64), column(found.backlog_octets))
+        packets, dropped_packets = of_pairs(classes.packets), of_pairs(classes.dropped)
+        sent_bytes = of_pairs(classes.octets) + overhead_bytes * packets
+        mean_bytes = np.where(packets > 0, sent_bytes / np.maximum(packets, 1), FRAME_BYTES)
+        dropped_bytes = np.rint(dropped_packets * mean_bytes).astype(np.int64)
+        return PairCounters(sent_bytes, dropped_bytes, of_pairs(classes.backlog_octets))
 
     def close(self, *, keep: bool) -> None:
         """Stop; with ``keep`` the rates stay, otherwise the kernel's default qdisc is restored."""
@@ -162,6 +167,7 @@ class HtbShaper:
         self._netlink.close()
 
     def _allocate_minor(self) -> int:
+        """Return a free class number for a pair. Raises InvalidValueError if there is none."""
         if self._free:
             return self._free.pop()
         if self._next_minor > LAST_PAIR:
@@ -170,8 +176,11 @@ class HtbShaper:
         return self._next_minor - 1
 
     def _class(self, minor: int, parent: int, rate_bps: int, ceil_bps: int, overhead: int = 0) -> Request:
-        """Return the request that creates or changes a class; ``overhead`` is bytes added to each packet."""
-        rate, ceil = max(rate_bps // 8, 1), max(ceil_bps // 8, 1)
+        """Return the request that creates or changes a class.
+
+        ``parent`` is the minor number of its parent class, 0 for the qdisc; ``overhead`` is in bytes per packet.
+        """
+        rate, ceil = max(rate_bps // 8, 1), max(ceil_bps // 8, 1)  # byte/s
         parts = (
             _ratespec(rate, overhead),
             _ratespec(ceil, overhead),
@@ -181,25 +190,27 @@ class HtbShaper:
         if ceil > _MAX_RATE:
             options += attribute(_TCA_HTB_CEIL64, struct.pack("=Q", ceil))
             options += attribute(_TCA_HTB_RATE64, struct.pack("=Q", rate))
-        where = tc_message(self._index, MAJOR << 16 | minor, MAJOR << 16 | parent if parent else MAJOR << 16)
-        return Request(RTM_NEWTCLASS, CREATE, where + attribute(TCA_KIND, b"htb\0") + attribute(TCA_OPTIONS, options))
+        message = tc_message(self._index, MAJOR << 16 | minor, MAJOR << 16 | parent)
+        return Request(RTM_NEWTCLASS, CREATE, message + attribute(TCA_KIND, b"htb\0") + attribute(TCA_OPTIONS, options))
 
     def _queue_of(self, minor: int, rate_bps: int) -> list[Request]:
-        """Return the requests for a leaf's queue, if it has none, or one of less than half or over twice the size."""
+        """Return the request that makes a leaf's queue; none if its queue has half to twice the right length."""
         frames = min(max(round(rate_bps * QUEUE_S / 8 / 1518), MIN_QUEUE), MAX_QUEUE)
-        known = self._queue.get(minor)
-        if known is not None and frames <= 2 * known and known <= 2 * frames:
+        frames_now = self._queue.get(minor)
+        if frames_now is not None and frames <= 2 * frames_now and frames_now <= 2 * frames:
             return []
         self._queue[minor] = frames
-        where = tc_message(self._index, 0, MAJOR << 16 | minor)
+        message = tc_message(self._index, 0, MAJOR << 16 | minor)
         options = attribute(TCA_KIND, b"pfifo_head_drop\0") + attribute(TCA_OPTIONS, struct.pack("=I", frames))
-        return [Request(RTM_NEWQDISC, CREATE | REPLACE, where + options)]
+        return [Request(RTM_NEWQDISC, CREATE | REPLACE, message + options)]
 
 
 def _ratespec(octets_per_s: int, overhead: int) -> bytes:
+    """Return struct tc_ratespec; ``overhead`` is in bytes per packet."""
     return _RATESPEC.pack(0, _LINKLAYER_ETHERNET, overhead, -1, 0, min(octets_per_s, _MAX_RATE))
 
 
 def _burst_ticks(octets_per_s: int) -> int:
+    """Return the burst of a class, a frame and BURST_S, as the time to send it in the kernel's ticks of 64 ns."""
     burst_s = FRAME_BYTES / octets_per_s + BURST_S
     return min(round(burst_s * 1e9 / _TICK_NS), 2**32 - 1)

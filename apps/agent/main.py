@@ -47,10 +47,10 @@ def check_interface(interface: str) -> None:
         raise InvalidValueError("interface", interface, f"is no interface of this host; there are {', '.join(names)}")
 
 
-def link_rate_bps(interface: str, given_bps: int | None) -> int:
-    """Return a link's rate: the given one, or otherwise the interface's speed."""
-    if given_bps is not None:
-        return given_bps
+def link_rate_bps(interface: str, option_bps: int | None) -> int:
+    """Return a link's rate: that of the option, otherwise the interface's speed. Raises InvalidValueError."""
+    if option_bps is not None:
+        return option_bps
     path = Path("/sys/class/net") / interface / "speed"
     try:
         mbps = int(path.read_text())
@@ -78,14 +78,15 @@ class DryShaper:
 
     def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
         """Return zero counts."""
-        nothing = np.zeros(len(pairs), dtype=np.int64)
-        return PairCounters(nothing, nothing, nothing)
+        zeros = np.zeros(len(pairs), dtype=np.int64)
+        return PairCounters(zeros, zeros, zeros)
 
     def close(self, *, keep: bool) -> None:
         """Do nothing: there is nothing to remove."""
 
 
 def _shown(pair: ShapedPair) -> str:
+    """Return a pair as text."""
     vlan = f"VLAN {pair.vlan_vid}" if pair.vlan_vid else "untagged frames"
     return f"all of {vlan}" if pair.destination == VN_AGGREGATE else f"{vlan} to {pair.destination.hex(':')}"
 
@@ -117,31 +118,34 @@ def run_agent(interface: str, options: AgentOptions, *, replace_root: bool, keep
 
 
 def probe(interface: str, options: AgentOptions) -> int:
-    """Find the EtherType with which control frames reach the controller and return; return the exit status."""
-    heard: set[int] = set()
+    """Print with which EtherTypes control frames reach the controller and return; return the exit status.
+
+    Sends Hello with each EtherType PROBES times, within PROBE_S.
+    """
+    answered: set[int] = set()  # EtherTypes
     with FrameSocket(interface, 0) as sock:
         hello = records(
             Opcode.HELLO, features=[Feature.REPORTS], interval_ms=[55], most_classes=[0], link_rate_kbps=[0]
         )
         end_s = time.monotonic() + PROBE_S
-        for number in range(PROBES):
+        for number in range(PROBES):  # also the sequence number
             for ethertype in (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT):
                 for vid in options.vlans:
                     speaker = FrameAddress(
                         CONTROLLER_MAC, sock.address, vid or None, int(time.time()) % 2**32, ethertype
                     )
                     sock.send(encode(speaker, Opcode.HELLO, hello, number, 0))
-            until_s = end_s - PROBE_S * (PROBES - 1 - number) / PROBES
-            while (left_s := until_s - time.monotonic()) > 0:
-                if select.select([sock], [], [], left_s)[0]:
-                    frames = sock.receive(100)
-                    heard |= {frame.speaker.ethertype for frame in frames if frame.speaker.source == CONTROLLER_MAC}
+            next_probe_s = end_s - PROBE_S * (PROBES - 1 - number) / PROBES
+            while (remaining_s := next_probe_s - time.monotonic()) > 0:
+                if select.select([sock], [], [], remaining_s)[0]:
+                    speakers = [frame.speaker for frame in sock.receive(100)]
+                    answered |= {speaker.ethertype for speaker in speakers if speaker.source == CONTROLLER_MAC}
     for ethertype in (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT):
-        print(f"{ethertype:#06x}: {'a controller answers' if ethertype in heard else 'no answer'}")
-    if not heard:
+        print(f"{ethertype:#06x}: {'a controller answers' if ethertype in answered else 'no answer'}")
+    if not answered:
         print("no controller hears this port: is its agent key set, and is the switch connected?")
         return 1
-    best = ETH_TYPE_MAC_CONTROL if ETH_TYPE_MAC_CONTROL in heard else ETH_TYPE_LOCAL_EXPERIMENT
+    best = ETH_TYPE_MAC_CONTROL if ETH_TYPE_MAC_CONTROL in answered else ETH_TYPE_LOCAL_EXPERIMENT
     print(f"use --ethertype {best:#06x}")
     return 0
 

@@ -58,7 +58,7 @@ class ClassCounters:
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """Return one attribute, padded."""
+    """Return one rtnetlink attribute, padded to a multiple of 4 bytes."""
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value + bytes(-len(value) % 4)
 
 
@@ -91,36 +91,40 @@ class Netlink:
         self._socket.close()
 
     def change(self, requests: Sequence[Request]) -> None:
-        """Execute requests in order; OSError with the kernel's message for the first rejected one.
+        """Execute all requests in order; then raise OSError with the kernel's message for the first rejected one.
 
-        The others are executed all the same. Only the last request of a write is acknowledged; rejections always are.
+        Each write asks for one acknowledgement, of its last request. The kernel reports rejections in any case.
         """
-        refusal: OSError | None = None
-        for first in range(0, len(requests), _BATCH_SIZE):
-            some = requests[first : first + _BATCH_SIZE]
+        first_error: OSError | None = None
+        for start in range(0, len(requests), _BATCH_SIZE):
+            batch = requests[start : start + _BATCH_SIZE]
             messages = bytearray()
-            for number, one in enumerate(some):
+            for number, request in enumerate(batch):
                 self._sequence = (self._sequence + 1) % 2**32
-                flags = one.flags | REQUEST | (ACK if number == len(some) - 1 else 0)
-                messages += _HEADER.pack(_HEADER.size + len(one.body), one.kind, flags, self._sequence, 0) + one.body
+                flags = request.flags | REQUEST | (ACK if number == len(batch) - 1 else 0)
+                length = _HEADER.size + len(request.body)
+                messages += _HEADER.pack(length, request.kind, flags, self._sequence, 0) + request.body
             self._socket.send(messages)
-            found = self._acknowledged(self._sequence)
-            refusal = refusal or found
-        if refusal is not None:
-            raise refusal
+            error = self._await_acknowledgement(self._sequence)
+            first_error = first_error or error
+        if first_error is not None:
+            raise first_error
 
-    def _acknowledged(self, last: int) -> OSError | None:
-        """Wait for the acknowledgement of ``last``; return the first error before it."""
-        refusal: OSError | None = None
+    def _await_acknowledgement(self, last: int) -> OSError | None:
+        """Wait for the acknowledgement of the request with sequence number ``last``; return the first error before it.
+
+        An acknowledgement is an error message with the number 0.
+        """
+        first_error: OSError | None = None
         while True:
             for kind, sequence, body in _messages(memoryview(self._socket.recv(_ANSWER_BYTES))):
                 if kind != _NLMSG_ERROR:
                     continue
                 number = -struct.unpack_from("=i", body)[0]
-                if number and refusal is None:
-                    refusal = OSError(number, f"rtnetlink: {os.strerror(number)}{_words(body)}")
+                if number and first_error is None:
+                    first_error = OSError(number, f"rtnetlink: {os.strerror(number)}{_kernel_text(body)}")
                 if sequence == last:
-                    return refusal
+                    return first_error
 
     def root_qdisc(self, interface: int) -> tuple[int, str]:
         """Return handle and kind of an interface's root qdisc; (0, kind) for the kernel's default."""
@@ -133,8 +137,9 @@ class Netlink:
 
     def class_counters(self, interface: int) -> ClassCounters:
         """Return the counters of all classes of an interface."""
-        parts = [part for body in self._dump(RTM_GETTCLASS, tc_message(interface, 0, 0)) for part in self._parts(body)]
-        columns = np.concatenate([np.empty((5, 0), dtype=np.int64), *parts], axis=1)
+        datagrams = self._dump(RTM_GETTCLASS, tc_message(interface, 0, 0))
+        blocks = [block for datagram in datagrams for block in self._counter_blocks(datagram)]
+        columns = np.concatenate([np.empty((5, 0), dtype=np.int64), *blocks], axis=1)
         return ClassCounters(*columns)
 
     def _dump(self, kind: int, body: bytes) -> Iterator[memoryview]:
@@ -151,57 +156,63 @@ class Netlink:
                 raise OSError(number, f"rtnetlink: {os.strerror(number)}")
             yield answer
 
-    def _parts(self, datagram: memoryview) -> Iterator[NDArray[np.int64]]:
-        """Yield the counters in a datagram, shape (5, classes) each: classes of equal length are read together."""
+    def _counter_blocks(self, datagram: memoryview) -> Iterator[NDArray[np.int64]]:
+        """Yield the counters in a datagram as blocks (5, classes), in the order of ClassCounters' columns.
+
+        Successive messages of equal length have the same layout, and become one block without a loop over classes.
+        """
         offset = 0
         while offset + _HEADER.size <= len(datagram):
             length, kind = struct.unpack_from("=IH", datagram, offset)
             if kind != RTM_NEWTCLASS or length < _HEADER.size + _TCMSG.size:
                 return
+            # Regard the rest as rows of this length; those up to the first other length are messages.
             rows = np.frombuffer(datagram[offset:], dtype=np.uint8)
             rows = rows[: len(rows) // length * length].reshape(-1, length)
-            same = rows[:, :4].copy().view("=u4")[:, 0] == length
-            count = len(same) if same.all() else int(np.argmin(same))
+            has_same_length = rows[:, :4].copy().view("=u4")[:, 0] == length
+            count = len(has_same_length) if has_same_length.all() else int(np.argmin(has_same_length))
+            rows = rows[:count]
             if length not in self._layouts:
-                self._layouts[length] = _places(datagram[offset : offset + length])
+                self._layouts[length] = _counter_offsets(datagram[offset : offset + length])
             basic, queue = self._layouts[length]
-            handle = _word(rows[:count], _HEADER.size + 8)
-            octets = rows[:count, basic : basic + 8].copy().view("=i8")[:, 0]
-            words = (_word(rows[:count], at) for at in (basic + 8, queue + 8, queue + 4))
-            packets, dropped, backlog = words
+            handle = _uint32_column(rows, _HEADER.size + 8)
+            octets = rows[:, basic : basic + 8].copy().view("=i8")[:, 0]
+            packets = _uint32_column(rows, basic + 8)
+            dropped, backlog = _uint32_column(rows, queue + 8), _uint32_column(rows, queue + 4)
             yield np.stack([handle & 0xFFFF, octets, packets, dropped, backlog])
             offset += count * length
 
 
-def _word(rows: NDArray[np.uint8], at: int) -> NDArray[np.int64]:
-    return rows[:, at : at + 4].copy().view("=u4")[:, 0].astype(np.int64)
+def _uint32_column(rows: NDArray[np.uint8], offset: int) -> NDArray[np.int64]:
+    """Return the 32-bit number at an offset of each row (rows, bytes)."""
+    return rows[:, offset : offset + 4].copy().view("=u4")[:, 0].astype(np.int64)
 
 
-def _places(message: memoryview) -> tuple[int, int]:
-    """Return the offsets of a class's basic counters and of its queue's: struct gnet_stats_basic and _queue."""
-    at = _HEADER.size + _TCMSG.size
-    outer = dict(_places_in(message, at, len(message)))
+def _counter_offsets(message: memoryview) -> tuple[int, int]:
+    """Return the offsets of struct gnet_stats_basic and struct gnet_stats_queue in a message about a class."""
+    outer = dict(_attribute_ranges(message, _HEADER.size + _TCMSG.size, len(message)))
     start, end = outer[TCA_STATS2]
-    inner = dict(_places_in(message, start, end))
+    inner = dict(_attribute_ranges(message, start, end))
     return inner[_TCA_STATS_BASIC][0], inner[_TCA_STATS_QUEUE][0]
 
 
-def _places_in(message: memoryview, at: int, end: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield (type, (start, end)) of each attribute between two offsets of a message."""
-    while at + _ATTRIBUTE.size <= end:
-        length, kind = _ATTRIBUTE.unpack_from(message, at)
+def _attribute_ranges(message: memoryview, start: int, end: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield (type, (start, end) of the value) of each attribute between two offsets of a message."""
+    while start + _ATTRIBUTE.size <= end:
+        length, kind = _ATTRIBUTE.unpack_from(message, start)
         if length < _ATTRIBUTE.size:
             return
-        yield kind & 0x3FFF, (at + _ATTRIBUTE.size, at + length)
-        at += length + (-length % 4)
+        yield kind & 0x3FFF, (start + _ATTRIBUTE.size, start + length)
+        start += length + (-length % 4)
 
 
 def _attributes(data: memoryview) -> dict[int, memoryview]:
-    return {kind: data[start:end] for kind, (start, end) in _places_in(data, 0, len(data))}
+    """Return the values of attributes by type."""
+    return {kind: data[start:end] for kind, (start, end) in _attribute_ranges(data, 0, len(data))}
 
 
 def _messages(datagram: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """Yield (kind, sequence, body) of each message."""
+    """Yield (type, sequence number, body) of each message in a datagram."""
     offset = 0
     while offset + _HEADER.size <= len(datagram):
         length, kind, _, sequence, _ = _HEADER.unpack_from(datagram, offset)
@@ -211,7 +222,7 @@ def _messages(datagram: memoryview) -> Iterator[tuple[int, int, memoryview]]:
         offset += length + (-length % 4)
 
 
-def _words(error: memoryview) -> str:
-    """Return the kernel's message in addition to the number, as `` (..)``; "" if there is none."""
+def _kernel_text(error: memoryview) -> str:
+    """Return the kernel's text in the body of an error message, as `` (TEXT)``; "" without a text."""
     text = _attributes(error[4 + _HEADER.size :]).get(1)  # NLMSGERR_ATTR_MSG, behind the header of the request
     return "" if text is None else f" ({text.tobytes().rstrip(bytes(1)).decode(errors='replace')})"

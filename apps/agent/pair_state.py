@@ -27,9 +27,10 @@ KBPS = 1000
 
 
 class AgentPairs:
-    """The pairs of one interface that a controller has initialized; it may control the VLANs ``vlans``.
+    """The pairs of one interface that a controller has initialized, in columns of shape (pairs,).
 
-    ``refused`` counts rejected pairs, beyond ``most_pairs`` or of other VLANs.
+    The controller may control the VLANs ``vlans``. ``refused`` counts rejected pairs: beyond ``most_pairs``, or of
+    other VLANs.
     """
 
     def __init__(self, vlans: Sequence[int], most_pairs: int) -> None:
@@ -42,7 +43,7 @@ class AgentPairs:
         self._idle_intervals = np.empty(0, dtype=np.int64)
         self._silent_intervals = np.empty(0, dtype=np.int64)
         self._counters: tuple[IntArray, IntArray, IntArray] = (self._rate_kbps,) * 3
-        self._seen = np.empty(0, dtype=np.bool_)
+        self._has_reading = np.empty(0, dtype=np.bool_)  # whether the pair's counters were read before
         self._set: dict[ShapedPair, int] = {}
         self._removed: dict[ShapedPair, None] = {}
 
@@ -59,12 +60,12 @@ class AgentPairs:
         if vid not in self.vlans:
             self.refused += len(frame.entries)
             return
-        ends = [(one["sender"].tobytes(), one["receiver"].tobytes()) for one in frame.entries]
+        ends = [(record["sender"].tobytes(), record["receiver"].tobytes()) for record in frame.entries]
         pairs = [ShapedPair(vid, VN_AGGREGATE if sender == receiver else receiver) for sender, receiver in ends]
         if frame.opcode is Opcode.INITIALIZE:
             self._add(pairs, ends)
-        known = [number for number, pair in enumerate(pairs) if pair in self._row_of]
-        rows = np.array([self._row_of[pairs[number]] for number in known], dtype=np.int64)
+        known = [index for index, pair in enumerate(pairs) if pair in self._row_of]  # indices of records
+        rows = np.array([self._row_of[pairs[index]] for index in known], dtype=np.int64)
         if frame.opcode is Opcode.INITIALIZE:
             self._machines = self._machines.on_initialize(InitializeTrafficControl(rows))
             self._idle_intervals[rows] = 0
@@ -77,17 +78,20 @@ class AgentPairs:
             self._remove(rows)
 
     def drain_changes(self) -> tuple[list[tuple[ShapedPair, int]], list[ShapedPair]]:
-        """Return the rates (bit/s) to apply and the pairs to remove since the last call."""
-        taken = [(pair, rate_kbps * KBPS) for pair, rate_kbps in self._set.items()], list(self._removed)
+        """Return the rates (bit/s) to apply, and the pairs to remove, since the last call."""
+        changes = [(pair, rate_kbps * KBPS) for pair, rate_kbps in self._set.items()], list(self._removed)
         self._set, self._removed = {}, {}
-        return taken
+        return changes
 
     def interval(self, counters: PairCounters, elapsed_s: float) -> dict[int, NDArray[np.void]]:
-        """Count an interval; return the Traffic Reports by VLAN. ``counters`` are those of ``pairs``.
+        """Count an interval of ``elapsed_s``; return the Traffic Reports by VLAN, for the pairs under control.
 
-        1) Machines without messages of the controller go back to idle; after a further time their rates are removed.
-        2) Sent, dropped and queued bytes since the last call become rates.
-        3) Each machine under control reports.
+        ``counters`` are those of ``pairs``.
+
+        1) Machines without messages of the controller go back to idle.
+        2) Sent, dropped and queued bytes since the last call become rates. A longer queue counts as dropped: the sender
+           offers that much more than its rate.
+        3) Each machine under control reports. Pairs that have been idle for KEPT_INTERVALS lose their rates.
         """
         # 1
         self._machines = self._machines.on_interval()
@@ -100,25 +104,28 @@ class AgentPairs:
         dropped_bps = (counters.dropped_octets - dropped + growth) * 8 / elapsed_s
         used = (measured_bps > 0) | (dropped_bps > 0) | (counters.backlog_octets > 0)
         self._silent_intervals = np.where(used, 0, self._silent_intervals + 1)
-        known, self._seen = self._seen, np.ones(len(self.pairs), dtype=np.bool_)
+        was_read, self._has_reading = self._has_reading, np.ones(len(self.pairs), dtype=np.bool_)
         self._counters = (counters.sent_octets, counters.dropped_octets, counters.backlog_octets)
         # 3
-        reports = self._reports(measured_bps, dropped_bps, counters.backlog_octets > 0, known)
+        reports = self._reports(measured_bps, dropped_bps, counters.backlog_octets > 0, was_read)
         rows = np.flatnonzero(controlled)
         vids = np.array([self.pairs[row].vlan_vid for row in rows.tolist()], dtype=np.int64)
-        found = {vid: reports[rows[vids == vid]] for vid in np.unique(vids).tolist()}
+        reports_by_vlan = {vid: reports[rows[vids == vid]] for vid in np.unique(vids).tolist()}
         self._remove(np.flatnonzero(self._idle_intervals > KEPT_INTERVALS))
-        return found
+        return reports_by_vlan
 
     def _reports(
-        self, measured_bps: FloatArray, dropped_bps: FloatArray, waits: NDArray[np.bool_], known: NDArray[np.bool_]
+        self, measured_bps: FloatArray, dropped_bps: FloatArray, queued: NDArray[np.bool_], was_read: NDArray[np.bool_]
     ) -> NDArray[np.void]:
-        """Return the rows of a Traffic Report, one for each pair."""
+        """Return the records of a Traffic Report, one for each pair; all arguments are columns (pairs,).
+
+        ``queued`` is whether frames of the pair wait in its queue, ``was_read`` whether its rates are known.
+        """
         reports = np.zeros(len(self.pairs), dtype=LAYOUTS[Opcode.TRAFFIC_REPORT])
         if not len(reports):
             return reports
-        octets = np.frombuffer(b"".join(one for ends in self._ends for one in ends), dtype=np.uint8)
-        reports["sender"], reports["receiver"] = octets.reshape(-1, 2, 6).transpose(1, 0, 2)
+        addresses = np.frombuffer(b"".join(sender + receiver for sender, receiver in self._ends), dtype=np.uint8)
+        reports["sender"], reports["receiver"] = addresses.reshape(-1, 2, 6).transpose(1, 0, 2)
         reports["measured_kbps"] = _kbps(measured_bps)
         reports["dropped_kbps"] = _kbps(dropped_bps)
         reports["limit_kbps"] = self._rate_kbps
@@ -128,42 +135,45 @@ class AgentPairs:
         for flag, is_set in (
             (ReportFlag.ACTIVE, active),
             (ReportFlag.SHAPED_HERE, shaped),
-            (ReportFlag.BACKLOG, waits),
-            (ReportFlag.RATE_UNKNOWN, ~known),
+            (ReportFlag.BACKLOG, queued),
+            (ReportFlag.RATE_UNKNOWN, ~was_read),
         ):
             reports["flags"] |= np.where(is_set, flag, 0).astype(np.uint32)
         return reports
 
     def _available_kbps(self, measured_bps: FloatArray) -> IntArray:
-        """Return each pair's available rate: its VN's send limit less what the VN sends to other destinations."""
-        available = np.full(len(self.pairs), NO_RATE, dtype=np.int64)
+        """Return each pair's available rate: its VN's send limit less what the VN sends to other destinations.
+
+        NO_RATE if the VN has no send limit.
+        """
+        available_kbps = np.full(len(self.pairs), NO_RATE, dtype=np.int64)
         for row, pair in enumerate(self.pairs):
-            own = self._row_of.get(ShapedPair(pair.vlan_vid, VN_AGGREGATE))
-            if own is None or self._rate_kbps[own] == NO_RATE:
+            vn_row = self._row_of.get(ShapedPair(pair.vlan_vid, VN_AGGREGATE))
+            if vn_row is None or self._rate_kbps[vn_row] == NO_RATE:
                 continue
-            elsewhere_bps = 0.0 if own == row else max(measured_bps[own] - measured_bps[row], 0.0)
-            available[row] = max(int(self._rate_kbps[own] - elsewhere_bps / KBPS), 0)
-        return available
+            to_others_bps = 0.0 if vn_row == row else max(measured_bps[vn_row] - measured_bps[row], 0.0)
+            available_kbps[row] = max(int(self._rate_kbps[vn_row] - to_others_bps / KBPS), 0)
+        return available_kbps
 
     def _add(self, pairs: list[ShapedPair], ends: list[tuple[bytes, bytes]]) -> None:
         """Add new pairs with their (sender, receiver) addresses, up to ``most_pairs``; count the rest as refused."""
         new = {pair: end for pair, end in zip(pairs, ends, strict=True) if pair not in self._row_of}
-        room = self.most_pairs - len(self.pairs)
-        self.refused += max(len(new) - room, 0)
-        taken = list(new.items())[:room]
-        if not taken:
+        free_rows = self.most_pairs - len(self.pairs)
+        self.refused += max(len(new) - free_rows, 0)
+        added = list(new.items())[:free_rows]
+        if not added:
             return
-        for pair, _ in taken:
+        for pair, _ in added:
             self._row_of[pair] = len(self.pairs)
             self.pairs.append(pair)
-        self._ends += [end for _, end in taken]
+        self._ends += [end for _, end in added]
         count = len(self.pairs)
-        self._reindex(np.concatenate([np.arange(count - len(taken)), np.full(len(taken), NEW_ROW)]))
+        self._reindex(np.concatenate([np.arange(count - len(added)), np.full(len(added), NEW_ROW)]))
 
     def _set_rates(self, rows: IntArray, rate_kbps: IntArray) -> None:
-        """Set the rates of controlled pairs, and record which classes must be set or removed."""
-        mine = self._machines.controlled[rows]  # an idle machine ignores a rate without Initialize
-        rows, rate_kbps = rows[mine], rate_kbps[mine]
+        """Set the rates of pairs under control, and record which classes must be set or removed."""
+        controlled = self._machines.controlled[rows]  # an idle machine ignores a rate without Initialize
+        rows, rate_kbps = rows[controlled], rate_kbps[controlled]
         limit_bps = np.where(rate_kbps == NO_RATE, np.inf, rate_kbps * float(KBPS))
         self._machines = self._machines.on_set_rate(SetRate(rows, limit_bps))
         changed = rows[self._rate_kbps[rows] != rate_kbps]
@@ -181,25 +191,27 @@ class AgentPairs:
         """Remove the pairs of these rows, and record that their classes must be removed."""
         if not len(rows):
             return
-        gone = set(rows.tolist())
-        for row in gone:
+        removed_rows = set(rows.tolist())
+        for row in removed_rows:
             self._set.pop(self.pairs[row], None)
             self._removed[self.pairs[row]] = None
-        kept = np.array([row for row in range(len(self.pairs)) if row not in gone], dtype=np.int64)
+        kept = np.array([row for row in range(len(self.pairs)) if row not in removed_rows], dtype=np.int64)
         self.pairs = [self.pairs[row] for row in kept.tolist()]
         self._ends = [self._ends[row] for row in kept.tolist()]
         self._row_of = {pair: row for row, pair in enumerate(self.pairs)}
         self._reindex(kept)
 
     def _reindex(self, old_row: IntArray) -> None:
+        """Rearrange all columns: new row i is the old row ``old_row[i]``, or a new pair for NEW_ROW."""
         self._machines = self._machines.reindexed(old_row)
         self._rate_kbps = reindex(self._rate_kbps, old_row, NO_RATE)
         self._idle_intervals = reindex(self._idle_intervals, old_row, 0)
         self._silent_intervals = reindex(self._silent_intervals, old_row, IDLE_INTERVALS)
-        self._seen = reindex(self._seen, old_row, False)
+        self._has_reading = reindex(self._has_reading, old_row, False)
         sent, dropped, backlog = (reindex(column, old_row, 0) for column in self._counters)
         self._counters = sent, dropped, backlog
 
 
 def _kbps(rate_bps: FloatArray) -> IntArray:
+    """Return rates in whole kbit/s, below NO_RATE."""
     return np.clip(np.rint(rate_bps / KBPS), 0, NO_RATE - 1).astype(np.int64)

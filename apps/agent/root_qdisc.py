@@ -26,7 +26,7 @@ def claim_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
         if not replace:
             found = f"has the root qdisc {kind} {handle >> 16:x}:, which another program has set"
             raise InvalidValueError("interface", interface, f"{found}; --replace-qdisc replaces it")
-        netlink.change([_without_root(index)])
+        netlink.change([_delete_root(index)])
     restore_root(netlink, index)
     return index
 
@@ -34,8 +34,9 @@ def claim_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
 def restore_root(netlink: Netlink, index: int) -> None:
     """Remove an agent's root from an interface: the kernel's default is restored."""
     if netlink.root_qdisc(index)[0] == MAJOR << 16:
-        netlink.change([_without_root(index)])
+        netlink.change([_delete_root(index)])
 
 
-def _without_root(index: int) -> Request:
+def _delete_root(index: int) -> Request:
+    """Return the request that deletes an interface's root qdisc."""
     return Request(RTM_DELQDISC, 0, tc_message(index, 0, TC_H_ROOT))

@@ -204,22 +204,23 @@ class EtcdStore:
 
 def _change(key_value: KeyValue) -> tuple[StoredChange, Any]:
     """Return a change without its items, and the location of its items."""
-    about = json.loads(key_value.value)
-    items = about.pop("items")
-    return StoredChange(revision=int(key_value.key.rpartition("/")[2]), **about), items
+    record = json.loads(key_value.value)
+    items = record.pop("items")
+    return StoredChange(revision=int(key_value.key.rpartition("/")[2]), **record), items
 
 
 def _encode_overrides(vlans: Mapping[int, Override], vns: Mapping[VnName, Override]) -> bytes:
+    """Return overrides as compressed JSON, for ``_decode_overrides``."""
     of_vlans = [[vid, dict(vlan.values), vlan.revision, vlan.limits_revision] for vid, vlan in vlans.items()]
     of_vns = [[*name, dict(vn.values), vn.revision] for name, vn in vns.items()]
     return zlib.compress(json.dumps({"vlans": of_vlans, "vns": of_vns}, ensure_ascii=False).encode(), 1)
 
 
 def _decode_overrides(data: bytes) -> tuple[dict[int, Override], dict[VnName, Override]]:
-    """Return encoded overrides by VLAN id and by VN; none for b""."""
+    """Return encoded overrides by VLAN id and by VN; none for empty data."""
     if not data:
         return {}, {}
     rows = json.loads(zlib.decompress(data))
     vlans = {vid: Override(values, revision, limits) for vid, values, revision, limits in rows["vlans"]}
-    vns = {VnName(vid, *port): Override(values, revision) for vid, *port, values, revision in rows["vns"]}
+    vns = {VnName(*row[:3]): Override(row[3], row[4]) for row in rows["vns"]}
     return vlans, vns

@@ -58,11 +58,11 @@ class PlacementRequests:
 
     def drain(self, node: str) -> None:
         """Drain a node: it hands its switches over and takes none."""
-        known = self.read_state()
-        self._check_node(node, known.nodes)
-        if node in known.drained:
+        view = self.read_state()
+        self._check_node(node, view.nodes)
+        if node in view.drained:
             raise InvalidValueError("NODE", node, "is drained already")
-        others = sorted(set(known.nodes).difference(known.drained) - {node})
+        others = sorted(set(view.nodes).difference(view.drained) - {node})
         if not others:
             raise InvalidValueError("NODE", node, "is the only live node that is not drained")
         keys = [f"{kind}/{other}" for other in (node, *others) for kind in ("nodes", "drained")]
@@ -192,9 +192,10 @@ class PlacementRequests:
             if dpid in view.requested_nodes and f"{self._prefix}{self._request_key(dpid)}" not in self._leased
         }
 
-    # -- what may be asked
+    # -- checks of requests
 
     def _dpid(self, switch: str) -> int:
+        """Return the dpid of a switch by name. Raises InvalidValueError."""
         if switch not in self._switches:
             names = ", ".join(sorted(self._switches))
             raise InvalidValueError("SWITCH", switch, f"is not in the configuration: {names}")

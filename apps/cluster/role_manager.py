@@ -100,15 +100,17 @@ class RoleManager:
             if role_state.connection.closed:
                 self._on_disconnected(role_state)
             else:
-                self._confirm(role_state)
+                self._update(role_state)
 
-    def _confirm(self, role_state: _SwitchRole) -> None:
+    def _update(self, role_state: _SwitchRole) -> None:
+        """Release a switch whose gate has closed, and request its role if that is due."""
         if role_state.in_control and not role_state.gate.is_open:
             self._release(role_state)
             role_state.requested = None  # the same generation may be confirmed again: this node has not lost it
         self._request_if_due(role_state)
 
     def _release(self, role_state: _SwitchRole) -> None:
+        """Take a switch from the controller; its connection stays."""
         role_state.in_control = False
         role_state.gate.close()
         self.release(role_state.connection)
@@ -130,17 +132,22 @@ class RoleManager:
         role_state.connection.on_close = lambda: self._on_disconnected(role_state)
 
     def _on_disconnected(self, role_state: _SwitchRole) -> None:
+        """Forget a closed connection, unless the switch has a newer one."""
         if self._roles.get(role_state.connection.dpid) is role_state:
             del self._roles[role_state.connection.dpid]
 
     def _request_if_due(self, role_state: _SwitchRole) -> None:
+        """Request the desired role of a switch in a greenlet, unless it was the last one requested."""
         desired = self._desired_role(role_state.connection.dpid)
         if desired is not None and desired != role_state.requested:  # a refused role is not requested again
             role_state.requested = desired
             self._spawn(self._request, role_state, desired)
 
     def _request(self, role_state: _SwitchRole, desired: Request) -> None:
-        """Request a role from a switch; close the connection of a switch that does not confirm it."""
+        """Request a role from a switch, and take the switch under control if it confirms the role of master.
+
+        The connection of a switch that neither confirms nor rejects the role is closed.
+        """
         role, generation = desired
         connection = role_state.connection
         try:
@@ -166,6 +173,7 @@ class RoleManager:
                 self.control(connection)
 
     def _warn(self, role_state: _SwitchRole, text: str) -> None:
+        """Log a warning about a switch, repeated ones rarely."""
         dpid = role_state.connection.dpid
         if self._log_limiter.due((dpid, text)):
             LOG.warning("switch %016x %s", dpid, text)
