@@ -71,6 +71,7 @@ def _operation(path: str, method: str, operation: Json) -> str:
 
 
 def _properties(schema: Json) -> str:
+    """Return the HTML table of an object's properties; the schema itself if it has none."""
     required = schema.get("required", ())
     rows = "".join(
         f"<tr><td><code>{escape(name)}</code>{'' if name in required else ' (optional)'}<td>{_type(property_schema)}"

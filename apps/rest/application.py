@@ -102,12 +102,12 @@ def show_metrics(query: request_parameters.MetricsQuery) -> Response:
     """Return the metrics, in parts; with ``name[]`` only those of these names, as client libraries do."""
     here, names = service(), frozenset(name.encode() for name in query.names)
 
-    def pieces() -> Iterator[bytes]:
+    def parts() -> Iterator[bytes]:
         for part in here.metrics():
             yield _samples_of(part, names) if names else part
-            here.sleep(0.0)
+            here.sleep(0.0)  # lets other greenlets run
 
-    return Response(stream_with_context(pieces()), mimetype=None, content_type=_METRICS_TYPE)
+    return Response(stream_with_context(parts()), mimetype=None, content_type=_METRICS_TYPE)
 
 
 def _samples_of(part: bytes, names: frozenset[bytes]) -> bytes:
@@ -121,7 +121,7 @@ def show_docs(query: request_parameters.NoQuery) -> Response:
 
 
 def _document() -> Json:
-    """Return the OpenAPI document; it is completed at the first call."""
+    """Return the OpenAPI document. The first call describes all operations, and adds security and tags."""
     app = cast(DescribedApi, current_app)
     app.describe_all(api, lambda: service().sleep(0.0))
     document = app.api_doc
@@ -139,7 +139,8 @@ def _document() -> Json:
 
 
 def _refuse(error: ValidationError) -> Response:
-    if request.method in _WITH_BODY:  # an unknown resource has no values to check
+    """Return the response to invalid parameters or an invalid body; HttpRefusedError (404) for an unknown resource."""
+    if request.method in _WITH_BODY:
         lookup.check_path(service().central, request.view_args or {})
     return problems.problem_from_validation(error, _FIELDS).response()
 
@@ -148,8 +149,8 @@ def _check_request() -> None:
     """Raise HttpRefusedError for a path with empty parts, a repeated parameter, too many parameters or a bad body."""
     path = str(request.environ["REQUEST_URI"]).partition("?")[0]
     if "//" in path or "%2f" in path.lower():
-        what = "the parts of a path are not empty and hold no slash, nor %2F for one"
-        detail = f"there is nothing at {path[:100]}: {what}; /v1/openapi.json lists what there is"
+        rule = "the parts of a path are not empty and hold no slash, nor %2F for one"
+        detail = f"there is nothing at {path[:100]}: {rule}; /v1/openapi.json lists what there is"
         raise HttpRefusedError(HTTPStatus.NOT_FOUND, "not-found", detail)
     if request.routing_exception is not None:
         return
@@ -159,11 +160,12 @@ def _check_request() -> None:
         if len(values) > 1 and request.path != "/metrics":
             raise problems.invalid(InvalidValueError(name, values, "is given more than once"))
     if request.method in _WITH_BODY and str(request.url_rule) not in _WITHOUT_BODY:
-        most_bytes = MAX_LONG_BODY_BYTES if request.path in _LONG_BODIES else MAX_BODY_BYTES
-        check_body(cast(JsonRequest, request), most_bytes, lambda: service().sleep(0.0))
+        max_bytes = MAX_LONG_BODY_BYTES if request.path in _LONG_BODIES else MAX_BODY_BYTES
+        check_body(cast(JsonRequest, request), max_bytes, lambda: service().sleep(0.0))
 
 
 def _add_headers(response: Response) -> Any:
+    """Forbid caches and guesses of the content type."""
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response

@@ -53,19 +53,19 @@ def reject_cross_origin(tokens: TokenStore | None) -> None:
     if request.path in PROBES:
         return
     host = request.headers.get("Host")  # HTTP/1.0 allows requests without it: no browser sends them
-    guarded = tokens is not None or CERTIFICATE_NAME in request.environ
-    if not guarded and host is not None and not _is_this_machine(host):
-        named = host[:100] or "a host without a name"
-        detail = f"without tokens only requests to localhost are served, not to {named}: see rest.authentication"
+    is_authenticated = tokens is not None or CERTIFICATE_NAME in request.environ
+    if not is_authenticated and host is not None and not _is_this_machine(host):
+        shown_host = host[:100] or "a host without a name"
+        detail = f"without tokens only requests to localhost are served, not to {shown_host}: see rest.authentication"
         raise HttpRefusedError(HTTPStatus.MISDIRECTED_REQUEST, "another-host", detail)
     site, origin = request.headers.get("Sec-Fetch-Site", ""), request.headers.get("Origin", "")
     if request.method in _READING and (tokens is not None or _NAVIGATES in request.headers.items()):
         return
     if site:
-        foreign = site not in ("same-origin", "none")
-    else:
-        foreign = bool(origin) and (not host or origin.partition("://")[2].lower() != host.lower())
-    if foreign:
+        is_foreign = site not in ("same-origin", "none")
+    else:  # an older browser
+        is_foreign = bool(origin) and (not host or origin.partition("://")[2].lower() != host.lower())
+    if is_foreign:
         detail = f"pages of {(origin or 'another site')[:100]} may ask for nothing here"
         raise HttpRefusedError(HTTPStatus.FORBIDDEN, "another-origin", detail)
 
@@ -79,11 +79,11 @@ def identify(tokens: TokenStore | None) -> tuple[Caller, str]:
     certificate = request.environ.get(CERTIFICATE_NAME)
     if tokens is None or request.path in OPEN or request.path.startswith(_OPEN_FOLDER):
         return Caller(f"certificate {certificate}" if certificate else "anonymous", address), "write"
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not given:
+    scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not credentials:
         detail = "send a token: Authorization: Bearer TOKEN; dets token on the controller's machine makes one"
         raise HttpRefusedError(HTTPStatus.UNAUTHORIZED, "token-needed", detail, headers=_CHALLENGE)
-    token = tokens.find(given.strip())
+    token = tokens.find(credentials.strip())
     if token is None:
         headers = {"WWW-Authenticate": _CHALLENGE["WWW-Authenticate"] + ', error="invalid_token"'}
         detail = "the token is unknown or was revoked: dets token on the controller's machine makes another"
@@ -103,27 +103,27 @@ class RequestRateLimiter:
 
     def __init__(self, requests_per_s: float, clock: Callable[[], float]) -> None:
         self._rate, self._clock = requests_per_s, clock
-        self._level: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # (bucket tokens, time), the oldest first
 
     def wait_s(self, address: str) -> float:
         """Count a request; return 0 if it may be served, otherwise the seconds to wait."""
-        now_s, most = self._clock(), max(self._rate * BURST_S, 1.0)
+        now_s, size = self._clock(), max(self._rate * BURST_S, 1.0)
         key = _subnet(address)
-        left, at_s = self._level.pop(key, (most, now_s))
-        left = min(left + (now_s - at_s) * self._rate, most)
-        served = left >= 1.0
-        self._level[key] = (left - 1.0 if served else left), now_s
-        if len(self._level) > _MAX_ADDRESSES:
-            self._level.popitem(last=False)
-        return 0.0 if served else (1.0 - left) / self._rate
+        level, filled_s = self._buckets.pop(key, (size, now_s))
+        level = min(level + (now_s - filled_s) * self._rate, size)
+        is_served = level >= 1.0
+        self._buckets[key] = (level - 1.0 if is_served else level), now_s
+        if len(self._buckets) > _MAX_ADDRESSES:
+            self._buckets.popitem(last=False)
+        return 0.0 if is_served else (1.0 - level) / self._rate
 
 
 class ConnectionSlots:
-    """A limited number of slots, such as connections: ``most`` in all; half of them for one address (IPv6: one /64)."""
+    """A limited number of slots, such as connections or bytes; half of them for one address (IPv6: one /64)."""
 
     def __init__(self, max_connections: int) -> None:
-        self._most, self._most_of_one = max_connections, (max_connections + 1) // 2
-        self._held: Counter[str] = Counter()
+        self._max, self._max_of_address = max_connections, (max_connections + 1) // 2
+        self._held: Counter[str] = Counter()  # by subnet
 
     @property
     def held(self) -> int:
@@ -137,17 +137,17 @@ class ConnectionSlots:
     def allocate(self, address: str, count: int = 1, *, for_many: bool = False) -> bool:
         """Allocate slots for an address; return False, and allocate none, if there are too few.
 
-        ``for_many``: the address is a proxy's, which may have all of them.
+        With ``for_many`` the address is a proxy's, which may have all slots.
         """
         key = _subnet(address)
-        most_of_one = self._most if for_many else self._most_of_one
-        if self.held + count > self._most or self._held[key] + count > most_of_one:
+        limit = self._max if for_many else self._max_of_address
+        if self.held + count > self._max or self._held[key] + count > limit:
             return False
         self._held[key] += count
         return True
 
     def release(self, address: str, count: int = 1) -> None:
-        """Release slots."""
+        """Release slots of an address."""
         key = _subnet(address)
         self._held[key] -= count
         if not self._held[key]:
@@ -190,14 +190,14 @@ class TrustedProxies:
         return prefix if self.is_trusted(peer) and _PREFIX.fullmatch(prefix) else ""
 
 
-def rate_limited(app: WsgiApp, pace: RequestRateLimiter, sleep: Callable[[float], None]) -> WsgiApp:
-    """Return the application behind a rate limiter: a request above the rate costs little and gets a 429 with a time.
+def rate_limited(app: WsgiApp, limiter: RequestRateLimiter, sleep: Callable[[float], None]) -> WsgiApp:
+    """Return the application behind a rate limiter: a request above the rate gets a 429 with ``Retry-After``.
 
-    The 429 is sent after a short pause, so that a connection cannot repeat requests fast.
+    The 429 costs little, and is sent after a short pause, so that a connection cannot repeat requests fast.
     """
 
-    def gate(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        wait_s = pace.wait_s(environ.get("REMOTE_ADDR", ""))
+    def limited_app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        wait_s = limiter.wait_s(environ.get("REMOTE_ADDR", ""))
         if not wait_s:
             return app(environ, start_response)
         sleep(_BRAKE_S)
@@ -212,23 +212,24 @@ def rate_limited(app: WsgiApp, pace: RequestRateLimiter, sleep: Callable[[float]
         start_response("429 Too Many Requests", [*headers, ("Retry-After", str(int(wait_s) + 1))])
         return [text]
 
-    return gate
+    return limited_app
 
 
 def with_status_counts(app: WsgiApp, count: Counter[str]) -> WsgiApp:
     """Return the application, with the statuses of its responses counted in ``count``."""
 
-    def gate(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def counted_app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def start(status: str, *more: Any) -> Any:
             count[status[:3]] += 1
             return start_response(status, *more)
 
         return app(environ, start)
 
-    return gate
+    return counted_app
 
 
 def _is_this_machine(host: str) -> bool:
+    """Return whether a Host header names a loopback address or a name that always means this machine."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
         return name == "localhost" or name.endswith(".localhost") or _address(name).is_loopback
@@ -237,6 +238,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _subnet(address: str) -> str:
+    """Return what an address counts as in limits: itself, or for IPv6 its /64."""
     if ":" not in address:
         return address
     try:

@@ -60,11 +60,11 @@ class JsonRequest(Request):
         return self.body
 
 
-def check_body(request: JsonRequest, most_bytes: int, yield_control: Callable[[], None]) -> None:
-    """Read the body of a changing request; raise HttpRefusedError unless it is a JSON object.
+def check_body(request: JsonRequest, max_bytes: int, yield_control: Callable[[], None]) -> None:
+    """Read the body of a changing request into ``request.body``; raise HttpRefusedError unless it is a JSON object.
 
-    The body is read before any look-up, so that nothing else runs between the look-up and the change. ``yield_control``
-    lets others run: a long body takes long to decode.
+    Reading waits, so it precedes all look-ups: nothing else runs between a look-up and the change. ``yield_control``
+    lets other greenlets run while a long body is decoded.
     """
     coding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if coding != "identity":
@@ -72,16 +72,16 @@ def check_body(request: JsonRequest, most_bytes: int, yield_control: Callable[[]
         headers = {"Accept-Encoding": "identity"}
         raise HttpRefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail, headers=headers)
     if request.mimetype != MIME_TYPE:
-        given = request.mimetype or "nothing"
-        detail = f"the body must be {MIME_TYPE}; its Content-Type says {given[:100]}"
+        media_type = request.mimetype or "nothing"
+        detail = f"the body must be {MIME_TYPE}; its Content-Type says {media_type[:100]}"
         raise HttpRefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail)
-    if (request.content_length or 0) > most_bytes:
+    if (request.content_length or 0) > max_bytes:
         raise RequestEntityTooLarge
     # A body of unknown length is cut off, not rejected, at Werkzeug's limit; so that limit is one byte higher.
-    request.max_content_length = most_bytes + 1
+    request.max_content_length = max_bytes + 1
     body, provider = request.get_data(), cast(StrictJson, request.json_module)
     is_long = len(body) > MAX_BODY_BYTES
-    if len(body) > most_bytes:
+    if len(body) > max_bytes:
         raise RequestEntityTooLarge
     try:
         value = provider.loads_long(body, yield_control) if is_long else provider.loads(body)

@@ -27,16 +27,16 @@ LONE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 def chunk_size(waiting: bytes) -> int | None:
     """Return the size of the next chunk, None while its line is incomplete.
 
-    ``waiting`` begins with that line, or with the line end of the previous chunk. Raises OSError if it violates RFC
-    9112, section 7.1.
+    ``waiting`` are the received bytes, from the chunk's line or from the line end of the previous chunk on. Raises
+    OSError for a line that violates RFC 9112, section 7.1.
     """
     line = waiting[:_MAX_LINE_BYTES]
     size = _CHUNK_SIZE.match(line)
     if size is not None:
         return int(size[1], 16)
-    at = line.find(b"\n", 2)
-    if at >= 0 or len(line) == _MAX_LINE_BYTES:
-        raise OSError(errno.EPROTO, f"this does not belong between chunks: {shown(line[: at + 1] or line)}")
+    line_feed = line.find(b"\n", 2)  # behind the line end of the previous chunk
+    if line_feed >= 0 or len(line) == _MAX_LINE_BYTES:
+        raise OSError(errno.EPROTO, f"this does not belong between chunks: {shown(line[: line_feed + 1] or line)}")
     return None
 
 
@@ -77,6 +77,7 @@ def head_error(lines: Sequence[bytes], version: str) -> str | None:
 
 
 def _fault_of_body(length: list[bytes] | None, coding: list[bytes] | None, version: str) -> str | None:
+    """Return the fault of Content-Length and Transfer-Encoding, which delimit a body; None if they are valid."""
     if length and coding:
         return "content-length and transfer-encoding exclude each other"
     if length and _LENGTH.fullmatch(length[0]) is None:

@@ -76,7 +76,7 @@ class Connection:
         proxies: TrustedProxies,
     ) -> None:
         self._sock, self._address, self._app, self._timeouts, self._wait = sock, address, app, timeouts, wait
-        self._rooms, self._proxies = memory_limits, proxies
+        self._memory_limits, self._proxies = memory_limits, proxies
         self._received = b""  # not yet passed to h11
         sock.settimeout(timeouts.socket_s)
         self._environ = environ_of_connection(sock, address)
@@ -115,16 +115,16 @@ class Connection:
         peer, proxies = self._address[0], self._proxies
         client = proxies.client_address(peer, environ.get("HTTP_X_FORWARDED_FOR"))
         environ["SCRIPT_NAME"] = proxies.path_prefix(peer, environ.get("HTTP_X_FORWARDED_PREFIX"))
-        body_share, answer_share = (Reservation(room, client) for room in self._rooms)
-        body = Body(self._sock, http, request, self._timeouts, body_share)
-        # A change that was made cannot be rejected any longer.
-        share = answer_share if request.method == b"GET" else None
+        for_body, for_answer = (Reservation(limit, client) for limit in self._memory_limits)
+        body = Body(self._sock, http, request, self._timeouts, for_body)
+        # The response to a change needs no memory reservation: the change was made, and cannot be rejected any longer.
+        reservation = for_answer if request.method == b"GET" else None
         try:
-            exchange = WsgiExchange(self._sock, http, request.method == b"HEAD", body, share)
+            exchange = WsgiExchange(self._sock, http, request.method == b"HEAD", body, reservation)
             exchange.run(self._app, {**environ, "REMOTE_ADDR": client, "wsgi.input": body})
         finally:
-            body_share.end()
-            answer_share.end()
+            for_body.end()
+            for_answer.end()
         if not body.discard():
             self._linger()
             return False
@@ -134,7 +134,10 @@ class Connection:
         return True
 
     def _read_head(self) -> bytes:
-        """Return the next request's head, b"" if the client has closed; raise _NoRequestError if it is invalid."""
+        """Return the head of the next request, b"" if the client has disconnected.
+
+        Raises _NoRequestError if the head is invalid, or late.
+        """
         with eventlet.Timeout(self._timeouts.head_s, False):
             return self._read_to_end_of_head()
         if not self._received:  # a client that has sent nothing gets no response
@@ -142,19 +145,22 @@ class Connection:
         raise _NoRequestError(_TOO_SLOW)
 
     def _read_to_end_of_head(self) -> bytes:
-        """Return the head of the next request, and keep what was received behind it; b"" at the end."""
-        looked_at, has_line = 0, False
+        """Return the head of the next request, b"" if the client has disconnected; keep the bytes received behind it.
+
+        Each line is checked as soon as it is complete, so that an invalid head is rejected before its end.
+        """
+        scanned_bytes, has_line = 0, False
         while True:
             received = self._received
             if received:
                 self._wait()
             start = 2 if received.startswith(b"\r\n") else 0  # an empty line may come first (RFC 9112, section 2.2)
-            end = received.find(_END, max(looked_at - 3, start))
+            end = received.find(_END, max(scanned_bytes - 3, start))
             has_line = has_line or _has_request_line(received[start:])
             size = end if end >= 0 else len(received)
-            lone = LONE_LINE_FEED.search(received, max(looked_at - 1, start), size)
-            if lone is not None:
-                line = received[: lone.end()].rpartition(b"\r\n")[2]
+            lone_line_feed = LONE_LINE_FEED.search(received, max(scanned_bytes - 1, start), size)
+            if lone_line_feed is not None:
+                line = received[: lone_line_feed.end()].rpartition(b"\r\n")[2]
                 raise _NoRequestError(_not_http(f"a line of the head ends without a carriage return: {shown(line)}"))
             if size > MAX_HEAD_BYTES:
                 raise _NoRequestError(_HEAD_TOO_LARGE)
@@ -162,7 +168,7 @@ class Connection:
                 self._received = received[end + len(_END) :]
                 _check_head(received[start:end])
                 return received[start : end + len(_END)]
-            looked_at = len(received)
+            scanned_bytes = len(received)
             data = self._sock.recv(READ_BYTES)
             if not data and received:
                 raise _NoRequestError(_not_http("the head ends before its empty line"))
@@ -171,6 +177,7 @@ class Connection:
             self._received += data
 
     def _refuse(self, answer: bytes) -> None:
+        """Send a complete response, after which the connection is closed."""
         self._sock.sendall(answer)
         self._linger()
 
@@ -185,16 +192,16 @@ class Connection:
 
 def _has_request_line(received: bytes) -> bool:
     """Return whether the request line is complete; raise _NoRequestError if it is invalid."""
-    line, found, _ = received.partition(b"\r\n")
+    line, line_end, _ = received.partition(b"\r\n")
     if len(line) > MAX_LINE_BYTES:
         raise _NoRequestError(_LINE_TOO_LONG)
-    wrong = fault_of_request_line(line) if found else None
-    if wrong is not None:
-        raise _NoRequestError(_not_http(wrong))
-    if found and not line[:-1].endswith(b" HTTP/1."):
+    fault = fault_of_request_line(line) if line_end else None
+    if fault is not None:
+        raise _NoRequestError(_not_http(fault))
+    if line_end and not line[:-1].endswith(b" HTTP/1."):
         detail = "only HTTP/1.1 and HTTP/1.0 are understood"
         raise _NoRequestError(raw_answer(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "not-http", detail))
-    return bool(found)
+    return bool(line_end)
 
 
 def _check_head(head: bytes) -> None:
@@ -202,10 +209,11 @@ def _check_head(head: bytes) -> None:
     line, *lines = head.split(b"\r\n")
     if len(lines) > MAX_FIELDS or max(map(len, lines), default=0) > MAX_LINE_BYTES:
         raise _NoRequestError(_HEAD_TOO_LARGE)
-    wrong = head_error(lines, line[-len("HTTP/1.1") :].decode())
-    if wrong is not None:
-        raise _NoRequestError(_not_http(wrong))
+    fault = head_error(lines, line[-len("HTTP/1.1") :].decode())
+    if fault is not None:
+        raise _NoRequestError(_not_http(fault))
 
 
 def _not_http(detail: str) -> bytes:
+    """Return the complete response to bytes that are no request."""
     return raw_answer(HTTPStatus.BAD_REQUEST, "not-http", detail)

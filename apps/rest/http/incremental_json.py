@@ -38,8 +38,8 @@ class IncrementalJson:
         """
         members: list[tuple[str, Any]] = []
         self._expect("{")
-        more = not self._skip("}")
-        while more:
+        has_more = not self._skip("}")
+        while has_more:
             name = self._value()
             if not isinstance(name, str):
                 raise json.JSONDecodeError("Expecting property name enclosed in double quotes", self._text, self._at)
@@ -47,7 +47,7 @@ class IncrementalJson:
             members.append((name, self._list() if self._skip("[") else self._value()))
             if len(members) > MAX_MEMBERS:
                 raise _too_much(f"more than {MAX_MEMBERS} keys")
-            more = self._goes_on("}")
+            has_more = self._skip_separator("}")
         if self._find() < len(self._text):
             raise json.JSONDecodeError("Extra data", self._text, self._at)
         return members
@@ -55,15 +55,15 @@ class IncrementalJson:
     def _list(self) -> list[Any]:
         """Return the next list; yield control after every _TURN_ITEMS items."""
         items: list[Any] = []
-        more = not self._skip("]")
-        while more:
+        has_more = not self._skip("]")
+        while has_more:
             items.append(self._value())
             self._items += 1
             if self._items % _TURN_ITEMS == 0:
                 self._yield_control()
             if self._items > MAX_ITEMS:
                 raise _too_much(f"more than {MAX_ITEMS} items in its lists")
-            more = self._goes_on("]")
+            has_more = self._skip_separator("]")
         return items
 
     def _value(self) -> Any:
@@ -76,7 +76,7 @@ class IncrementalJson:
         except json.JSONDecodeError as error:
             reason = f"Broken, or longer than {MAX_ITEM_CHARACTERS} characters" if is_cut else error.msg
             raise json.JSONDecodeError(reason, self._text, start + error.pos) from error
-        if is_cut and length == len(window):  # the number may continue
+        if is_cut and length == len(window):  # a number may continue behind the window
             raise _too_much(f"a value of more than {MAX_ITEM_CHARACTERS} characters")
         self._at = start + length
         if self._at >= self._next_turn:
@@ -86,9 +86,9 @@ class IncrementalJson:
 
     def _find(self) -> int:
         """Skip white space; return the position of the next character."""
-        found = _SPACE.match(self._text, self._at)
-        assert found is not None
-        self._at = found.end()
+        space = _SPACE.match(self._text, self._at)
+        assert space is not None
+        self._at = space.end()
         return self._at
 
     def _skip(self, character: str) -> bool:
@@ -101,7 +101,7 @@ class IncrementalJson:
         if not self._skip(character):
             raise json.JSONDecodeError(f"Expecting {character!r}", self._text, self._at)
 
-    def _goes_on(self, end: str) -> bool:
+    def _skip_separator(self, end: str) -> bool:
         """Skip a comma and return True, or skip the end and return False."""
         if self._skip(end):
             return False
@@ -109,6 +109,7 @@ class IncrementalJson:
         return True
 
 
-def _too_much(what: str) -> HttpRefusedError:
-    detail = f"a body of more than 64 KiB may be an object of lists, and this one has {what}"
+def _too_much(excess: str) -> HttpRefusedError:
+    """Return the error (413) for a body that exceeds a limit; ``excess`` names the limit."""
+    detail = f"a body of more than 64 KiB may be an object of lists, and this one has {excess}"
     return HttpRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request-entity-too-large", detail)

@@ -82,8 +82,8 @@ def raw_answer(status: HTTPStatus, kind: str, detail: str, *fields: str) -> byte
     """
     problem = {"type": _TYPE + kind, "title": status.phrase, "status": status.value, "detail": detail}
     text = json.dumps(problem).encode()
-    given = (f"Content-Type: {MIME_TYPE}", f"Content-Length: {len(text)}", "Connection: close", *fields)
-    return "\r\n".join((f"HTTP/1.1 {status.value} {status.phrase}", *given, "", "")).encode() + text
+    lines = (f"Content-Type: {MIME_TYPE}", f"Content-Length: {len(text)}", "Connection: close", *fields)
+    return "\r\n".join((f"HTTP/1.1 {status.value} {status.phrase}", *lines, "", "")).encode() + text
 
 
 def not_found(field: str, value: str, reason: str) -> HttpRefusedError:
@@ -166,11 +166,11 @@ def _of_pydantic(error: Mapping[str, object], fields: Iterable[str]) -> InvalidV
 
 
 def _summaries(errors: Iterable[InvalidValueError]) -> Iterator[str]:
-    """Yield a sentence for the first of several similar errors, for three kinds of them."""
-    alike: dict[tuple[str, str], list[InvalidValueError]] = {}
+    """Yield a sentence for each kind of errors, at most _MAX_KINDS; errors of a kind have the same field and reason."""
+    kinds: dict[tuple[str, str], list[InvalidValueError]] = {}
     for error in errors:
-        alike.setdefault((error.key.rpartition(".")[2], error.reason), []).append(error)
-    for first, *others in list(alike.values())[:_MAX_KINDS]:
+        kinds.setdefault((error.key.rpartition(".")[2], error.reason), []).append(error)
+    for first, *others in list(kinds.values())[:_MAX_KINDS]:
         more = f" (and {len(others)} more like this)" if others else ""
         yield f"{first.key}: {_quoted(first.value)} {first.reason}{more}"
 
@@ -192,12 +192,12 @@ def _of_http(error: HTTPException) -> Response:
 
 
 def _paths_like(path: str) -> str:
-    """Return where the paths are listed, and those of the same resource, or of the one with the nearest name."""
+    """Return a hint for an unknown path: where all paths are listed, and those of the resource with the nearest name."""
     rules = (rule.rule for rule in current_app.url_map.iter_rules() if rule.rule.startswith("/v1/"))
-    paths = {re.sub("<(.*?)>", r"{\1}", rule): rule.split("/")[2] for rule in rules}
-    resource = nearest(path.removeprefix("/v1/").partition("/")[0], set(paths.values()))
-    alike = sorted(one for one, of_resource in paths.items() if of_resource == resource)
-    return f"/v1/openapi.json lists what there is{f', such as {listed(alike)}' if alike else ''}"
+    resource_of = {re.sub("<(.*?)>", r"{\1}", rule): rule.split("/")[2] for rule in rules}
+    nearest_resource = nearest(path.removeprefix("/v1/").partition("/")[0], set(resource_of.values()))
+    similar = sorted(known for known, resource in resource_of.items() if resource == nearest_resource)
+    return f"/v1/openapi.json lists what there is{f', such as {listed(similar)}' if similar else ''}"
 
 
 def _of_store(error: StoreError) -> Response:
@@ -220,8 +220,10 @@ def _response(status: HTTPStatus, kind: str, detail: str, errors: list[dict[str,
 
 
 def _quoted(value: object) -> str:
+    """Return a value as short JSON text."""
     return json.dumps(shown_value(value), ensure_ascii=False)
 
 
 def _cut(text: str) -> str:
+    """Return a text, cut short with dots if it is long."""
     return text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "..."

@@ -23,9 +23,10 @@ TIDY_S = 5.0
 
 
 class MemoryLimit:
-    """``most_bytes`` for the purpose ``name``, and half of them for one address (IPv6: one /64).
+    """Limits the bytes that are reserved for the purpose ``name``: ``most_bytes``, half of them for one address.
 
-    The heap keeps freed memory (``apps.runtime.memory_tuning``): it is trimmed once nothing is reserved.
+    The heap keeps freed memory (``apps.runtime.memory_tuning``). It is trimmed by ``tidy``, TIDY_S after the last bytes
+    are released; ``later`` calls a function after a time.
     """
 
     def __init__(
@@ -36,26 +37,26 @@ class MemoryLimit:
         later: Callable[[float, Callable[[], None]], Any] = eventlet.spawn_after,
     ) -> None:
         self._name, self._most_bytes, self._tidy, self._later = name, most_bytes, tidy, later
-        self._places = ConnectionSlots(most_bytes)
+        self._slots = ConnectionSlots(most_bytes)
         self._is_due = False
 
     def reserve(self, address: str, count: int) -> None:
         """Reserve bytes for an address; raise HttpRefusedError (503) if there are not enough."""
-        if not self._places.allocate(address, count):
+        if not self._slots.allocate(address, count):
             half = (self._most_bytes + 1) // 2
             reason = f"more do not fit: {self._most_bytes} bytes are held at a time, {half} of one address; try again"
-            error = InvalidValueError(self._name, self._places.held_of(address) + count, reason)
+            error = InvalidValueError(self._name, self._slots.held_of(address) + count, reason)
             status, headers = HTTPStatus.SERVICE_UNAVAILABLE, {"Retry-After": "1"}
             raise HttpRefusedError(status, f"too-many-{self._name}", errors=[error], headers=headers)
 
     def release(self, address: str, count: int) -> None:
-        """Release reserved bytes."""
-        self._places.release(address, count)
-        if not self._places.held and not self._is_due:
+        """Release reserved bytes, and schedule a trim of the heap if none are left."""
+        self._slots.release(address, count)
+        if not self._slots.held and not self._is_due:
             self._is_due = True
-            self._later(TIDY_S, self._tidy_up)
+            self._later(TIDY_S, self._trim)
 
-    def _tidy_up(self) -> None:
+    def _trim(self) -> None:
         self._is_due = False
         self._tidy()
 
@@ -64,19 +65,19 @@ class Reservation:
     """The bytes that one body, or one response, of an address has reserved; the first ``FREE_BYTES`` are free."""
 
     def __init__(self, room: MemoryLimit, address: str) -> None:
-        self._room, self._address = room, address
-        self._seen = self._held = 0
+        self._limit, self._address = room, address
+        self._total = self._reserved = 0
 
     def add(self, count: int) -> None:
-        """Reserve more bytes; raise HttpRefusedError (503) if there are not enough."""
-        self._seen += count
-        wanted = max(self._seen - FREE_BYTES, 0) - self._held
-        if wanted:
-            self._room.reserve(self._address, wanted)
-            self._held += wanted
+        """Count ``count`` more bytes, and reserve them; raise HttpRefusedError (503) if there are not enough."""
+        self._total += count
+        additional = max(self._total - FREE_BYTES, 0) - self._reserved
+        if additional:
+            self._limit.reserve(self._address, additional)
+            self._reserved += additional
 
     def end(self) -> None:
         """Release all bytes."""
-        if self._held:
-            self._room.release(self._address, self._held)
-        self._seen = self._held = 0
+        if self._reserved:
+            self._limit.release(self._address, self._reserved)
+        self._total = self._reserved = 0

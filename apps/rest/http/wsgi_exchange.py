@@ -55,9 +55,10 @@ class Timeouts:
 
 
 class Body(io.RawIOBase):
-    """The body of a request as a file. Raises OSError if it violates RFC 9112, section 7.1.
+    """The body of a request as a file, whose bytes are reserved in ``share``.
 
-    The bytes read are reserved in ``share``.
+    Reading raises OSError for a body that violates RFC 9112, section 7.1, HttpRefusedError (408, 503) for a late one, or
+    one for which no memory is left.
     """
 
     def __init__(
@@ -69,11 +70,11 @@ class Body(io.RawIOBase):
         self._left_bytes = int(fields.get(b"content-length", 0))
         self._at_chunk_line = self._chunked
         self._chunks_left = _MAX_CHUNKS
-        self._piece = memoryview(b"")
+        self._unread = memoryview(b"")
         self._deadline_s: float | None = None
         self._ended = False
         if not self._chunked and not self._left_bytes:
-            self._next_piece()
+            self._next_bytes()
 
     def readable(self) -> bool:
         """Return True."""
@@ -81,17 +82,17 @@ class Body(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Read received bytes, waiting for some; return their number, 0 at the end."""
-        if not self._piece and not self._ended:
-            self._piece = memoryview(self._next_piece())
-        count = min(len(buffer), len(self._piece))
+        if not self._unread and not self._ended:
+            self._unread = memoryview(self._next_bytes())
+        count = min(len(buffer), len(self._unread))
         self._share.add(count)
-        buffer[:count] = self._piece[:count]
-        self._piece = self._piece[count:]
+        buffer[:count] = self._unread[:count]
+        self._unread = self._unread[count:]
         return count
 
     @property
     def may_be_discarded(self) -> bool:
-        """Return whether the rest may be read and discarded, so that another request can follow."""
+        """Return whether the rest is short enough to be read and discarded, so that another request can follow."""
         is_short = not self._chunked and self._left_bytes <= MAX_DISCARDED_BYTES
         return self._ended or (is_short and not self._http.they_are_waiting_for_100_continue)
 
@@ -100,14 +101,14 @@ class Body(io.RawIOBase):
         if not self._ended and self.may_be_discarded:
             self._deadline_s = time.monotonic() + self._timeouts.discard_s
             try:
-                while self._next_piece():
+                while self._next_bytes():
                     pass
             except (OSError, HttpRefusedError) as error:
                 log.debug("REST: the rest of a body does not come: %s", error)
         return self._ended
 
-    def _next_piece(self) -> bytes:
-        """Return some bytes of the body, b"" at its end."""
+    def _next_bytes(self) -> bytes:
+        """Return the next bytes of the body, waiting for them; b"" at its end."""
         while True:
             try:
                 self._check_chunk_line()
@@ -128,7 +129,7 @@ class Body(io.RawIOBase):
             self._receive()
 
     def _check_chunk_line(self) -> None:
-        """Check a complete chunk line, since h11 accepts longer ones, and more digits."""
+        """Wait for a complete chunk line, and check it: h11 accepts longer lines, and more digits."""
         while self._at_chunk_line:
             if chunk_size(self._http.trailing_data[0]) is None:
                 self._receive()
@@ -153,7 +154,7 @@ class Body(io.RawIOBase):
 
 
 class WsgiExchange:
-    """Sends the application's response to one request; its parts are reserved in ``share``, if given."""
+    """Sends the application's response to one request; each part is reserved in ``share`` while it is sent, if given."""
 
     def __init__(self, sock: Any, http: h11.Connection, is_head: bool, body: Body, share: Reservation | None) -> None:
         self._sock, self._http, self._body, self._share = sock, http, body, share
@@ -162,7 +163,7 @@ class WsgiExchange:
         self._has_begun = False
 
     def run(self, app: WsgiApp, environ: dict[str, Any]) -> None:
-        """Run the application and send its response; an incomplete one ends the connection."""
+        """Run the application and send its response. After an incomplete response the connection is closed."""
         pieces: Iterable[bytes] = ()
         try:
             pieces = app(environ, self._start)
@@ -183,7 +184,7 @@ class WsgiExchange:
                 pieces.close()
 
     def _fail(self, answer: bytes) -> None:
-        """Send another response, if none has begun, and end the connection."""
+        """Send ``answer`` instead of a response that has not begun; the connection is closed in any case."""
         if not self._has_begun:
             self._sock.sendall(answer)
         self._http.send_failed()
@@ -201,6 +202,7 @@ class WsgiExchange:
         return self._write
 
     def _write(self, chunk: bytes) -> None:
+        """Send a part of the body, unless the response has none (HEAD, 204, 304)."""
         if self._without_body or self._share is None:
             self._flush(b"" if self._without_body else self._http.send(h11.Data(data=chunk)))
             return
@@ -209,6 +211,7 @@ class WsgiExchange:
         self._share.end()
 
     def _flush(self, data: bytes) -> None:
+        """Send the unsent head, if any, and then ``data``."""
         data, self._unsent = self._unsent + data, b""
         if data:
             self._has_begun = True

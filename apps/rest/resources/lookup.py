@@ -106,6 +106,7 @@ class Ids:
 
 @contextmanager
 def _as_value(key: str, value: str) -> Iterator[None]:
+    """Turn the rejection of a path into InvalidValueError for a key of a body."""
     try:
         yield
     except HttpRefusedError as refusal:
@@ -158,33 +159,33 @@ def ports(central: CentralController, switch: str | None, name: str | None = Non
     else:
         one = _switch(central, switch)
         found = [(one, port) for port in one.ports.values()]
-    return found if name is None else [place for place in found if name in (place[1].name, place[1].interface)]
+    return found if name is None else [(one, port) for one, port in found if name in (port.name, port.interface)]
 
 
 def override_vlan(settings: Settings, text: str) -> int:
     """Return the id of a VLAN that is configured or has an override; raise HttpRefusedError (404) if there is none."""
     vid = _number(text)
-    standing = settings.overrides.vlans.get(vid)
-    return vid if standing is not None and standing.values else vlan_vid(settings.central, text)
+    override = settings.overrides.vlans.get(vid)
+    return vid if override is not None and override.values else vlan_vid(settings.central, text)
 
 
 def override_vn(settings: Settings, central: CentralController, path: VnPath) -> VnName:
     """Return the name of a VN that is configured or has an override; raise HttpRefusedError (404) if there is none."""
     name = VnName(_number(path.vlan_vid), path.switch, _number(path.port_no))
-    stray = settings.overrides.orphaned.get(name)
-    if stray is not None and stray.values:
+    orphaned = settings.overrides.orphaned.get(name)  # an override of a VN that is not configured
+    if orphaned is not None and orphaned.values:
         return name
     return settings.file.names[int(vn_row(central, path)[0])]
 
 
 def vn_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:
     """Return the rows of the VNs of a VLAN and of a switch; None means all. Raises HttpRefusedError (404)."""
-    chosen = np.ones(len(central.vns), dtype=np.bool_)
+    vn_mask = np.ones(len(central.vns), dtype=np.bool_)
     if vlan is not None:
-        chosen &= central.vns.vlan_vid == vlan_vid(central, vlan, "vlan")
+        vn_mask &= central.vns.vlan_vid == vlan_vid(central, vlan, "vlan")
     if switch is not None:
-        chosen &= central.vns.dpid == _switch(central, switch).dpid
-    return np.flatnonzero(chosen)
+        vn_mask &= central.vns.dpid == _switch(central, switch).dpid
+    return np.flatnonzero(vn_mask)
 
 
 def pair_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:
@@ -217,6 +218,7 @@ def pairs_of_vn(central: CentralController, vn: int) -> IntArray:
 
 
 def _switch(central: CentralController, name: str) -> Switch:
+    """Return a switch by name; raise HttpRefusedError (404) if it is not configured."""
     switch = central.config.switches.get(name)
     if switch is None:
         raise not_found("switch", name, f"is not a switch here; the switches are {listed(central.config.switches)}")

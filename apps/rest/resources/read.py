@@ -217,6 +217,7 @@ def change_recording(query: request_parameters.NoQuery, body: request_bodies.Rec
 
 
 def _recording_view(recorder: Recorder | None) -> dict[str, Any]:
+    """Return the state of a recording as JSON; None: nothing is recorded."""
     overrun = recorder is not None and recorder.overrun
     return {"running": recorder is not None and not overrun, "overrun": overrun}
 
@@ -234,5 +235,5 @@ def _row_behind(cursor: str) -> int:
 
 def _page_of_rows(rows: IntArray, last: int, limit: int) -> tuple[IntArray, bool]:
     """Return the next ``limit`` of ascending rows after row ``last``, and whether there are more."""
-    left = rows[np.searchsorted(rows, last, side="right") :]
-    return left[:limit], len(left) > limit
+    following = rows[np.searchsorted(rows, last, side="right") :]
+    return following[:limit], len(following) > limit

@@ -117,19 +117,19 @@ def vn_views(service: Service, rows: IntArray, outcome: ChangeOutcome | None = N
 def _guarantees(service: Service, rows: IntArray) -> list[Json]:
     """Return the guarantees of these VNs in the form of ``GuaranteeView``."""
     service.observer.sync_vns()
-    found, traffic = service.central.fabric.guarantees, service.observer.traffic
+    guarantees, traffic = service.central.fabric.guarantees, service.observer.traffic
     seconds = traffic.seconds[:, rows].round(3)
-    by = [dict(zip(ViolatedBy.model_fields, row, strict=True)) for row in seconds[VIOLATED[0] :].T.tolist()]
+    by_cause = [dict(zip(ViolatedBy.model_fields, row, strict=True)) for row in seconds[VIOLATED[0] :].T.tolist()]
     columns = (
-        json_rates(found.entitled_bps[rows]),
-        json_rates(found.received_bps[rows]),
-        found.violated[rows].tolist(),
+        json_rates(guarantees.entitled_bps[rows]),
+        json_rates(guarantees.received_bps[rows]),
+        guarantees.violated[rows].tolist(),
         [utc(service, since_s) for since_s in traffic.missing_since_s[rows].tolist()],
         seconds[GuaranteeState.IDLE].tolist(),
         seconds[GuaranteeState.MET].tolist(),
         traffic.violated_s[rows].round(3).tolist(),
         traffic.violated_last_hour_s[rows].round(3).tolist(),
-        by,
+        by_cause,
     )
     return _objects(GuaranteeView, columns)
 
@@ -145,23 +145,25 @@ def port_views(service: Service, ports: Sequence[tuple[Switch, EdgePort]]) -> li
         unknown = np.full(1, np.nan)
         (received_bps,) = json_rates(delivery.port_received_bps(port_no) if record.connected else unknown)
         (sent_bps,) = json_rates(delivery.port_sent_bps(port_no) if record.connected else unknown)
-        in_table = (vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids)
-        rows = [row for row in in_table if row is not None]
-        limits = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
-        seen = _seen(service, *record.ports.get(port.port_no, (None, np.nan)))
-        place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.label, port.name, *seen)
-        can = verdicts[switch.dpid][port.port_no]
+        vn_rows = (vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids)
+        rows = [row for row in vn_rows if row is not None]
+        committed = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
+        reported = _reported_state(service, *record.ports.get(port.port_no, (None, np.nan)))
+        identity = (switch.name, f"{switch.dpid:016x}", port.port_no, port.label, port.name)
+        found = verdicts[switch.dpid][port.port_no]
         agent = central.agents.agent_status(PortId(switch.dpid, port.port_no))
-        shown = None if agent is None else agent_view(agent)
-        carried = list(port.vlan_vids), port.untagged_vid, record.refused.counts_at_port(port.port_no)
-        rates = port.capacity_bps, port.admissible_bps
-        values = (*place, *rates, *carried, *limits, received_bps, sent_bps, str(can.verdict), list(can.why), shown)
+        agent_json = None if agent is None else agent_view(agent)
+        frames = list(port.vlan_vids), port.untagged_vid, record.refused.counts_at_port(port.port_no)
+        rates = (*committed, received_bps, sent_bps)
+        verdict = str(found.verdict), list(found.why)
+        capacity = port.capacity_bps, port.admissible_bps
+        values = (*identity, *reported, *capacity, *frames, *rates, *verdict, agent_json)
         views.append(dict(zip(PortView.model_fields, values, strict=True)))
     return views
 
 
-def _seen(service: Service, state: PortState | None, since_s: float) -> tuple[str | int | None, ...]:
-    """Return a switch's report of an edge port, in the order of ``PortView``."""
+def _reported_state(service: Service, state: PortState | None, since_s: float) -> tuple[str | int | None, ...]:
+    """Return what a switch reports about an edge port since ``since_s``, in the order of ``PortView``."""
     if state is None:
         return (None,) * 5
     return state.name, state.state, utc(service, since_s), state.speed_bps or None, state.fence or None
@@ -242,20 +244,20 @@ def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
     senders = _objects(PortLocation, _places(central, entries.sender[rows]))
     receivers = _objects(PortLocation, _places(central, entries.receiver[rows]))
     shaping = central.agents.shaping()
-    found = [replace(explain_pair(central.fabric, row), shaping=shaping[row]) for row in rows.tolist()]
+    explanations = [replace(explain_pair(central.fabric, row), shaping=shaping[row]) for row in rows.tolist()]
     columns = (
-        [explanation.vlan_vid for explanation in found],
+        [explanation.vlan_vid for explanation in explanations],
         senders,
         receivers,
-        [round(explanation.limit_bps) for explanation in found],
-        [explanation.constraint for explanation in found],
-        [explanation.rank for explanation in found],
-        [explanation.sharers for explanation in found],
-        [explanation.next_constraint for explanation in found],
-        [round(explanation.next_limit_bps) for explanation in found],
-        json_rates(np.array([explanation.sent_bps for explanation in found])),
-        json_rates(np.array([explanation.send_limit_dropped_bps for explanation in found])),
-        [str(explanation) for explanation in found],
+        [round(explanation.limit_bps) for explanation in explanations],
+        [explanation.constraint for explanation in explanations],
+        [explanation.rank for explanation in explanations],
+        [explanation.sharers for explanation in explanations],
+        [explanation.next_constraint for explanation in explanations],
+        [round(explanation.next_limit_bps) for explanation in explanations],
+        json_rates(np.array([explanation.sent_bps for explanation in explanations])),
+        json_rates(np.array([explanation.send_limit_dropped_bps for explanation in explanations])),
+        [str(explanation) for explanation in explanations],
     )
     return _objects(ExplanationView, columns)
 
@@ -307,8 +309,8 @@ def override_views(
 
 def port_label(settings: Settings, switch: str, port_no: int) -> str:
     """Return the name by which an edge port is configured; its number if the configuration does not have it."""
-    known = settings.file.config.switches.get(switch)
-    port = None if known is None else known.ports.get(port_no)
+    configured = settings.file.config.switches.get(switch)
+    port = None if configured is None else configured.ports.get(port_no)
     return str(port_no) if port is None else port.label
 
 
@@ -335,31 +337,34 @@ def json_rates(rate_bps: FloatArray) -> list[int | None]:
 
 def shares(part_bps: FloatArray, whole_bps: FloatArray) -> list[float | None]:
     """Return ``part_bps`` as shares of ``whole_bps``; None where one is unknown or the whole is 0."""
-    of = np.where(whole_bps > 0.0, whole_bps, np.nan)
-    return _shares(np.minimum(part_bps / of, 1.0))
+    divisor_bps = np.where(whole_bps > 0.0, whole_bps, np.nan)
+    return _shares(np.minimum(part_bps / divisor_bps, 1.0))
 
 
 def bottlenecks(central: CentralController, vns: IntArray) -> list[str | None]:
     """Return the bottleneck of the pair with the highest rate to each of these VNs; None: its policy names none."""
-    busiest = busiest_entries(central.fabric, vns)
-    rows = np.unique(busiest[busiest >= 0])
-    name_of = dict(zip(rows.tolist(), policy_columns(central.fabric, rows).bottleneck, strict=True))
-    return [name_of.get(row) for row in busiest.tolist()]
+    busiest_pairs = busiest_entries(central.fabric, vns)  # -1: no pair
+    rows = np.unique(busiest_pairs[busiest_pairs >= 0])
+    bottleneck_of = dict(zip(rows.tolist(), policy_columns(central.fabric, rows).bottleneck, strict=True))
+    return [bottleneck_of.get(row) for row in busiest_pairs.tolist()]
 
 
 def _shares(column: FloatArray) -> list[float | None]:
+    """Return shares rounded for JSON, None for NaN."""
     return [None if share != share else round(share, 4) for share in column.tolist()]
 
 
 def _all_parameters(algorithm: str, parameters: Mapping[str, object]) -> dict[str, float]:
+    """Return all parameters of an algorithm: those that are set, and the defaults of the others."""
     return dict(with_whole_numbers(check_parameters(algorithm, parameters_of(policies[algorithm]), parameters)))
 
 
 def _overridden(overrides: Overrides, rows: IntArray) -> list[list[str]]:
-    given = {name: ~np.isnan(column[rows]) for name, column in overrides.columns.items()}
-    if not any(column.any() for column in given.values()):
+    """Return the names of the overridden values of each of these VNs."""
+    masks = {name: ~np.isnan(column[rows]) for name, column in overrides.columns.items()}
+    if not any(mask.any() for mask in masks.values()):
         return [[] for _ in rows]
-    return [[name for name, column in given.items() if column[at]] for at in range(len(rows))]
+    return [[name for name, mask in masks.items() if mask[index]] for index in range(len(rows))]
 
 
 def _delivered(central: CentralController, rows: IntArray) -> FloatArray:
@@ -367,19 +372,19 @@ def _delivered(central: CentralController, rows: IntArray) -> FloatArray:
     vns = central.vns
     delivered_bps = np.full(len(rows), np.nan)
     for dpid, record in central.switches.items():
-        mine = np.flatnonzero(vns.dpid[rows] == dpid)
-        if record.connected and len(mine):
-            delivery, vn = central.fabric.deliveries[dpid], rows[mine]
-            delivered_bps[mine] = delivery.queue_bps(vns.port_no[vn], vns.vlan_vid[vn])
+        of_switch = np.flatnonzero(vns.dpid[rows] == dpid)  # positions in ``rows``
+        if record.connected and len(of_switch):
+            delivery, vn = central.fabric.deliveries[dpid], rows[of_switch]
+            delivered_bps[of_switch] = delivery.queue_bps(vns.port_no[vn], vns.vlan_vid[vn])
     return delivered_bps
 
 
 def _enforceable(central: CentralController, rows: IntArray) -> tuple[list[str], list[list[str]]]:
-    """Return the verdicts on the ports of these VNs, and why each is not yes."""
-    ends = list(zip(central.vns.dpid[rows].tolist(), central.vns.port_no[rows].tolist(), strict=True))
-    verdicts = {dpid: switch_verdicts(central.fabric, dpid) for dpid in {dpid for dpid, _ in ends}}
-    found = [verdicts[dpid][port_no] for dpid, port_no in ends]
-    return [str(found_verdict.verdict) for found_verdict in found], [list(found_verdict.why) for found_verdict in found]
+    """Return whether limits are enforceable at the port of each of these VNs, and the reasons why not."""
+    ports = list(zip(central.vns.dpid[rows].tolist(), central.vns.port_no[rows].tolist(), strict=True))
+    by_switch = {dpid: switch_verdicts(central.fabric, dpid) for dpid in {dpid for dpid, _ in ports}}
+    results = [by_switch[dpid][port_no] for dpid, port_no in ports]
+    return [str(result.verdict) for result in results], [list(result.why) for result in results]
 
 
 def _places(central: CentralController, rows: IntArray) -> tuple[list[str], list[str], list[int], list[str]]:
@@ -396,5 +401,6 @@ def _hosts(central: CentralController, rows: IntArray) -> list[list[str]]:
 
 
 def _objects(names: Any, columns: Sequence[Sequence[Any]]) -> list[Json]:
+    """Return an object for each row of columns; ``names`` are the keys, or a model with these fields."""
     keys = tuple(getattr(names, "model_fields", names))
     return [dict(zip(keys, values, strict=True)) for values in zip(*columns, strict=True)]

@@ -65,14 +65,14 @@ def state_of(service: Service, picked: Columns) -> Json:
     """Return the state; its arrays are in the order of ``keys_of``."""
     service.observer.sync_vns()
     central, fabric = service.central, service.central.fabric
-    in_force, loop = service.revision_status(service.settings.revision), service.loop(2**62)
+    progress, loop = service.revision_status(service.settings.revision), service.loop(2**62)
     health = service.health()
     state: Json = {
         "at": views.utc(service, service.clock()),
-        "revision": in_force["revision"],
-        "installed_revision": in_force["installed_revision"],
-        "unconfirmed_switches": in_force["unconfirmed_switches"],
-        "disconnected_switches": in_force["disconnected_switches"],
+        "revision": progress["revision"],
+        "installed_revision": progress["installed_revision"],
+        "unconfirmed_switches": progress["unconfirmed_switches"],
+        "disconnected_switches": progress["disconnected_switches"],
         "status": health["status"],
         "skipped": loop["skipped_rounds"] if loop else 0,
         "rounds": loop["rounds"] if loop else 0,
@@ -81,13 +81,13 @@ def state_of(service: Service, picked: Columns) -> Json:
     congested, violated = locally_congested(central), fabric.guarantees.violated
     state["violated_vns"] = int(np.count_nonzero(violated))
     if picked.is_fabric:
-        vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
+        vids, vlan_of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
         state["rows"] = [
-            _kilo(_sums(column, of_vn, len(vids), name in _OF_POLICIES))
+            _kilo(_sums(column, vlan_of_vn, len(vids), name in _OF_POLICIES))
             for name, column in zip(SHOWN, mean_bps, strict=True)
         ]
-        state["congested"] = np.bincount(of_vn[congested], minlength=len(vids)).tolist()
-        state["violated"] = np.bincount(of_vn[violated], minlength=len(vids)).tolist()
+        state["congested"] = np.bincount(vlan_of_vn[congested], minlength=len(vids)).tolist()
+        state["violated"] = np.bincount(vlan_of_vn[violated], minlength=len(vids)).tolist()
         return state | _loads(service)
     rows = lookup.vn_rows(central, picked.vlan, picked.switch)
     state["rows"] = [_kilo(column[rows]) for column in mean_bps]
@@ -100,11 +100,15 @@ def state_of(service: Service, picked: Columns) -> Json:
     return state
 
 
-def _sums(column: FloatArray, of_vn: IntArray, vlans: int, may_be_unknown: bool) -> FloatArray:
-    """Return the sums of known values by VLAN; NaN, if ``may_be_unknown``, where none is known."""
-    sums: FloatArray = np.bincount(of_vn, np.nan_to_num(column), vlans).astype(np.float64)
+def _sums(column: FloatArray, vlan_of_vn: IntArray, vlans: int, may_be_unknown: bool) -> FloatArray:
+    """Return the sums (vlans,) of the known values of a column (vns,).
+
+    ``vlan_of_vn`` (vns,) is the index of each VN's VLAN. A VLAN without any known value gets NaN if ``may_be_unknown``,
+    otherwise 0.
+    """
+    sums: FloatArray = np.bincount(vlan_of_vn, np.nan_to_num(column), vlans).astype(np.float64)
     if may_be_unknown:
-        sums[np.bincount(of_vn, ~np.isnan(column), vlans) == 0] = np.nan
+        sums[np.bincount(vlan_of_vn, ~np.isnan(column), vlans) == 0] = np.nan
     return sums
 
 
@@ -120,11 +124,9 @@ def _loads(service: Service) -> Json:
     dpids = np.array([switch.dpid for switch, _ in ports], dtype=np.uint64)
     port_no = np.array([port.port_no for _, port in ports], dtype=np.int64)
     for dpid in np.unique(dpids).tolist():
-        mine = np.flatnonzero(dpids == dpid)
-        received[mine], sent[mine] = (
-            traffic.received_bps(dpid, port_no[mine]),
-            traffic.sent_bps(dpid, port_no[mine]),
-        )
+        of_switch = np.flatnonzero(dpids == dpid)
+        received[of_switch] = traffic.received_bps(dpid, port_no[of_switch])
+        sent[of_switch] = traffic.sent_bps(dpid, port_no[of_switch])
     links = service.observer.links.list_links(service.central.config)[:MAX_LINKS]
     loads = [[link_load(service, a, b), link_load(service, b, a)] for a, b in (link.link for link in links)]
     return {
@@ -141,4 +143,5 @@ def _ports(service: Service) -> list[tuple[Switch, EdgePort]]:
 
 
 def _kilo(rate_bps: FloatArray) -> list[int | None]:
+    """Return rates in whole kbit/s, None for NaN."""
     return views.json_rates(rate_bps / 1e3)

@@ -106,7 +106,7 @@ class Streams:
             self._states, self._named = {}, named
         key = picked, headers is not None
         made_s, frame = self._states.get(key, (-math.inf, b""))
-        if now_s - made_s < _FRESH_S or (frame and key in self._being_made):
+        if now_s - made_s < _FRESH_S or (frame and key in self._being_made):  # an old state is better than a wait
             return frame
         state = state_of(here, picked)
         if headers is not None:
@@ -131,6 +131,7 @@ class Streams:
 
 
 def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    """Return whether two tuples consist of the same objects; equal objects do not suffice."""
     return len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True))
 
 

@@ -280,7 +280,7 @@ def test_pace() -> None:
     assert [pace.wait_s(f"2001:db8::{n:x}") for n in range(1, 22)][-1] > 0.0  # one subnet is one client
     for n in range(10_000):
         pace.wait_s(f"10.0.{n // 256}.{n % 256}")
-    assert len(pace._level) <= 4096
+    assert len(pace._buckets) <= 4096
 
 
 @pytest.mark.parametrize(
