@@ -61,7 +61,7 @@ class NameResolver:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._vids: dict[str, int] = {}
-        self._places: dict[str, tuple[str, int]] = {}
+        self._ports: dict[str, tuple[str, int]] = {}
 
     def vlan_vid(self, key: str, text: str) -> int:
         """Return the id of a VLAN."""
@@ -73,25 +73,28 @@ class NameResolver:
         return self._vids[text]
 
     def port(self, key: str, text: str) -> tuple[str, int]:
-        """Return (switch, port_no) of an edge port; raise InvalidValueError unless it is one port."""
-        given = parse_port(key, text)
-        if given is not None:
-            return given
-        if text not in self._places:
+        """Return (switch, port_no) of an edge port, given by number or name.
+
+        Raises InvalidValueError, naming ``key``, unless exactly one port has the name.
+        """
+        numbered = parse_port(key, text)
+        if numbered is not None:
+            return numbered
+        if text not in self._ports:
             switch, _, name = text.rpartition(":")
             if switch:
                 rows = [self._client.call(f"/v1/ports/{switch}/{name}", shape=_PLACE)]
             else:
                 rows = self._client.pages("/v1/ports", "ports", {"name": name})
             check(rows, [_PLACE], "ports")
-            found = [(row["switch"], row["port_no"]) for row in rows]
-            if not found:
+            ports = [(row["switch"], row["port_no"]) for row in rows]
+            if not ports:
                 raise InvalidValueError(key, text, "is not the name of an edge port: dets port list shows those")
-            if len(found) > 1:
-                ends = ", ".join(map(location, rows))
-                raise InvalidValueError(key, text, f"is the name of {ends}: write SWITCH:PORT")
-            self._places[text] = found[0]
-        return self._places[text]
+            if len(ports) > 1:
+                locations = ", ".join(map(location, rows))
+                raise InvalidValueError(key, text, f"is the name of {locations}: write SWITCH:PORT")
+            self._ports[text] = ports[0]
+        return self._ports[text]
 
     def vn(self, vlan: str, port: str) -> dict[str, Any]:
         """Return a VN in the form of request bodies."""
@@ -115,7 +118,7 @@ def explanations(client: Client, vlan: str, sender: str, receiver: str | None) -
         ends = (*names.port_path_parts("from", sender), *names.port_path_parts("to", receiver))
         path = f"/v1/pairs/{vlan_text('vlan', vlan)}/{'/'.join(ends)}/explanation"
         return [client.call(path, shape={"sentence": str})]
-    here = names.port("from", sender)
+    sender_port = names.port("from", sender)
     shape = {"explanations": [{"sentence": str, "sender": _PLACE}]}
-    all_of_it = client.call(f"{names.vn_path(vlan, sender, 'from')}/explanations", shape=shape)["explanations"]
-    return [pair for pair in all_of_it if (pair["sender"]["switch"], pair["sender"]["port_no"]) == here]
+    pairs = client.call(f"{names.vn_path(vlan, sender, 'from')}/explanations", shape=shape)["explanations"]
+    return [pair for pair in pairs if (pair["sender"]["switch"], pair["sender"]["port_no"]) == sender_port]

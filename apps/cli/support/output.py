@@ -37,7 +37,7 @@ _UNFOLDED = 4096
 
 
 # Errors of a cell's function if a row lacks a value, or has a value of another type.
-_NOT_OF_THE_INTERFACE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
+_INVALID_ROW_ERRORS = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
 _MAX_CELL = 1000
 
 
@@ -62,7 +62,7 @@ class Column:
         """
         try:
             value = self._cell(row)
-        except _NOT_OF_THE_INTERFACE as error:
+        except _INVALID_ROW_ERRORS as error:
             text = f"no {error}" if isinstance(error, KeyError) else error
             raise AnswerError(f"there is no telling {self.title!r}: {text}") from error
         if isinstance(value, bool):
@@ -76,6 +76,7 @@ class Column:
 
 
 def _cell_text(value: object) -> str:
+    """Return a value as text without unprintable characters, at most _MAX_CELL characters and dots."""
     text = str(with_whole_numbers(value))
     return printable(text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}...")
 
@@ -111,8 +112,8 @@ def show(answer: Any, form: OutputFormat, columns: Sequence[Column]) -> None:
         for line in lines:
             echo(line)
     else:
-        where = console()
-        where.print(fit_table(answer, columns, where))
+        terminal = console()
+        terminal.print(fit_table(answer, columns, terminal))
 
 
 def text_of(answer: Any, form: OutputFormat) -> str:
@@ -140,27 +141,27 @@ def table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, header_style="bold")
+    result = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        made.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
+        result.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
     for row in rows:
-        made.add_row(*(Text(column.text(row)) for column in columns))
-    return made
+        result.add_row(*(Text(column.text(row)) for column in columns))
+    return result
 
 
 def fit_table(
-    rows: Sequence[Row], columns: Sequence[Column], where: Console, height: int | None = None
+    rows: Sequence[Row], columns: Sequence[Column], terminal: Console, height: int | None = None
 ) -> Table | Text:
-    """Return rows as a table, or if that is too wide each row as a block of lines, so that no word is cut.
+    """Return rows as a table, or if that is too wide for the terminal, each row as a block of lines.
 
     ``height`` is the available number of lines; further rows are omitted.
     """
     from rich.text import Text
 
     columns = _needed(columns, rows)
-    made = table(rows if height is None else rows[: max(height - 1, 1)], columns)
-    if where.measure(made, options=where.options.update(width=_UNFOLDED)).maximum <= where.width:
-        return made
+    fitting = table(rows if height is None else rows[: max(height - 1, 1)], columns)
+    if terminal.measure(fitting, options=terminal.options.update(width=_UNFOLDED)).maximum <= terminal.width:
+        return fitting
     shown = rows if height is None else rows[: max(height // (len(columns) + 1), 1)]
     width = max(len(column.title) for column in columns)
     blocks = ("\n".join(f"{column.title:{width}}  {column.text(row)}" for column in columns) for row in shown)
@@ -168,27 +169,31 @@ def fit_table(
 
 
 def narrowed(
-    rows: Sequence[Row], columns: Sequence[Column], where: Console, least_first: Sequence[str]
+    rows: Sequence[Row], columns: Sequence[Column], terminal: Console, least_first: Sequence[str]
 ) -> list[Column]:
-    """Return the columns of a table, without those of the titles ``least_first`` that do not fit into the width."""
-    kept, wide = _needed(columns, rows), where.options.update(width=_UNFOLDED)
+    """Return the columns that fit into the terminal's width.
+
+    Columns with the titles ``least_first`` are left out, in this order, until the others fit.
+    """
+    kept, wide = _needed(columns, rows), terminal.options.update(width=_UNFOLDED)
     for title in least_first:
-        if where.measure(table(rows, kept), options=wide).maximum <= where.width:
+        if terminal.measure(table(rows, kept), options=wide).maximum <= terminal.width:
             break
         kept = [column for column in kept if column.title != title]
     return kept
 
 
 def _needed(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
+    """Return the columns without optional ones that are empty in all rows."""
     return [column for column in columns if not column.optional or any(column.text(row) != UNKNOWN for row in rows)]
 
 
 def console() -> Console:
-    """Return the console for tables."""
+    """Return the console for tables: the terminal's width, or no limit for a file or a pipe."""
     from rich.console import Console
 
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=_UNFOLDED)
+    terminal = Console(highlight=False)
+    return terminal if terminal.is_terminal else Console(highlight=False, width=_UNFOLDED)
 
 
 def print_replay(result: Mapping[str, Any]) -> None:

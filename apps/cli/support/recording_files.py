@@ -44,10 +44,10 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
 
     def counted() -> Generator[bytes]:
         nonlocal intervals
-        with contextlib.closing(_recorded_chunks(client, output, duration_s)) as pieces:
-            for chunks in pieces:
-                intervals += sum(isinstance(decoded, Interval) for decoded in decode(chunks))
-                yield chunks
+        with contextlib.closing(_recorded_chunks(client, output, duration_s)) as chunks:
+            for chunk in chunks:
+                intervals += sum(isinstance(decoded, Interval) for decoded in decode(chunk))
+                yield chunk
 
     to_stdout = str(output) == "-"
     if to_stdout and sys.stdout.isatty():
@@ -60,7 +60,7 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
         raise InvalidValueError("output", str(output), f"cannot be written: {error.strerror}") from error
     with file:
         try:
-            _ask(client, "start")
+            _request_action(client, "start")
         except DetsError:
             if not to_stdout:
                 output.unlink()
@@ -70,7 +70,8 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
     return intervals
 
 
-def _ask(client: Client, action: str) -> dict[str, Any]:
+def _request_action(client: Client, action: str) -> dict[str, Any]:
+    """Let the controller ``start`` a recording, ``take`` the records since the last request, or ``stop``."""
     body, shape = {"action": action}, dict if action == "start" else _RECORDS
     answer: dict[str, Any] = client.call(
         "/v1/recording", method="POST", body=body, shape=shape, most_bytes=_MAX_RECORDS_BYTES
@@ -85,22 +86,23 @@ def _recorded_chunks(client: Client, output: Path, duration_s: float | None) -> 
     try:
         while not stop:
             try:
-                left_s = TAKE_EVERY_S if end_s is None else min(TAKE_EVERY_S, end_s - time.monotonic())
-                time.sleep(max(left_s, 0.0))
+                wait_s = TAKE_EVERY_S if end_s is None else min(TAKE_EVERY_S, end_s - time.monotonic())
+                time.sleep(max(wait_s, 0.0))
                 stop = end_s is not None and time.monotonic() >= end_s
             except KeyboardInterrupt:
                 stop = True
-            chunks = _ask(client, "stop" if stop else "take")
-            yield _decoded(chunks["records"])
-            if chunks["overrun"]:
+            answer = _request_action(client, "stop" if stop else "take")
+            yield _decoded(answer["records"])
+            if answer["overrun"]:
                 raise ProtocolError(f"recording: records were lost; {output} holds what came before them")
     finally:
         if not stop:
             with contextlib.suppress(DetsError):  # the recording may have ended, or the controller not answer
-                _ask(client, "stop")
+                _request_action(client, "stop")
 
 
 def _decoded(records: str) -> bytes:
+    """Return the bytes of records in Base64. Raises AnswerError."""
     try:
         return base64.b64decode(records, validate=True)
     except ValueError as error:
@@ -119,10 +121,10 @@ def read(path: Path) -> Iterator[Start | Interval]:
     """Yield the records of a file; raise InvalidValueError if it is not a readable recording."""
     try:
         with zipfile.ZipFile(path) as archive:
-            with archive.open("format.json") as about:
-                found = json.loads(about.read(_MAX_FORMAT_BYTES))
-            if found != FORMAT:
-                raise InvalidValueError("FILE", str(path), f"is of format {found}, not {FORMAT}")
+            with archive.open("format.json") as format_file:
+                file_format = json.loads(format_file.read(_MAX_FORMAT_BYTES))
+            if file_format != FORMAT:
+                raise InvalidValueError("FILE", str(path), f"is of format {file_format}, not {FORMAT}")
             members = [file for file in archive.infolist() if file.filename.startswith("records/")]
             for member in sorted(members, key=lambda file: file.filename):
                 if member.file_size > _MAX_RECORDS_BYTES:
@@ -145,10 +147,9 @@ CSV_COLUMNS = ("interval", "time_s", "same", "vlan", "from", "to", "limit_bps", 
 def write_decisions(path: Path, algorithm: str | None, parameters: Mapping[str, object], output: TextIO) -> bool:
     """Write the replayed decisions of a recording as CSV, a row for each pair and interval.
 
-    Return whether all equal the recorded ones.
-
-    ``time_s`` is the recording controller's clock, ``alternative_bps`` the limit by ``algorithm``, empty without one.
-    Raises as ``replayed``; intervals are not kept in memory.
+    Return whether all decisions equal the recorded ones. Column ``time_s`` is the clock of the recording controller,
+    ``alternative_bps`` the limit by ``algorithm``, empty without one. Intervals are not kept in memory. Raises as
+    ``replayed`` does.
     """
     rows = csv.writer(output, lineterminator="\n")
     rows.writerow(CSV_COLUMNS)
@@ -157,14 +158,15 @@ def write_decisions(path: Path, algorithm: str | None, parameters: Mapping[str, 
         as_recorded &= row.same
         vid = row.start.vns.vlan_vid
         columns = (row.sender.tolist(), row.receiver.tolist(), row.limit_bps.tolist(), row.alternative_bps.tolist())
-        for sender, receiver, limit_bps, other_bps in zip(*columns, strict=True):
-            ends = (printable(vn_location(row.start, vn)) for vn in (sender, receiver))
-            other = "" if other_bps != other_bps else f"{other_bps:.0f}"  # NaN
-            rows.writerow([number, f"{row.now_s:.3f}", int(row.same), vid[sender], *ends, f"{limit_bps:.0f}", other])
+        for sender, receiver, limit_bps, alternative_bps in zip(*columns, strict=True):
+            ends = [printable(vn_location(row.start, vn)) for vn in (sender, receiver)]
+            rates = [f"{limit_bps:.0f}", "" if alternative_bps != alternative_bps else f"{alternative_bps:.0f}"]  # NaN
+            rows.writerow([number, f"{row.now_s:.3f}", int(row.same), vid[sender], *ends, *rates])
     return as_recorded
 
 
 def _replayed_rows(path: Path, algorithm: str | None, parameters: Mapping[str, object]) -> Iterator[Replayed]:
+    """Yield the replayed intervals of a file, with the limits by ``algorithm`` if one is given."""
     if algorithm is None and parameters:
         raise InvalidValueError("parameter", ", ".join(parameters), "means nothing without --algorithm")
     return replay(read(path), None if algorithm is None else PolicyChoice(algorithm, dict(parameters)))
@@ -175,8 +177,8 @@ def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object]
 
     Raises InvalidValueError for an unknown algorithm, bad parameters and parameters without an algorithm.
     """
-    again = list(_replayed_rows(path, algorithm, parameters or {}))
-    other = [n for n, row in enumerate(again) if not row.same]
+    intervals = list(_replayed_rows(path, algorithm, parameters or {}))
+    differing = [number for number, interval in enumerate(intervals) if not interval.same]
     rows = [
         {
             "vlan": row.vlan_vid,
@@ -187,13 +189,13 @@ def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object]
             "alternative_mean_bps": round(row.alternative_mean_bps),
             "largest_bps": round(row.largest_bps),
         }
-        for row in differences(again)
+        for row in differences(intervals)
     ]
     return {
-        "intervals": len(again),
-        "seconds": round(again[-1].now_s - again[0].now_s, 3) if again else 0.0,
-        "same": not other,
-        "first_other": other[0] if other else None,
+        "intervals": len(intervals),
+        "seconds": round(intervals[-1].now_s - intervals[0].now_s, 3) if intervals else 0.0,
+        "same": not differing,
+        "first_other": differing[0] if differing else None,
         "algorithm": algorithm,
         "parameters": dict(parameters or {}),
         "differences": rows,

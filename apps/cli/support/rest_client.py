@@ -71,10 +71,10 @@ class Client:
     def __post_init__(self) -> None:
         try:
             parts = urlsplit(self.url)
-            good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError:  # unmatched brackets, a port above 65535
-            good = False
-        if not good:
+            is_valid = False
+        if not is_valid:
             raise InvalidValueError("url", self.url, f"is not an address such as {DEFAULT_URL}")
 
     def call(
@@ -90,18 +90,19 @@ class Client:
     ) -> Any:
         """Return the JSON of the response; raise AnswerError unless it has that shape and length."""
         headers = {"If-Match": if_match} if if_match else {}
-        with self._judging():
+        with self._naming_url():
             value = decoded(self._body(path, method, body, query, headers, most_bytes))
             check(value, shape)
             return value
 
     def read(self, path: str) -> bytes:
         """Return the body of a resource unchanged."""
-        with self._judging():
+        with self._naming_url():
             return self._body(path, "GET", None, None, {}, MAX_ANSWER_BYTES)
 
     @contextmanager
-    def _judging(self) -> Iterator[None]:
+    def _naming_url(self) -> Iterator[None]:
+        """Add the controller's URL to the errors of invalid responses."""
         try:
             yield
         except AnswerError as error:
@@ -110,6 +111,7 @@ class Client:
     def _body(
         self, path: str, method: str, body: object, query: Query | None, headers: Mapping[str, str], most_bytes: int
     ) -> bytes:
+        """Send a request and return the body of its response, at most ``most_bytes``."""
         import http.client
 
         with self._open(path, method, body, query, headers, self.timeout_s) as answer:
@@ -124,7 +126,7 @@ class Client:
         missing: set[str] = set()
         cursor: str | None = None
         size_bytes = 0
-        with self._judging():
+        with self._naming_url():
             for _ in range(MAX_PAGES):
                 data = self._body(path, "GET", None, {**(query or {}), "cursor": cursor}, {}, MAX_ANSWER_BYTES)
                 size_bytes += len(data)
@@ -146,23 +148,23 @@ class Client:
         return rows
 
     def wait_in_force(self, revision: int, timeout_s: float) -> None:
-        """Return when the switches have confirmed a change.
+        """Wait until the switches have confirmed a change; then print which switches are disconnected.
 
-        Raises RequestError, naming the switches that have not, if they take too long.
+        Raises RequestError after ``timeout_s``, naming the switches that have not confirmed it.
         """
         end_s = time.monotonic() + timeout_s
         while True:
-            now = self.call("/v1/revision", shape=_REVISION)
-            if now["installed_revision"] is not None and now["installed_revision"] >= revision:
-                self._print_missing(now.get("disconnected_switches") or (), now.get("unreachable_nodes") or ())
+            status = self.call("/v1/revision", shape=_REVISION)
+            if status["installed_revision"] is not None and status["installed_revision"] >= revision:
+                self._print_missing(status.get("disconnected_switches") or (), status.get("unreachable_nodes") or ())
                 return
             if time.monotonic() >= end_s:
                 break
             time.sleep(POLL_INTERVAL_S)
-        lagging = [f"{name} has not confirmed it" for name in now.get("unconfirmed_switches", ())]
-        lagging += [f"{name} is not connected" for name in now.get("disconnected_switches", ())]
-        why = ", ".join(lagging) or "the controller has not sent it"
-        raise RequestError(f"revision {revision} is kept, but not in force after {timeout_s:g} s: {why}")
+        reasons = [f"{name} has not confirmed it" for name in status.get("unconfirmed_switches", ())]
+        reasons += [f"{name} is not connected" for name in status.get("disconnected_switches", ())]
+        reason = ", ".join(reasons) or "the controller has not sent it"
+        raise RequestError(f"revision {revision} is kept, but not in force after {timeout_s:g} s: {reason}")
 
     def _print_missing(self, switches: Sequence[str], nodes: Sequence[str]) -> None:
         """Print on which switches a change is not effective: they are disconnected, or their nodes are unreachable."""
@@ -187,7 +189,7 @@ class Client:
         with self._open(path, "GET", None, query, headers, timeout_s) as answer:
             answer.remove_limit()
             try:
-                with self._judging():
+                with self._naming_url():
                     yield from _events(answer, last)
             except (OSError, http.client.HTTPException) as error:
                 raise self._unreachable(error) from error
@@ -203,11 +205,11 @@ class Client:
 
         from apps.cli.support.timed_http import opener
 
-        given = {key: value for key, value in (query or {}).items() if value is not None}
-        words = urllib.parse.urlencode(given, errors="replace")  # single surrogates have no bytes
+        parameters = {key: value for key, value in (query or {}).items() if value is not None}
+        encoded = urllib.parse.urlencode(parameters, errors="replace")  # single surrogates have no bytes
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
-            self.url.rstrip("/") + path + (f"?{words}" if words else ""), data, dict(headers), method=method
+            self.url.rstrip("/") + path + (f"?{encoded}" if encoded else ""), data, dict(headers), method=method
         )
         if data is not None:
             request.add_header("Content-Type", "application/json")
@@ -223,6 +225,7 @@ class Client:
         return answer
 
     def _unreachable(self, error: Exception) -> RequestError:
+        """Return the error for a controller that sends no response."""
         reason = str(getattr(error, "reason", error)) or type(error).__name__
         hint = "; --cacert names the CA of its certificate" if "CERTIFICATE_VERIFY_FAILED" in reason else ""
         return RequestError(f"no controller answers at {self.url}: {reason}{hint}")

@@ -14,7 +14,10 @@ from apps.cli.support import answers
 
 
 class _TimedBytes(io.RawIOBase):
-    """The bytes of a response until ``end_s``; a socket's own time-out restarts with each byte."""
+    """Reads the bytes of a response until ``end_s``, then raises AnswerError.
+
+    The socket's own timeout would not do: it restarts with each byte.
+    """
 
     def __init__(self, raw: io.RawIOBase) -> None:
         super().__init__()
@@ -47,10 +50,14 @@ class TimedResponse(http.client.HTTPResponse):
 
 
 class _Connection(http.client.HTTPConnection):
+    """A connection whose responses have a time limit."""
+
     response_class = TimedResponse
 
 
 class _TlsConnection(http.client.HTTPSConnection):
+    """A TLS connection whose responses have a time limit."""
+
     response_class = TimedResponse
 
 
@@ -74,5 +81,5 @@ class _Nowhere(urllib.request.HTTPRedirectHandler):
 
 
 def opener(tls: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
-    """Return what opens URLs as ``urlopen`` does, but for redirects: no controller sends any."""
+    """Return an opener of URLs that follows no redirects, and whose responses have a time limit."""
     return urllib.request.build_opener(_Nowhere, _Http(), _Https(tls))

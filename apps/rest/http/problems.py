@@ -192,7 +192,7 @@ def _of_http(error: HTTPException) -> Response:
 
 
 def _paths_like(path: str) -> str:
-    """Return a hint for an unknown path: where all paths are listed, and those of the resource with the nearest name."""
+    """Return a hint for an unknown path: where all are listed, and those of the resource with the nearest name."""
     rules = (rule.rule for rule in current_app.url_map.iter_rules() if rule.rule.startswith("/v1/"))
     resource_of = {re.sub("<(.*?)>", r"{\1}", rule): rule.split("/")[2] for rule in rules}
     nearest_resource = nearest(path.removeprefix("/v1/").partition("/")[0], set(resource_of.values()))

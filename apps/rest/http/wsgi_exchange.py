@@ -57,8 +57,8 @@ class Timeouts:
 class Body(io.RawIOBase):
     """The body of a request as a file, whose bytes are reserved in ``share``.
 
-    Reading raises OSError for a body that violates RFC 9112, section 7.1, HttpRefusedError (408, 503) for a late one, or
-    one for which no memory is left.
+    Reading raises OSError for a body that violates RFC 9112, section 7.1, and HttpRefusedError for a late body (408),
+    or if no memory is left for its bytes (503).
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Body(io.RawIOBase):
 
 
 class WsgiExchange:
-    """Sends the application's response to one request; each part is reserved in ``share`` while it is sent, if given."""
+    """Sends the application's response to one request; each part is reserved in ``share`` while it is sent."""
 
     def __init__(self, sock: Any, http: h11.Connection, is_head: bool, body: Body, share: Reservation | None) -> None:
         self._sock, self._http, self._body, self._share = sock, http, body, share
