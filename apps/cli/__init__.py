@@ -65,6 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _words_of(error: Exception) -> str:
+    """Return an error as text for a user, with the file's name or the kind of an import error."""
     if isinstance(error, ImportError):
         return f"{type(error).__name__}: {error}"
     if isinstance(error, OSError) and error.filename is not None:
@@ -77,8 +78,8 @@ def _run(arguments: list[str]) -> int:
     try:
         status = app(arguments, prog_name="dets", standalone_mode=False)
     except InvalidValueError as error:
-        plain = error.key.isidentifier() and not error.key.isupper()
-        option = f"--{error.key.removesuffix('_bps').replace('_', '-')}" if plain else error.key
+        is_option = error.key.isidentifier() and not error.key.isupper()
+        option = f"--{error.key.removesuffix('_bps').replace('_', '-')}" if is_option else error.key
         value = "" if error.value is None else f" {error.value!r}"  # None: missing
         print_error(f"{option}:{value} {error.reason}")
         return REFUSED
@@ -99,7 +100,10 @@ def _run(arguments: list[str]) -> int:
 
 
 def _refused_value(error: Exception, message: str) -> str:
-    """Return the rejected value if the message names only the valid ones: typer has numbers read by pydantic."""
+    """Return ``: VALUE`` if the message of a usage error lacks the rejected value, otherwise "".
+
+    The message lacks it if pydantic, by which typer reads numbers, has found the error.
+    """
     validation = getattr(error.__cause__, "errors", None)
     value = "" if validation is None else f"{validation()[0]['input']!r}"
     return "" if value in message else f": {value}"

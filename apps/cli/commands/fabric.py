@@ -17,7 +17,9 @@ def _end(name: str) -> Column:
     return Column(name, lambda row: location(row[name]))
 
 
-def _way(title: str, direction: str, member: str) -> Column:
+def _direction(title: str, direction: str, member: str) -> Column:
+    """Return a column of the rate ``member`` of a link's direction, ``a_to_b`` or ``b_to_a``."""
+
     def cell(row: Row) -> str | None:
         rate_bps = row[direction][member]
         return None if rate_bps is None else format_rate(rate_bps)
@@ -40,10 +42,10 @@ LINK_COLUMNS = (
     _end("b"),
     Column("up", "up"),
     rate("capacity", "capacity_bps"),
-    _way("committed a to b", "a_to_b", "committed_bps"),
-    _way("carried", "a_to_b", "load_bps"),
-    _way("committed b to a", "b_to_a", "committed_bps"),
-    _way("carried", "b_to_a", "load_bps"),
+    _direction("committed a to b", "a_to_b", "committed_bps"),
+    _direction("carried", "a_to_b", "load_bps"),
+    _direction("committed b to a", "b_to_a", "committed_bps"),
+    _direction("carried", "b_to_a", "load_bps"),
     Column("up since", "up_since"),
 )
 

@@ -20,11 +20,14 @@ app = typer.Typer()
 VIOLATED_BY = ("switch", "controller", "floods", "grants")
 
 
-def _free(title: str, promised: str) -> Column:
-    return Column(title, lambda row: format_rate(row["admissible_bps"] - row[promised]), right=True)
+def _free(title: str, committed: str) -> Column:
+    """Return a column of the rate that limits may still take; ``committed`` is the member with the sum of limits."""
+    return Column(title, lambda row: format_rate(row["admissible_bps"] - row[committed]), right=True)
 
 
 def _seconds(title: str, *names: str) -> Column:
+    """Return a column of seconds: the member of a VN's guarantee under the path ``names``."""
+
     def seconds(row: Row) -> str:
         value: Any = row["guarantee"]
         for name in names:
@@ -35,6 +38,7 @@ def _seconds(title: str, *names: str) -> Column:
 
 
 def _guaranteed(title: str, name: str) -> Column:
+    """Return a column of the rate ``name`` of a VN's guarantee."""
     return Column(title, lambda row: format_rate(row["guarantee"][name]), right=True)
 
 
@@ -67,20 +71,20 @@ def guarantees(client: Client, vlan: OnlyVlan = None, output: AnyForm = OutputFo
     if vlan is not None:
         show(client.pages("/v1/vns", "vns", {"vlan": vlan}), output, VN_COLUMNS)
         return 0
-    found: Mapping[str, Any] = {
+    report: Mapping[str, Any] = {
         "ports": client.pages("/v1/ports", "ports"),
         "links": client.pages("/v1/links", "links"),
         "violated": client.pages("/v1/vns", "vns", {"violated": "true"}),
     }
     if output is not OutputFormat.table:
-        show(found, output, ())
+        show(report, output, ())
         return 0
-    show(found["ports"], output, PORT_COLUMNS)
+    show(report["ports"], output, PORT_COLUMNS)
     for name, columns in (("links", LINK_COLUMNS), ("violated", VN_COLUMNS)):
-        if found[name]:
+        if report[name]:
             echo()
-            show(found[name], output, columns)
-    if not found["violated"]:
+            show(report[name], output, columns)
+    if not report["violated"]:
         echo()
         echo("Every VN gets what its senders offer within its limit.")
     return 0

@@ -39,12 +39,12 @@ def list_hosts(
     output: AnyForm = OutputFormat.table,
 ) -> int:
     """List the known hosts, by VLAN and address."""
-    picked: dict[str, Any] = {"vlan": vlan, "switch": switch}
+    query: dict[str, Any] = {"vlan": vlan, "switch": switch}
     if port is not None:
         if switch is not None:
             raise InvalidValueError("switch", switch, "is said by --port")
-        picked["switch"], picked["port"] = NameResolver(client).port("port", port)
-    show(client.pages("/v1/hosts", "hosts", picked), output, COLUMNS)
+        query["switch"], query["port"] = NameResolver(client).port("port", port)
+    show(client.pages("/v1/hosts", "hosts", query), output, COLUMNS)
     return 0
 
 

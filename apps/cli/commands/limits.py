@@ -209,8 +209,8 @@ def set_limits(
     output: AnyForm = OutputFormat.table,
 ) -> int:
     """Set limits and weight of a VN, or of those at several ports at once: all, or none. A RATE is such as 400M."""
-    given = zip((*LIMITS, "weight"), (send, receive, send_ceiling, receive_ceiling, weight), strict=True)
-    body = _limits({name: value for name, value in given if value is not None})
+    options = zip((*LIMITS, "weight"), (send, receive, send_ceiling, receive_ceiling, weight), strict=True)
+    body = _limits({name: value for name, value in options if value is not None})
     _check_some(body, "--send, --receive, --send-ceiling, --receive-ceiling or --weight")
     names = NameResolver(change.client)
     if len(port) == 1:
@@ -233,9 +233,9 @@ def apply_limits(
     from apps.cli.support.limits_file import read_limits
 
     with refusing_bad_files():
-        given = read_limits(file)
+        file_rows = read_limits(file)
     names = NameResolver(change.client)
-    rows = [names.vn(str(row["vlan"]), row["port"]) | _limits(row) for row in given]
+    rows = [names.vn(str(row["vlan"]), row["port"]) | _limits(row) for row in file_rows]
     _print_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
     return 0
 
@@ -301,8 +301,8 @@ def list_unmetered(
 ) -> int:
     """List the active pairs without a meter, and why; --switch is the sender's."""
     query = {"vlan": vlan, "switch": switch, "limit": 1}
-    found = client.call("/v1/pairs", query=query, shape={"unmetered_pairs": [dict]})["unmetered_pairs"]
-    show(found, output, UNMETERED_COLUMNS)
+    pairs = client.call("/v1/pairs", query=query, shape={"unmetered_pairs": [dict]})["unmetered_pairs"]
+    show(pairs, output, UNMETERED_COLUMNS)
     return 0
 
 
@@ -311,23 +311,24 @@ def _rate(key: str, text: str | int | None) -> int | None:
 
 
 def _limits(options: dict[str, Any]) -> dict[str, float | None]:
-    """Return the members of a request for limits, as typed, and a weight; a ceiling may be ``none``."""
+    """Return the body of a request from limits and ceilings, as typed, and a weight; a ceiling may be ``none``."""
     body: dict[str, float | None] = {"weight": options["weight"]} if "weight" in options else {}
     for name in LIMITS:
         if name in options:
-            ceiling = name.endswith("_ceiling")
-            key = f"{name}_bps" if ceiling else f"{name}_limit_bps"
-            body[key] = None if ceiling and options[name] == "none" else _rate(name, options[name])
+            is_ceiling = name.endswith("_ceiling")
+            key = f"{name}_bps" if is_ceiling else f"{name}_limit_bps"
+            body[key] = None if is_ceiling and options[name] == "none" else _rate(name, options[name])
     return body
 
 
 def _check_some(body: dict[str, Any], options: str) -> None:
+    """Raise UsageError, naming the possible options, for a request that sets nothing."""
     if not body:
         raise UsageError(f"Nothing to set: write {options}")
 
 
 def _shown(body: dict[str, Any]) -> str:
-    """Return as text what a request sets."""
+    """Return the values of a request as text, such as ``send 400 Mbit/s, weight 2``."""
     return ", ".join(_shown_value(key, value) for key, value in body.items())
 
 
@@ -339,6 +340,7 @@ def _shown_value(key: str, value: Any) -> str:
 
 
 def _print_one(change: Change, answer: Any, form: OutputFormat, sentence: str, columns: Any) -> None:
+    """Print the result of changing one VLAN or VN: a sentence, or the whole response."""
     if form is OutputFormat.table:
         echo(f"{sentence} ({change.outcome(answer['revision'])})")
     else:
@@ -346,6 +348,7 @@ def _print_one(change: Change, answer: Any, form: OutputFormat, sentence: str, c
 
 
 def _print_many(change: Change, answer: Any, form: OutputFormat) -> None:
+    """Print the result of changing many values: their number, or the whole response."""
     if form is OutputFormat.table:
         echo(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
     else:

@@ -111,12 +111,12 @@ def explain(
     output: AnyForm = OutputFormat.table,
 ) -> int:
     """Show what binds the limit of a pair of VNs in a running controller, and what would bind it next."""
-    found = explanations(client, vlan, sender, receiver)
+    pairs = explanations(client, vlan, sender, receiver)
     if output is OutputFormat.table:
-        for explained in found:
-            echo(explained["sentence"])
+        for pair in pairs:
+            echo(pair["sentence"])
     else:
-        show(found if receiver is None else found[0], output, ())
+        show(pairs if receiver is None else pairs[0], output, ())
     return 0
 
 
@@ -147,8 +147,8 @@ def status(
             echo(f"node {cluster['node']}: {cluster['role']}; active is {cluster['active']} at {cluster['active_url']}")
             if cluster.get("owners"):
                 columns.insert(1, "node")
-                seen = client.pages("/v1/switches", "switches")  # with states from their nodes
-                rows = [{**row, "node": _owner(cluster["owners"], row)} for row in seen]
+                switches = client.pages("/v1/switches", "switches")  # with states from their nodes
+                rows = [{**row, "node": _owner(cluster["owners"], row)} for row in switches]
         show(rows, output, [Column(name, name) for name in columns])
         if full := health.get("full_vns"):
             echo(f"{counted(full, 'VN')} with as many hosts as they may learn: dets vn list -o json has hosts_full")
@@ -156,16 +156,19 @@ def status(
 
 
 def _health(client: Client, wait_s: float) -> dict[str, Any]:
-    """Return the health as soon as it is good, or the present health when the time is over."""
+    """Return the health as soon as its status is ready, or after ``wait_s`` whatever the status is.
+
+    While the controller is unreachable, it is asked again, too; the last request raises RequestError.
+    """
     end_s = time.monotonic() + wait_s
     while True:
-        late = time.monotonic() >= end_s
+        is_last = time.monotonic() >= end_s
         try:
             health: dict[str, Any] = client.call("/v1/health", shape=HEALTH)
-            if late or health["status"] == "ready":
+            if is_last or health["status"] == "ready":
                 return health
         except RequestError as error:
-            if late or error.status is not None or isinstance(error, AnswerError):
+            if is_last or error.status is not None or isinstance(error, AnswerError):
                 raise
         time.sleep(FAST_POLL_INTERVAL_S)
 
@@ -184,8 +187,8 @@ def top(
     if not 0.25 <= interval <= 60.0:
         raise InvalidValueError("interval", interval, "is outside 0.25 to 60 seconds")
     of_vlans = vlan is None and switch is None
-    picked = {"vlan": vlan, "switch": switch}
-    states = _states(client, "vlans" if of_vlans else "vns", picked, interval, count)
+    selection = {"vlan": vlan, "switch": switch}
+    states = _states(client, "vlans" if of_vlans else "vns", selection, interval, count)
     with _screen(output, VLAN_COLUMNS if of_vlans else VN_COLUMNS) as show_rows:
         shown = 0
         for rows in states:
@@ -205,11 +208,11 @@ def events(
     output: AnyForm = OutputFormat.table,
 ) -> int:
     """Show events: changed limits, the begin and end of congestion, switches that connect and disconnect."""
-    found = client.call("/v1/events", query={"after": after}, shape=EVENTS)
+    answer = client.call("/v1/events", query={"after": after}, shape=EVENTS)
     if not follow:
-        show(found["events"], output, EVENT_COLUMNS)
+        show(answer["events"], output, EVENT_COLUMNS)
         return 0
-    for batch in _following(client, found):
+    for batch in _following(client, answer):
         for event in batch:
             if output is OutputFormat.json:
                 echo(json_text(event))
@@ -222,11 +225,14 @@ def events(
 
 
 def _states(
-    client: Client, name: str, picked: dict[str, Any], interval_s: float, count: int | None
+    client: Client, name: str, selection: dict[str, Any], interval_s: float, count: int | None
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yield the live state of VLANs or VNs, and their settings, which are read again when they have changed."""
-    query = {**picked, "interval_ms": round(interval_s * 1000), "count": count}
-    revision, set_of = None, {}
+    """Yield ``count`` times (None: for ever) the rows of ``vlans`` or ``vns``, the highest received rate first.
+
+    A row has the live state from the stream, and the settings, which are read again when they have changed.
+    """
+    query = {**selection, "interval_ms": round(interval_s * 1000), "count": count}
+    revision, settings_of = None, {}
     keys: dict[str, Any] = {"columns": [], name: []}
     for event in client.stream("/v1/stream", query, timeout_s=interval_s + 30.0):
         if event.name == "keys":
@@ -237,31 +243,35 @@ def _states(
         check(event.data, _STATE, "the stream")
         if event.data["revision"] != revision:
             revision = event.data["revision"]
-            set_of = {_key(row): row for row in client.pages(f"/v1/{name}", name, picked)}
+            settings_of = {_key(row): row for row in client.pages(f"/v1/{name}", name, selection)}
         try:
             live = list(_live_rows(keys["columns"], keys[name], event.data, of_vns=name == "vns"))
         except ValueError:
             continue  # its configuration differs from the keys', and new keys follow
-        rows = [{**set_of.get(_key(row), {}), **row} for row in live]
+        rows = [{**settings_of.get(_key(row), {}), **row} for row in live]
         yield sorted(rows, key=lambda row: row.get("measured_receive_bps") or 0, reverse=True)
 
 
 def _live_rows(
     columns: list[str], keys: list[list[Any]], state: dict[str, Any], *, of_vns: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield an object for each row of a state in columns. Raises ValueError if these do not fit."""
-    rates = [dict(zip(columns, row, strict=True)) for row in zip(*state["rows"], strict=True)]
-    congested = state["congested"]
-    if of_vns:
-        held, places = set(congested), state.get("bottlenecks") or [None] * len(keys)
-        more: list[dict[str, Any]] = [{"congested": at in held, "bottleneck": place} for at, place in enumerate(places)]
-    else:
-        more = [{"congested_vns": vns} for vns in congested]
+    """Yield an object for each row of a state whose ``rows`` are columns.
+
+    ``columns`` are their names, ``keys`` the VLANs or VNs of the rows. Raises ValueError if the lengths differ.
+    """
+    rates_kbps = [dict(zip(columns, row, strict=True)) for row in zip(*state["rows"], strict=True)]
+    if of_vns:  # ``congested`` has the indices of congested VNs
+        congested, bottlenecks = set(state["congested"]), state.get("bottlenecks") or [None] * len(keys)
+        conditions: list[dict[str, Any]] = [
+            {"congested": index in congested, "bottleneck": bottleneck} for index, bottleneck in enumerate(bottlenecks)
+        ]
+    else:  # ``congested`` has the number of congested VNs of each VLAN
+        conditions = [{"congested_vns": count} for count in state["congested"]]
     names = _KEYS if of_vns else ("vlan_vid", "name")
-    for key, of_row, rest in zip(keys, rates, more, strict=True):
-        shown = {_RATES[name]: _bits(kbps) for name, kbps in of_row.items() if name in _RATES}
-        parts = {f"{name}_share": _share(of_row.get(name), of_row.get("received")) for name in ("marked", "lost")}
-        yield dict(zip(names, key, strict=True)) | shown | parts | rest
+    for key, kbps, condition in zip(keys, rates_kbps, conditions, strict=True):
+        rates = {_RATES[name]: _bits(value) for name, value in kbps.items() if name in _RATES}
+        shares = {f"{name}_share": _share(kbps.get(name), kbps.get("received")) for name in ("marked", "lost")}
+        yield dict(zip(names, key, strict=True)) | rates | shares | condition
 
 
 def _bits(kbps: int | None) -> int | None:
@@ -284,38 +294,37 @@ def _owner(owners: dict[str, Any], row: dict[str, Any]) -> Any:
 @contextlib.contextmanager
 def _screen(form: OutputFormat, columns: Sequence[Column]) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
     """Return a function that shows rows, in a terminal in place of the previous ones, cut to its size."""
-    where = console()
-    if form is not OutputFormat.table or not where.is_terminal:
+    terminal = console()
+    if form is not OutputFormat.table or not terminal.is_terminal:
         yield lambda rows: show(rows, form, columns)
         return
     from rich.live import Live
 
-    with Live(console=where, screen=True, auto_refresh=False) as live:
+    with Live(console=terminal, screen=True, auto_refresh=False) as live:
 
         def show_rows(rows: list[dict[str, Any]]) -> None:
-            rows = rows[: where.height]
-            live.update(
-                fit_table(rows, narrowed(rows, columns, where, ASCENDING_COLUMNS), where, where.height), refresh=True
-            )
+            rows = rows[: terminal.height]
+            fitting = narrowed(rows, columns, terminal, ASCENDING_COLUMNS)
+            live.update(fit_table(rows, fitting, terminal, terminal.height), refresh=True)
 
         yield show_rows
 
 
-def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:
-    """Yield the events of a response, and the events after it, across restarts of the controller."""
-    gone = False
+def _following(client: Client, answer: Any) -> Iterator[list[dict[str, Any]]]:
+    """Yield the events of a response, and for ever the events after it, across restarts of the controller."""
+    is_unreachable = False
     while True:
-        yield found["events"]
-        last = found["last"]
+        yield answer["events"]
+        last = answer["last"]
         time.sleep(POLL_INTERVAL_S)
         try:
-            found = client.call("/v1/events", query={"after": last}, shape=EVENTS)
-            if found["last"] < last:  # the controller has restarted, and counts from one again
-                found = client.call("/v1/events", shape=EVENTS)
-            gone = False
+            answer = client.call("/v1/events", query={"after": last}, shape=EVENTS)
+            if answer["last"] < last:  # the controller has restarted, and counts from one again
+                answer = client.call("/v1/events", shape=EVENTS)
+            is_unreachable = False
         except RequestError as error:
             if error.status is not None or isinstance(error, AnswerError):
                 raise
-            if not gone:
+            if not is_unreachable:
                 print_error(f"{error}; waiting for it")
-            gone, found = True, {"events": [], "last": last}
+            is_unreachable, answer = True, {"events": [], "last": last}

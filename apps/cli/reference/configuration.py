@@ -51,15 +51,15 @@ def _section(section: type[Section]) -> str:
 
 
 def _meanings(section: type[Section]) -> dict[str, str]:
-    """Return the texts below the fields of a section, inherited ones included, by field."""
-    found: dict[str, str] = {}
+    """Return the docstring below each field of a section, inherited fields included, by field."""
+    meanings: dict[str, str] = {}
     for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
         (definition,) = ast.parse(inspect.getsource(base)).body
         assert isinstance(definition, ast.ClassDef)
         for field, text in pairwise(definition.body):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-                found[field.target.id] = str(ast.literal_eval(text.value))
-    return found
+                meanings[field.target.id] = str(ast.literal_eval(text.value))
+    return meanings
 
 
 def _sentence(text: str) -> str:

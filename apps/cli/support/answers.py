@@ -60,8 +60,8 @@ class AnswerError(RequestError):
 def read_all(answer: http.client.HTTPResponse, most_bytes: int) -> bytes:
     """Return the body of a response; raise AnswerError if it is too long."""
     data = bytearray()
-    while piece := answer.read1(_CHUNK_BYTES):
-        data += piece
+    while chunk := answer.read1(_CHUNK_BYTES):
+        data += chunk
         if len(data) > most_bytes:
             raise AnswerError(f"it is longer than {most_bytes} bytes")
     return bytes(data)
@@ -87,17 +87,17 @@ def check(value: Any, shape: Shape, what: str = "the answer") -> None:
             check(item, shape[0], f"{what}[{number}]")
     elif isinstance(shape, dict):
         _check_is(value, dict, what)
-        for name, of_member in shape.items():
+        for name, member_shape in shape.items():
             if name is ...:
                 for key, item in value.items():
-                    check(item, of_member, f"{what}.{key[:_SHOWN]}")
+                    check(item, member_shape, f"{what}.{key[:_SHOWN]}")
             elif name.endswith("?"):
                 if value.get(name[:-1]) is not None:
-                    check(value[name[:-1]], of_member, name[:-1])
+                    check(value[name[:-1]], member_shape, name[:-1])
             elif name not in value:
                 raise AnswerError(f"{what} has no {name}")
             else:
-                check(value[name], of_member, name)
+                check(value[name], member_shape, name)
     else:
         _check_is(value, shape, what)
 
@@ -105,10 +105,10 @@ def check(value: Any, shape: Shape, what: str = "the answer") -> None:
 def refusal_of(error: urllib.error.HTTPError) -> RequestError:
     """Return the error of a response, with the controller's own text if it is valid."""
     try:
-        found = decoded(error.read(_MAX_PROBLEM_BYTES))
-        check(found, {"detail": str})
-        errors = [item for item in found.get("errors") or () if _is_error(item)]
-        problem, text = {**found, "errors": errors}, found["detail"]
+        document = decoded(error.read(_MAX_PROBLEM_BYTES))
+        check(document, {"detail": str})
+        errors = [item for item in document.get("errors") or () if _is_error(item)]
+        problem, text = {**document, "errors": errors}, document["detail"]
     except Exception as other:  # any error: the status shows a rejection
         if isinstance(other, MemoryError):
             raise
@@ -119,6 +119,7 @@ def refusal_of(error: urllib.error.HTTPError) -> RequestError:
 
 
 def _is_error(item: Any) -> bool:
+    """Return whether an item of a problem document names an invalid value."""
     return (
         isinstance(item, dict)
         and isinstance(item.get("field"), str)
@@ -128,6 +129,7 @@ def _is_error(item: Any) -> bool:
 
 
 def _check_is(value: Any, kinds: Any, what: str) -> None:
+    """Raise AnswerError, naming ``what``, unless a value is of a type, or of one of several; bool is no int here."""
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         shown = json.dumps(value, default=str) if not isinstance(value, dict | list) else _WORDS[type(value)]

@@ -65,6 +65,7 @@ def issue(folder: Path, name: str, days: int, hosts: Sequence[str] | None, *, cl
 def _builder(
     subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, days: int
 ) -> x509.CertificateBuilder:
+    """Return a builder of a certificate that is valid for ``days`` from now, without extensions for its use."""
     if not 1 <= days <= MAX_DAYS:
         raise InvalidValueError("days", days, f"must be 1 to {MAX_DAYS}")
     now = dt.datetime.now(dt.UTC)
@@ -75,21 +76,24 @@ def _builder(
 
 
 def _subject(key: str, name: str) -> x509.Name:
+    """Return a subject with a common name; raise InvalidValueError, naming ``key``, for an impossible one."""
     try:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     except ValueError as error:
         raise InvalidValueError(key, name, f"cannot be a certificate's name: {error}") from error
 
 
-def _key_usage(**wanted: bool) -> x509.KeyUsage:
+def _key_usage(**allowed: bool) -> x509.KeyUsage:
+    """Return the extension that allows these uses of a key, and no others."""
     uses = (
         "digital_signature content_commitment key_encipherment data_encipherment key_agreement key_cert_sign crl_sign "
         "encipher_only decipher_only"
     )
-    return x509.KeyUsage(**{use: wanted.get(use, False) for use in uses.split()})
+    return x509.KeyUsage(**{use: allowed.get(use, False) for use in uses.split()})
 
 
 def _general_name(host: str) -> x509.GeneralName:
+    """Return an IP address or a host name for a certificate. Raises InvalidValueError."""
     with contextlib.suppress(ValueError):
         return x509.IPAddress(ipaddress.ip_address(host))
     if len(host) > MAX_HOST_LENGTH or not _HOST_NAME.fullmatch(host):

@@ -104,23 +104,25 @@ class Change:
 
 
 def _in_options(error: RequestError) -> RequestError:
-    """Return an error about values with the names of options and typed rates, if all of it is about options."""
+    """Return an error with options in place of the REST interface's fields, and rates as they are typed.
+
+    An error that is not only about fields with options is returned unchanged.
+    """
     if error.status == PRECONDITION_REQUIRED:
         return RequestError(f"{error} (here: --if-revision N)", error.status, error.problem)
     problems = error.problem.get("errors") or []
-    if not problems or any(each["field"] not in _OPTION_OF for each in problems):
+    if not problems or any(problem["field"] not in _OPTION_OF for problem in problems):
         return error
-    shown = []
-    for each in problems:
-        whole = isinstance(each["value"], int) and each["field"].endswith("_bps")
-        shown.append(
-            f"{_OPTION_OF[each['field']]}: {format_rate(each['value']) if whole else each['value']} {each['reason']}"
-        )
-    return RequestError("; ".join(shown), error.status, error.problem)
+    sentences = []
+    for problem in problems:
+        is_rate = isinstance(problem["value"], int) and problem["field"].endswith("_bps")
+        value = format_rate(problem["value"]) if is_rate else problem["value"]
+        sentences.append(f"{_OPTION_OF[problem['field']]}: {value} {problem['reason']}")
+    return RequestError("; ".join(sentences), error.status, error.problem)
 
 
 def in_words_typed(error: RequestError, arguments: list[str]) -> str:
-    """Return an error about names with the options or arguments, and with the text that was typed for them."""
+    """Return the text of an error; one about an unknown name with the option and the text that the user typed."""
     problems = error.problem.get("errors") or []
     if error.status != NOT_FOUND or len(problems) != 1 or problems[0]["field"] not in _NAMED:
         return str(error)
@@ -136,7 +138,7 @@ def in_words_typed(error: RequestError, arguments: list[str]) -> str:
 
 
 def _parts(field: str, word: str) -> tuple[str, ...]:
-    """Return the path parts that a typed word may have become: a VLAN, or the switch or the port of SWITCH:PORT."""
+    """Return what a typed word may have become in the path of a request: a VLAN, or a part of SWITCH:PORT."""
     switch, colon, port = word.rpartition(":")
     return (word,) if not colon or field.startswith("vlan") else (switch,) if field == "switch" else (port,)
 
@@ -166,6 +168,7 @@ def with_change(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _asking_options() -> list[inspect.Parameter]:
+    """Return the options that select the controller."""
     return [option_of(CONTROLLER_PANEL, name, kind, option, None) for name, (kind, option) in _ASKING.items()]
 
 
@@ -184,8 +187,8 @@ def with_options(
     names = [option.name for option in options]
 
     @functools.wraps(command)
-    def wrapped(**given: Any) -> int:
-        return command(make(**{name: given.pop(name) for name in names}), **given)
+    def wrapped(**values: Any) -> int:
+        return command(make(**{name: values.pop(name) for name in names}), **values)
 
     parameters = [*own, *options]
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -193,18 +196,18 @@ def with_options(
     return wrapped
 
 
-def _client(**given: Any) -> Client:
-    """Return the client for options, environment and file, in this order."""
-    settings = {**_settings(), **{name: value for name, value in given.items() if value is not None}}
+def _client(**options: Any) -> Client:
+    """Return the client for options (of the command line, or the environment), which precede the settings file."""
+    settings = {**_settings(), **{name: value for name, value in options.items() if value is not None}}
     files = [None if settings.get(name) is None else Path(settings[name]) for name in ("cacert", "cert", "key")]
-    return Client(settings.get("url", DEFAULT_URL), _token(settings.get("token_file"), given), tls_context(*files))
+    return Client(settings.get("url", DEFAULT_URL), _token(settings.get("token_file"), options), tls_context(*files))
 
 
 def _token(token_file: str | Path | None, options: Mapping[str, Any]) -> str | None:
     """Return the bearer token of the environment or of a file; None without either."""
-    named = os.environ.get("DETS_TOKEN")
-    if named is not None and options["token_file"] is None:
-        return _checked_token("DETS_TOKEN", named)
+    token = os.environ.get("DETS_TOKEN")
+    if token is not None and options["token_file"] is None:
+        return _checked_token("DETS_TOKEN", token)
     if token_file is None:
         return None
     try:
@@ -215,6 +218,7 @@ def _token(token_file: str | Path | None, options: Mapping[str, Any]) -> str | N
 
 
 def _checked_token(key: str, token: str, shown: str = "(hidden)") -> str:
+    """Return a token; raise InvalidValueError, which shows ``shown`` as the value, if it is not one word."""
     if not (token.isascii() and token.isprintable() and token) or " " in token:
         raise InvalidValueError(key, shown, "holds no token: it is one word, as dets token create prints it")
     return token
