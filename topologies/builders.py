@@ -19,12 +19,12 @@ CORE_DPID_BASE = 0x1000
 
 
 def fig1(pns: int = 5, link_rate_bps: int = LINK_RATE_BPS, vlans: tuple[int, ...] = VLANS) -> Fabric:
-    """Return figure 1: ``pns`` PNs with a VN per VLAN each, PN i at port i of the one edge switch s1."""
+    """Return DETS, figure 1: one edge switch s1 with PN i at port i; each PN has a VN in every VLAN."""
     return _star("dets-fig1", pns, link_rate_bps, vlans)
 
 
 def fig5(pns: int = 11, link_rate_bps: int = LINK_RATE_BPS, vlans: tuple[int, ...] = VLANS) -> Fabric:
-    """Return section IV, figure 5: figure 1 with eleven PNs; the last PN is the receiver."""
+    """Return DETS, section IV, figure 5: figure 1 with eleven PNs; the last PN is the receiver."""
     return _star("dets-fig5", pns, link_rate_bps, vlans)
 
 
@@ -36,7 +36,7 @@ def fig7(
     cores: int = 1,
     core_rate_bps: int | None = None,
 ) -> Fabric:
-    """Return figure 7: edge switches s1.. linked by core switches c1..; each edge switch is linked to each core switch.
+    """Return DETS, figure 7: ``edges`` edge switches s1.. and ``cores`` core switches c1.., all of them linked.
 
     The last PN, the receiver, is alone behind the last edge switch; the others are distributed in turn to the edge
     switches before it. Core links carry ten times an access link, at most 1 Gb/s, unless ``core_rate_bps`` is given.
@@ -46,8 +46,9 @@ def fig7(
     _at_least("edges", edges, 2)
     _at_least("cores", cores, 1)
     rate_bps = core_rate_bps if core_rate_bps is not None else min(10 * link_rate_bps, MAX_MININET_RATE_BPS)
+    sender_edges = edges - 1
     senders = [
-        PhysicalNode(i + 1, f"s{i % (edges - 1) + 1}", i // (edges - 1) + 1, vlans, link_rate_bps)
+        PhysicalNode(i + 1, f"s{i % sender_edges + 1}", i // sender_edges + 1, vlans, link_rate_bps)
         for i in range(pns - 1)
     ]
     receiver = PhysicalNode(pns, f"s{edges}", 1, vlans, link_rate_bps)
@@ -67,10 +68,11 @@ def gatekeeper_hosts(
     vlans: tuple[int, ...] = VLANS,
     access_rates_bps: Mapping[int, int] | None = None,
 ) -> Fabric:
-    """Return Gatekeeper (HPL-2010-151, section 2), scheduler on hosts: PN i alone behind edge switch si, all si on c1.
+    """Return Gatekeeper's fabric with a scheduler on every host (HPL-2010-151, section 2).
 
-    All links carry ``link_rate_bps``, so the traffic to a PN queues in c1. ``access_rates_bps`` gives PNs, by number,
-    another rate between edge switch and PN: a receiver's is below its link's, the paper's headroom.
+    PN i is alone behind edge switch si, which stands for the host's scheduler; all edge switches are linked to c1. All
+    links carry ``link_rate_bps``, so the traffic to a PN queues in c1. ``access_rates_bps`` are other rates between
+    edge switch and PN, by the PN's number: a receiver's rate below its link's is the paper's headroom.
     """
     _at_least("pns", pns, 2)
     access_rates_bps = access_rates_bps or {}
@@ -91,9 +93,9 @@ def dumbbell(
     core_rate_bps: int | None = None,
     receivers: int = 1,
 ) -> Fabric:
-    """Return a narrow core: the last ``receivers`` PNs are behind s2, the senders behind s1, with one link between.
+    """Return two edge switches with one link between them: the last ``receivers`` PNs behind s2, the others behind s1.
 
-    The link carries ``core_rate_bps``, by default a PN's rate, so that the senders together fill it.
+    The link carries ``core_rate_bps``, by default as much as one PN's link, so that the senders together fill it.
     """
     _at_least("receivers", receivers, 1)
     _at_least("pns", pns, receivers + 1)
@@ -106,6 +108,7 @@ def dumbbell(
 
 
 def _star(name: str, pns: int, link_rate_bps: int, vlans: tuple[int, ...]) -> Fabric:
+    """Return a fabric of one edge switch s1 with PN i at port i."""
     _at_least("pns", pns, 2)
     nodes = tuple(PhysicalNode(i, "s1", i, vlans, link_rate_bps) for i in range(1, pns + 1))
     return Fabric(name, (TopoSwitch("s1", 1),), nodes, vlans)
@@ -125,9 +128,10 @@ OWN: dict[str, Callable[..., Fabric]] = {
 }
 
 
-def _check_builder(name: str, found: object) -> None:
-    if not callable(found):
-        raise TypeError(f"{found!r} is not a function that makes a Fabric")
+def _check_builder(name: str, builder: object) -> None:
+    """Raise TypeError for a plugin that is no builder."""
+    if not callable(builder):
+        raise TypeError(f"{builder!r} is not a function that makes a Fabric")
 
 
 fabrics: Mapping[str, Callable[..., Fabric]] = plugins.Extended(OWN, plugins.TOPOLOGIES, _check_builder)
@@ -135,20 +139,20 @@ fabrics: Mapping[str, Callable[..., Fabric]] = plugins.Extended(OWN, plugins.TOP
 
 
 def build(words: str) -> Fabric:
-    """Return the fabric of ``NAME,KEY=VALUE,...``, as for ``mn --topo``; raise ValueError with a sentence."""
-    name, *rest = words.split(",")
+    """Return the fabric of a text ``NAME,KEY=VALUE,...``, as for ``mn --topo``. Raises ValueError for users to read."""
+    name, *settings = words.split(",")
     if name not in fabrics:
         raise ValueError(f"{name!r} is no topology; there are {', '.join(fabrics)}")
-    known = inspect.signature(fabrics[name]).parameters
+    parameters = inspect.signature(fabrics[name]).parameters
     values: dict[str, object] = {}
-    for word in rest:
-        key, equals, text = word.partition("=")
+    for setting in settings:
+        key, equals, text = setting.partition("=")
         if not equals:
-            raise ValueError(f"{name}: {word!r} has no name: write KEY=VALUE, as in {name},pns=4")
-        if key not in known:
-            raise ValueError(f"{name}: there is no parameter {key}; there are {', '.join(known)}")
+            raise ValueError(f"{name}: {setting!r} has no name: write KEY=VALUE, as in {name},pns=4")
+        if key not in parameters:
+            raise ValueError(f"{name}: there is no parameter {key}; there are {', '.join(parameters)}")
         try:
-            values[key] = _value(str(known[key].annotation), text)
+            values[key] = _value(str(parameters[key].annotation), text)
         except ValueError as error:
             raise ValueError(f"{name}: {key}: {text!r} {error}") from None
     try:
@@ -158,7 +162,7 @@ def build(words: str) -> Fabric:
 
 
 def _value(annotation: str, text: str) -> object:
-    """Return the value of a parameter's text; ValueError with the rule for it."""
+    """Return a text as the value of a parameter with this annotation; raise ValueError with the rule for its values."""
     if annotation.startswith("tuple"):
         return tuple(_whole(one, "must be VLAN ids joined by +, such as 10+20") for one in text.split("+"))
     if annotation in ("int", "int | None"):
@@ -167,6 +171,7 @@ def _value(annotation: str, text: str) -> object:
 
 
 def _whole(text: str, rule: str) -> int:
+    """Return a text of decimal digits as a number; raise ValueError with ``rule`` for any other text."""
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(rule)
     return int(text)

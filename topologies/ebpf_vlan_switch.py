@@ -22,9 +22,10 @@ _NAME = b"dets_vlan"
 
 
 def attach(trunk: str, access: Mapping[str, int]) -> None:
-    """Switch frames between interfaces: ``trunk`` and the access ports, names to VLAN ids. OSError names the refusal.
+    """Let the kernel switch frames between the interface ``trunk`` and the access ports.
 
-    The interfaces must be new: nothing may be at their ingress.
+    ``access`` are the VLAN ids of the access ports, by interface name. No interface may have an ingress qdisc. Raises
+    OSError with the kernel's reason.
     """
     trunk_index = socket.if_nametoindex(trunk)
     indices = {vid: socket.if_nametoindex(name) for name, vid in access.items()}
@@ -34,7 +35,7 @@ def attach(trunk: str, access: Mapping[str, int]) -> None:
 
 
 def unsupported_reason() -> str:
-    """Return why this process may not load such programs; "" if it may."""
+    """Return why this process cannot load eBPF programs; "" if it can."""
     try:
         os.close(ebpf.load_program(access_program(1, 1), _NAME))
     except OSError as error:
@@ -43,7 +44,7 @@ def unsupported_reason() -> str:
 
 
 def access_program(vlan_vid: int, trunk_index: int) -> bytes:
-    """Return an access port's program: tag a VN's frame and send it on the trunk."""
+    """Return an access port's program: drop a frame with a tag, or tag the frame and send it to the trunk."""
     return b"".join(
         (
             ebpf.move(ebpf.R6, ebpf.R1),
@@ -60,13 +61,15 @@ def access_program(vlan_vid: int, trunk_index: int) -> bytes:
 
 
 def trunk_program(ports: Mapping[int, int]) -> bytes:
-    """Return the trunk's program: send a frame, without its tag, to the port (an index) of its VLAN."""
-    lines_to_pop = 2 * len(ports)  # from the first choice's jump over the other choices and the two lines that drop
-    choices = [
-        line
-        for number, (vid, index) in enumerate(ports.items())
-        for line in (ebpf.set_to(ebpf.R8, index), ebpf.jump_if_equal(ebpf.R7, vid, lines_to_pop - 2 * number))
-    ]
+    """Return the trunk's program: send a frame without its tag to the port of its VLAN, or drop it.
+
+    ``ports`` are interface indices by VLAN id. R7 is the frame's VLAN id. Each choice, of two lines, sets R8 to a
+    port's index, and jumps to the end if the VLAN is the port's: over the other choices and the two lines that drop.
+    """
+    choices: list[bytes] = []
+    for number, (vid, index) in enumerate(ports.items(), 1):
+        lines_to_end = 2 * (len(ports) - number) + 2
+        choices += [ebpf.set_to(ebpf.R8, index), ebpf.jump_if_equal(ebpf.R7, vid, lines_to_end)]
     return b"".join(
         (
             ebpf.move(ebpf.R6, ebpf.R1),
@@ -84,4 +87,5 @@ def trunk_program(ports: Mapping[int, int]) -> bytes:
 
 
 def _redirect(index_to_r1: bytes) -> tuple[bytes, ...]:
+    """Return the end of a program that sends the frame out of the interface whose index the given line puts in R1."""
     return index_to_r1, ebpf.set_to(ebpf.R2, 0), ebpf.call(ebpf.REDIRECT), ebpf.instruction(0x95)

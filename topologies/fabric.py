@@ -145,6 +145,7 @@ class Fabric:
         _check_unique("port (switch, port_no)", ports)
 
     def _ports(self) -> Iterable[tuple[str, int]]:
+        """Yield (switch name, port number) of every port that a PN or a core link uses."""
         for pn in self.pns:
             yield pn.switch, pn.port_no
         for link in self.core_links:
@@ -177,14 +178,15 @@ class Fabric:
         return tuple(self._vn(pn, vid) for pn in self.pns for vid in pn.vlans)
 
     def _vn(self, pn: PhysicalNode, vlan_vid: int) -> VirtualNode:
+        """Return the VN of one of the PN's VLANs; the PN's VNs are at successive ports of its vswitch."""
         pn_port_no = TRUNK_PORT_NO + 1 + pn.vlans.index(vlan_vid)
         return VirtualNode(vlan_vid, pn, self.vlans.index(vlan_vid) + 1, pn_port_no)
 
     def uncongested_links(self) -> tuple[TopoLink, ...]:
-        """Return the core links without delay that are never full, even if all PNs on one side send to the other."""
+        """Return the core links without delay that are never full, even if all PNs but one send over them."""
         rates_bps = [pn.link_rate_bps for pn in self.pns]
-        most_bps = sum(rates_bps) - min(rates_bps, default=0)
-        return tuple(link for link in self.core_links if link.rate_bps >= most_bps and not link.delay_s)
+        max_load_bps = sum(rates_bps) - min(rates_bps, default=0)
+        return tuple(link for link in self.core_links if link.rate_bps >= max_load_bps and not link.delay_s)
 
     def check_emulable(self) -> None:
         """Raise ValueError for values that Mininet or Linux would silently cut off or ignore.
@@ -256,5 +258,6 @@ def _check_unique(key: str, values: Iterable[object]) -> None:
 
 
 def _require(condition: bool, key: str, value: object, reason: str) -> None:
+    """Raise ValueError that names key, value and reason unless the condition holds."""
     if not condition:
         raise ValueError(f"{key}: {value!r} {reason}")

@@ -39,19 +39,19 @@ class DetsController(Controller):  # type: ignore[misc]  # Mininet has no types
             raise SystemExit(f"--controller dets: there is no parameter {min(params)}; there are port, rest")
         if not FabricTopo.chosen:
             raise SystemExit("--controller dets: choose one of the topologies of this file, such as --topo dets-fig1")
-        own = ROOT / ".venv" / "bin" / "dets"
-        dets = str(own) if own.exists() else shutil.which("dets")
+        in_venv = ROOT / ".venv" / "bin" / "dets"
+        dets = str(in_venv) if in_venv.exists() else shutil.which("dets")
         if dets is None:
             raise SystemExit("--controller dets: there is no command dets: run make setup")
         self._folder = Path(tempfile.mkdtemp(prefix="dets-mn-"))
         config, self._log = self._folder / "dets.yaml", self._folder / "dets.log"
-        places = ["--openflow-port", str(port), "--rest-port", str(rest)]
-        made = subprocess.run(
-            [dets, "topology", FabricTopo.chosen, *places], capture_output=True, text=True, check=False
+        ports = ["--openflow-port", str(port), "--rest-port", str(rest)]
+        topology = subprocess.run(
+            [dets, "topology", FabricTopo.chosen, *ports], capture_output=True, text=True, check=False
         )
-        if made.returncode:
-            raise SystemExit(made.stderr.strip())
-        config.write_text(made.stdout)
+        if topology.returncode:
+            raise SystemExit(topology.stderr.strip())
+        config.write_text(topology.stdout)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [dets, "run", "--config", str(config)],
@@ -87,6 +87,7 @@ class DetsController(Controller):  # type: ignore[misc]  # Mininet has no types
         return True
 
     def _wait_live(self, url: str) -> None:
+        """Wait until the controller serves REST; raise SystemExit with the end of its log if it does not."""
         end_s = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < end_s and self._process.poll() is None:
             try:
@@ -104,4 +105,5 @@ class DetsController(Controller):  # type: ignore[misc]  # Mininet has no types
 
 
 def _end_with_parent() -> None:
+    """Let the kernel send SIGTERM to this process when its parent ends (prctl(2))."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

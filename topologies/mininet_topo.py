@@ -28,6 +28,8 @@ QUEUE_CLASSIFIER = Path(__file__).resolve().parent.parent / "experiments" / "ovs
 
 
 class _Bridge(OVSSwitch):  # type: ignore[misc]  # Mininet has no types
+    """An Open vSwitch bridge of a present version."""
+
     @classmethod
     def isOldOVS(cls) -> bool:  # noqa: N802 - overrides Mininet's name
         """Return False: Mininet checks for versions before 1.10 with a deprecated class of distutils."""
@@ -40,21 +42,21 @@ class FabricSwitch(_Bridge):
     def __init__(self, name: str, datapath: str = "user", emulate_queues: bool = False, **params: Any) -> None:
         super().__init__(name, datapath=datapath, failMode="secure", protocols="OpenFlow13", **params)
         self.emulate_queues = emulate_queues and datapath == "user"
-        self._follower: subprocess.Popen[bytes] | None = None
+        self._queue_process: subprocess.Popen[bytes] | None = None
 
     def start(self, controllers: list[Any]) -> None:
-        """Start the bridge, and the follower of its queues, which ends on its own if Mininet is killed."""
+        """Start the bridge, and the process that makes its queues real, which ends on its own if Mininet is killed."""
         super().start(controllers)
         if self.emulate_queues:
             interfaces = [str(intf) for intf in self.intfList() if self.ports[intf]]
-            self._follower = subprocess.Popen([sys.executable, str(QUEUE_CLASSIFIER), *interfaces])
+            self._queue_process = subprocess.Popen([sys.executable, str(QUEUE_CLASSIFIER), *interfaces])
 
     def stop(self, *arguments: Any, **options: Any) -> None:
-        """Stop the follower and the bridge."""
-        if self._follower is not None:
-            self._follower.terminate()
-            self._follower.wait(timeout=10)
-            self._follower = None
+        """Stop the process of the queues, and the bridge."""
+        if self._queue_process is not None:
+            self._queue_process.terminate()
+            self._queue_process.wait(timeout=10)
+            self._queue_process = None
         super().stop(*arguments, **options)
 
 
@@ -71,9 +73,9 @@ class EbpfPnSwitch(Switch):  # type: ignore[misc]  # Mininet has no types
         names = {port_no: str(intf) for intf, port_no in self.ports.items() if port_no}
         access = {names[port_no]: vid for port_no, vid in self.tags.items()}
         for name in names.values():
-            off = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
-            if off.exists():
-                off.write_text("1")  # the machine itself must not send on these
+            disable_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
+            if disable_ipv6.exists():
+                disable_ipv6.write_text("1")  # the machine itself must not send frames on this interface
         ebpf_vlan_switch.attach(names[TRUNK_PORT_NO], access)
 
 
