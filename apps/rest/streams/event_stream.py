@@ -77,7 +77,7 @@ def follow_stream(query: request_parameters.StreamQuery) -> Response:
 
 
 class Streams:
-    """Shared state of all streams: the number of open ones, and text that is serialized once for equal streams."""
+    """What all streams share: the number of open ones, and events that are serialized once for all clients."""
 
     def __init__(self, service: Service, max_streams: int) -> None:
         self.here, self.most, self.open = service, max_streams, 0
@@ -87,7 +87,7 @@ class Streams:
         self._named: tuple[object, ...] = ()
 
     def event(self, event: Event) -> bytes:
-        """Return an event of the controller as an event of the stream."""
+        """Return an event of the controller as a Server-Sent Event, serialized once for all clients."""
         frame = self._events.get(event.number)
         if frame is None:
             if len(self._events) >= _MAX_EVENT_FRAMES:
@@ -97,9 +97,10 @@ class Streams:
         return frame
 
     def state(self, picked: Columns, headers: Mapping[str, str] | None) -> bytes:
-        """Return the state as an event, cached for a moment for other clients.
+        """Return the state as a Server-Sent Event, at most _FRESH_S old.
 
-        ``headers`` are the headers of requests to other nodes, None: this node's state only.
+        ``headers`` are those of requests to other nodes; without them it is this node's state only. While one client
+        waits for other nodes, others get the previous state.
         """
         here, now_s = self.here, self.here.clock()
         if not _same(self._named, named := self.named()):
@@ -122,7 +123,7 @@ class Streams:
         return frame
 
     def named(self) -> tuple[object, ...]:
-        """Return the effective configuration and the links, on which keys depend."""
+        """Return the objects on which the keys of rows depend, which are replaced when the configuration or the links change."""
         return self.here.central.fabric, self.here.observer.links.up
 
     def keys(self, picked: Columns) -> bytes:
@@ -146,7 +147,7 @@ def _compact(state: Json) -> bytes:
 
 
 class _StreamClient:
-    """The stream of one client. It counts as open until it is closed, which the server does in any case."""
+    """The stream of one client, as an iterator of bytes. It counts as open until the server calls ``close``."""
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class _StreamClient:
         after: int | None,
         headers: Mapping[str, str] | None,
     ) -> None:
-        self._streams, self._picked, self._interval_s, self._left = streams, picked, interval_s, states
+        self._streams, self._picked, self._interval_s, self._states_left = streams, picked, interval_s, states
         self._headers = headers
         self._after = after if after is not None else streams.here.central.events.last
         self._due_s = streams.here.clock()
@@ -169,15 +170,15 @@ class _StreamClient:
         return self
 
     def __next__(self) -> bytes:
-        """Return the next events and state, at the client's interval."""
+        """Wait for the client's interval; return the events since the last call, new keys if any, and the state."""
         here = self._streams.here
-        if not self._left:
+        if not self._states_left:
             raise StopIteration
         wait_s = self._due_s - here.clock()
         if wait_s > 0.0:
             here.sleep(wait_s)
         self._due_s = max(self._due_s + self._interval_s, here.clock())
-        self._left -= 1
+        self._states_left -= 1
         try:
             return self._events() + self._new_keys() + self._streams.state(self._picked, self._headers)
         except HttpRefusedError:  # the new configuration lacks the selected VLAN or switch
@@ -197,6 +198,7 @@ class _StreamClient:
         return self._streams.keys(self._picked)
 
     def _events(self) -> bytes:
+        """Return the events since the last call."""
         events = self._streams.here.central.events.newer_than(self._after)
         if not events:
             return b""
