@@ -47,18 +47,18 @@ def read_vns(
     """
     values: VnValues = {}
     errors: list[InvalidValueError] = []
-    for at, item in enumerate(_list(key, items, MAX_LIMITS)):
+    for index, item in enumerate(_list(key, items, MAX_LIMITS)):
         try:
-            name, given = _vn(f"{key}.{at}", item, ids)
-            check(f"{key}.{at}", name, given)
+            name, given = _vn(f"{key}.{index}", item, ids)
+            check(f"{key}.{index}", name, given)
             if name in values:
-                raise InvalidValueError(f"{key}.{at}", str(name), "stands there twice")
+                raise InvalidValueError(f"{key}.{index}", str(name), "stands there twice")
             values[name] = given
         except InvalidValueError as error:
             errors.append(error)
             if len(errors) == _MAX_ERRORS:
                 break
-        if at % _BATCH_SIZE == _BATCH_SIZE - 1:
+        if index % _BATCH_SIZE == _BATCH_SIZE - 1:
             yield_control()
     if errors:
         raise problems.invalid(*errors)
@@ -73,14 +73,14 @@ def read_vlans(
     ``complete`` returns the values of a VLAN with their consequences; it raises InvalidValueError.
     """
     found: dict[int, dict[str, Any]] = {}
-    for at, item in enumerate(_list(key, items, MAX_VLAN_VID)):
-        here = f"{key}.{at}"
+    for index, item in enumerate(_list(key, items, MAX_VLAN_VID)):
+        item_key = f"{key}.{index}"
         try:
             if not isinstance(item, dict) or item.keys() != {"vlan_vid", "values"}:
-                raise InvalidValueError(here, item, "must be an object with vlan_vid and values")
-            vid = _vlan_vid(here, item, ids)
+                raise InvalidValueError(item_key, item, "must be an object with vlan_vid and values")
+            vid = _vlan_vid(item_key, item, ids)
             if vid in found:
-                raise InvalidValueError(f"{here}.vlan_vid", vid, "stands there twice")
+                raise InvalidValueError(f"{item_key}.vlan_vid", vid, "stands there twice")
             found[vid] = complete(vid, VlanPatch.model_validate(item["values"]).given())
         except ValidationError as error:
             raise problems.problem_from_validation(error, {"VlanPatch": tuple(VlanPatch.model_fields)}) from error
@@ -99,18 +99,19 @@ def _vn(key: str, item: object, ids: IdLookup) -> tuple[VnName, Values]:
         raise problems.unknown_key(f"{key}.{name}", item[name], _KEYS)
     missing = [name for name in _PLACE if name not in item]
     if missing or len(item) == len(_PLACE):
-        what = f"lacks {', '.join(missing)}" if missing else f"changes nothing: give {' or '.join(VN_FIELDS)}"
-        raise InvalidValueError(key, item, what)
+        reason = f"lacks {', '.join(missing)}" if missing else f"changes nothing: give {' or '.join(VN_FIELDS)}"
+        raise InvalidValueError(key, item, reason)
     vid, switch, port = _vlan_vid(key, item, ids), item["switch"], item["port_no"]
     if not isinstance(switch, str) or not is_name(switch):
         raise InvalidValueError(f"{key}.switch", switch, "must be the name of a switch")
-    at = f"{key}.port_no"
-    port_no = ids.port_no(at, switch, port) if _is_name(port) else _whole(at, port, 1, MAX_PORT_NO)
+    port_key = f"{key}.port_no"
+    port_no = ids.port_no(port_key, switch, port) if _is_name(port) else _whole(port_key, port, 1, MAX_PORT_NO)
     given = {field: check_vn_value(field, item[field], key=f"{key}.{field}") for field in VN_FIELDS if field in item}
     return VnName(vid, switch, port_no), given
 
 
 def _list(key: str, items: object, max_items: int) -> list[Any]:
+    """Return ``items`` if they are a list of at most ``max_items``. Raises HttpRefusedError (422)."""
     if not isinstance(items, list):
         raise problems.invalid(InvalidValueError(key, items, "must be a list"))
     if len(items) > max_items:
@@ -119,6 +120,7 @@ def _list(key: str, items: object, max_items: int) -> list[Any]:
 
 
 def _vlan_vid(key: str, item: dict[str, Any], ids: IdLookup) -> int:
+    """Return the VLAN id of an item, which gives the id or the name. Raises InvalidValueError."""
     key, value = f"{key}.vlan_vid", item["vlan_vid"]
     return ids.vlan_vid(key, value) if _is_name(value) else _whole(key, value, MIN_VLAN_VID, MAX_VLAN_VID)
 
@@ -129,6 +131,7 @@ def _is_name(value: object) -> bool:
 
 
 def _whole(key: str, value: object, minimum: int, maximum: int) -> int:
+    """Return a whole number within bounds; raise InvalidValueError, naming ``key``, for any other value."""
     if type(value) is not int or not minimum <= value <= maximum:
         raise InvalidValueError(key, value, f"must be a whole number, {minimum} to {maximum}, or a name")
     return value

@@ -27,22 +27,22 @@ def in_openapi_3_0(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _converted(value: Any) -> Any:
-    """Return a JSON schema of OpenAPI 3.1 as OpenAPI 3.0 writes it."""
+    """Return a part of a document of OpenAPI 3.1, at any depth, as OpenAPI 3.0 writes it."""
     if isinstance(value, list):
         return [_converted(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made = {key: inner if key == "example" else _converted(inner) for key, inner in value.items()}
-    if "const" in made:
-        made["enum"] = [made.pop("const")]
-    if isinstance(made.get("exclusiveMinimum"), int | float):
-        made |= {"minimum": made["exclusiveMinimum"], "exclusiveMinimum": True}
-    if isinstance(made.get("enum"), list) and None in made["enum"]:
-        made |= {"type": "string", "nullable": True}
+    result = {key: inner if key == "example" else _converted(inner) for key, inner in value.items()}
+    if "const" in result:
+        result["enum"] = [result.pop("const")]
+    if isinstance(result.get("exclusiveMinimum"), int | float):
+        result |= {"minimum": result["exclusiveMinimum"], "exclusiveMinimum": True}
+    if isinstance(result.get("enum"), list) and None in result["enum"]:
+        result |= {"type": "string", "nullable": True}
     if _NULL in value.get("anyOf", ()):
-        others = [choice for choice in made.pop("anyOf") if choice != _NULL]
+        others = [choice for choice in result.pop("anyOf") if choice != _NULL]
         if len(others) > 1:
-            return {**made, "nullable": True, "anyOf": others}
+            return {**result, "nullable": True, "anyOf": others}
         # OpenAPI 3.0 ignores keys beside $ref.
-        return {**made, "nullable": True, **({"allOf": others} if "$ref" in others[0] else others[0])}
-    return made
+        return {**result, "nullable": True, **({"allOf": others} if "$ref" in others[0] else others[0])}
+    return result

@@ -30,10 +30,12 @@ _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 def _vn_value(value: object, info: ValidationInfo) -> int | float | None:
+    """Return a limit, ceiling or weight of a VN, by the name of the field."""
     return check_vn_value(info.field_name or "", value)
 
 
 def _parameters(value: object, info: ValidationInfo) -> dict[str, Any]:
+    """Return the parameters of an algorithm; the algorithm's own rules are checked later."""
     key = info.field_name or "parameters"
     if not isinstance(value, dict):
         raise InvalidValueError(key, value, 'must be an object of numbers, such as {"d": 2}')
@@ -44,12 +46,15 @@ def _parameters(value: object, info: ValidationInfo) -> dict[str, Any]:
 
 
 def _event_number(value: object) -> int:
+    """Return the number of an event in a query, where it is text."""
     if _WHOLE_NUMBER.fullmatch(str(value)) is None:
         raise InvalidValueError("after", value, "is not the number of an event: write 0 or more, in decimal digits")
     return int(str(value))
 
 
 def _digits(minimum: int, maximum: int) -> BeforeValidator:
+    """Return a validator of numbers in a query, where they are text of decimal digits."""
+
     def number(value: object, info: ValidationInfo) -> int:
         text, key = str(value), info.field_name or "number"
         if _WHOLE_NUMBER.fullmatch(text) is None or not minimum <= int(text) <= maximum:
@@ -60,45 +65,48 @@ def _digits(minimum: int, maximum: int) -> BeforeValidator:
 
 
 def _flag(value: object, info: ValidationInfo) -> bool:
+    """Return a flag in a query, where it is the text ``true`` or ``false``."""
     if value not in ("true", "false", True, False):
         raise InvalidValueError(info.field_name or "flag", value, "must be true or false")
     return value in ("true", True)
 
 
 def _some_name(value: object, info: ValidationInfo) -> str:
+    """Return a name that is not empty."""
     if not value or not isinstance(value, str):
         raise InvalidValueError(info.field_name or "name", value, "is empty: give a name, or leave it out")
     return value
 
 
 def _mac(value: object, info: ValidationInfo) -> str:
+    """Return the text of a MAC address as it was given."""
     parse_mac(info.field_name or "mac", str(value))
     return str(value)
 
 
 def _parameters_schema() -> dict[str, Any]:
     """Return the schema of the parameters of all policies."""
-    of_name: dict[str, list[Parameter]] = {}
+    forms: dict[str, list[Parameter]] = {}  # by name: several policies may have parameters of the same name
     for policy in policies.values():
         for name, parameter in parameters_of(policy).items():
-            of_name.setdefault(name, []).append(parameter)
-    known = {name: _number_schema(found) for name, found in of_name.items()}
+            forms.setdefault(name, []).append(parameter)
+    properties = {name: _number_schema(same_name) for name, same_name in forms.items()}
     return {
         "type": "object",
-        "properties": known,
+        "properties": properties,
         "additionalProperties": False,
         "description": "all parameters of the algorithm; absent ones have their defaults",
     }
 
 
-def _number_schema(found: Sequence[Parameter]) -> dict[str, Any]:
-    """Return the schema of a parameter's values; if several policies have one of that name, of any of them."""
-    low, exclusive = min((form.least, False) if form.above is None else (form.above, True) for form in found)
-    meanings = dict.fromkeys(f"{form.about}; {form.bounds}, default {form.default:g}" for form in found)
+def _number_schema(forms: Sequence[Parameter]) -> dict[str, Any]:
+    """Return a schema that admits the values of each of these parameters, which have the same name."""
+    low, exclusive = min((form.least, False) if form.above is None else (form.above, True) for form in forms)
+    meanings = dict.fromkeys(f"{form.about}; {form.bounds}, default {form.default:g}" for form in forms)
     return {
-        "type": "integer" if all(form.whole for form in found) else "number",
+        "type": "integer" if all(form.whole for form in forms) else "number",
         "exclusiveMinimum" if exclusive else "minimum": low,
-        "maximum": max(form.most for form in found),
+        "maximum": max(form.most for form in forms),
         "description": ". Or: ".join(meanings),
     }
 
@@ -109,6 +117,7 @@ PORT_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_PORT_N
 
 
 def _whole(minimum: int, maximum: int, **more: object) -> WithJsonSchema:
+    """Return the schema of whole numbers within bounds."""
     return WithJsonSchema({"type": "integer", "minimum": minimum, "maximum": maximum, **more})
 
 

@@ -123,7 +123,7 @@ class Streams:
         return frame
 
     def named(self) -> tuple[object, ...]:
-        """Return the objects on which the keys of rows depend, which are replaced when the configuration or the links change."""
+        """Return the objects on which the keys of rows depend: new ones after a change of configuration or links."""
         return self.here.central.fabric, self.here.observer.links.up
 
     def keys(self, picked: Columns) -> bytes:
