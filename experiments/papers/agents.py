@@ -29,10 +29,12 @@ STARVED = 0.7
 
 
 def _tcp(run: dict[str, Any]) -> float:
+    """Return TCP's goodput during the UDP blast over the goodput that its limit allows."""
     return float(run["victim_goodput_bps_during"] / run["victim_goodput_limit_bps"])
 
 
 def _udp(run: dict[str, Any]) -> float:
+    """Return the UDP rate received during the blast over UDP's limit."""
     return float(run["aggressor_received_bps_during"] / run["aggressor_limit_bps"])
 
 
@@ -51,16 +53,18 @@ def _isolation(shaping: str) -> Callable[[Measured], ClaimVerdict]:
 
 
 def _prompt(measured: Measured) -> ClaimVerdict:
+    """Judge whether TCP regains its limit within PROMPT_INTERVALS after the UDP blast begins, if hosts shape."""
     runs = measured.runs(f"{FIG5}-agent", CONTROL)
     if not runs:
         return ClaimVerdict("-", None)
-    took = [run["victim_recovery_intervals"] for run in runs]
-    worst = "no recovery in at least one seed" if None in took else f"worst {max(took)} intervals"
-    known = [math.inf if intervals is None else intervals for intervals in took]
-    return ClaimVerdict(worst, within(known, high=PROMPT_INTERVALS))
+    recoveries = [run["victim_recovery_intervals"] for run in runs]
+    worst = "no recovery in at least one seed" if None in recoveries else f"worst {max(recoveries)} intervals"
+    delays = [math.inf if intervals is None else intervals for intervals in recoveries]
+    return ClaimVerdict(worst, within(delays, high=PROMPT_INTERVALS))
 
 
 def _retransmitted(measured: Measured) -> ClaimVerdict:
+    """Judge whether TCP retransmits at most a tenth of what it retransmits behind meters, if hosts shape."""
     means = {by: measured.mean(f"{FIG5}-{by}", CONTROL, "tcp_retransmitted_share") for by in ("meter", "agent")}
     meter, agent = means["meter"], means["agent"]
     if meter is None or agent is None:
@@ -69,11 +73,16 @@ def _retransmitted(measured: Measured) -> ClaimVerdict:
 
 
 def _uplink(measured: Measured) -> ClaimVerdict:
-    kept = {by: [_tcp(run) for run in measured.runs(f"{UPLINK}-{by}", CONTROL)] for by in ("meter", "agent")}
-    if not all(kept.values()):
+    """Judge one host's uplink: shaping by the host protects TCP from another VN's UDP; a meter behind it does not."""
+    tcp_shares = {
+        shaping: [_tcp(run) for run in measured.runs(f"{UPLINK}-{shaping}", CONTROL)] for shaping in ("meter", "agent")
+    }
+    if not all(tcp_shares.values()):
         return ClaimVerdict("-", None)
-    found = f"TCP keeps {show(kept['agent'])} of its limit, with meters {show(kept['meter'])}"
-    return ClaimVerdict(found, all_of(within(kept["agent"], RECOVERED_SHARE), within(kept["meter"], high=STARVED)))
+    found = f"TCP keeps {show(tcp_shares['agent'])} of its limit, with meters {show(tcp_shares['meter'])}"
+    return ClaimVerdict(
+        found, all_of(within(tcp_shares["agent"], RECOVERED_SHARE), within(tcp_shares["meter"], high=STARVED))
+    )
 
 
 def _rows(measured: Measured) -> list[list[str]]:
@@ -83,12 +92,12 @@ def _rows(measured: Measured) -> list[list[str]]:
     for shaping, title in PLACEMENTS.items():
         name = f"{FIG5}-{shaping}"
         if runs := measured.runs(name, CONTROL):
-            took = [run["victim_recovery_intervals"] for run in runs]
-            back = "never" if None in took else f"at most {max(took)}"
-            again = measured.shown(name, CONTROL, "tcp_retransmitted_share")
-            changed = show(measured.noted(name, CONTROL, "meter_mods"), "count")
+            recoveries = [run["victim_recovery_intervals"] for run in runs]
+            recovery_text = "never" if None in recoveries else f"at most {max(recoveries)}"
+            retransmitted = measured.shown(name, CONTROL, "tcp_retransmitted_share")
+            meter_mods = show(measured.noted(name, CONTROL, "meter_mods"), "count")
             shares = show([_tcp(run) for run in runs]), show([_udp(run) for run in runs])
-            rows.append([title, str(len(runs)), *shares, back, again, changed])
+            rows.append([title, str(len(runs)), *shares, recovery_text, retransmitted, meter_mods])
     return [heads, *rows] if rows else []
 
 

@@ -34,46 +34,52 @@ Judge = Callable[[Measured, str, str], Row]
 
 
 def _victim(measured: Measured, name: str, control: str) -> Row:
+    """Judge the victim's TCP goodput during the UDP blast, as a part of its limit; the reaction is its recovery."""
     runs = measured.runs(name, control)
-    kept = [run["victim_goodput_bps_during"] / run["victim_goodput_limit_bps"] for run in runs]
-    back = [run["victim_recovery_intervals"] for run in runs]
-    fast = "never" if None in back else show(back, "count")
-    return kept, show(kept), within(kept, KEPT), fast
+    shares = [run["victim_goodput_bps_during"] / run["victim_goodput_limit_bps"] for run in runs]
+    recoveries = [run["victim_recovery_intervals"] for run in runs]
+    recovery_text = "never" if None in recoveries else show(recoveries, "count")
+    return shares, show(shares), within(shares, KEPT), recovery_text
 
 
 def _bursts(measured: Measured, name: str, control: str) -> Row:
-    found = list(measured.values(name, control, "jain_backlogged").values())
-    return found, show(found, "plain"), within(found, KEPT), _longest(measured, name, control)
+    """Judge Jain's index of the senders with more to send than they get."""
+    indices = list(measured.values(name, control, "jain_backlogged").values())
+    return indices, show(indices, "plain"), within(indices, KEPT), _longest_miss(measured, name, control)
 
 
 def _half(measured: Measured, name: str, control: str) -> Row:
-    rates = measured.values(name, control, "delivered_bps_by_sender", SETTLED).values()
-    first = [rate[0] / measured.scale / HALF_BPS for rate in rates]
-    return first, show(first), within(first, 1 - NEAR, 1 + NEAR), _longest(measured, name, control)
+    """Judge whether the first sender's rate is half of the link, within NEAR of that half."""
+    rates_by_seed = measured.values(name, control, "delivered_bps_by_sender", SETTLED).values()
+    parts = [rates_bps[0] / measured.scale / HALF_BPS for rates_bps in rates_by_seed]
+    return parts, show(parts), within(parts, 1 - NEAR, 1 + NEAR), _longest_miss(measured, name, control)
 
 
 def _eighth(measured: Measured, name: str, control: str) -> Row:
-    rates = measured.values(name, control, "delivered_bps_by_sender", BOTH).values()
-    last = [EIGHT * rate[-1] / measured.scale / LINK_BPS for rate in rates]
-    return last, show(last), within(last, 0.85, 1.15), _longest(measured, name, control)
+    """Judge whether the last sender's rate is an eighth of the link, within 15 % of that eighth."""
+    rates_by_seed = measured.values(name, control, "delivered_bps_by_sender", BOTH).values()
+    parts = [EIGHT * rates_bps[-1] / measured.scale / LINK_BPS for rates_bps in rates_by_seed]
+    return parts, show(parts), within(parts, 0.85, 1.15), _longest_miss(measured, name, control)
 
 
 def _web(measured: Measured, name: str, control: str) -> Row:
     """Judge web requests: the part that is answered, and the latency in ms (mean, 99th percentile)."""
-    answers = measured.values(name, control, "answers_per_s", SETTLED)
-    parts = [answer / _asked_per_s(SCENARIOS[name], seed) for seed, answer in answers.items()]
+    answers_by_seed = measured.values(name, control, "answers_per_s", SETTLED)
+    answered_parts = [answer / _requests_per_s(SCENARIOS[name], seed) for seed, answer in answers_by_seed.items()]
     mean, tail = (
         show([1e3 * seconds for seconds in measured.values(name, control, key, SETTLED).values()], "count")
         for key in ("latency_mean_s", "latency_p99_s")
     )
-    late = [latency_s <= LATE_S for latency_s in measured.values(name, control, "latency_p99_s", SETTLED).values()]
-    in_time = True if late and all(late) else UNDECIDED if any(late) else False
-    kept = all_of(within(parts, KEPT), in_time) if parts else None
-    return parts, show(parts), kept, f"{mean}, {tail}"
+    prompt_seeds = [
+        latency_s <= LATE_S for latency_s in measured.values(name, control, "latency_p99_s", SETTLED).values()
+    ]
+    in_time = True if prompt_seeds and all(prompt_seeds) else UNDECIDED if any(prompt_seeds) else False
+    holds = all_of(within(answered_parts, KEPT), in_time) if answered_parts else None
+    return answered_parts, show(answered_parts), holds, f"{mean}, {tail}"
 
 
-def _asked_per_s(scenario: Scenario, seed: int) -> float:
-    """Return how many answers per second the sessions request that begin within the settled phase."""
+def _requests_per_s(scenario: Scenario, seed: int) -> float:
+    """Return the number of answers per second that sessions beginning in the settled phase request."""
     begin_s, end_s = scenario.phases[SETTLED]
     requests = sum(len(answers) for at_s, answers in scenario.sessions(seed)[0] if begin_s <= at_s < end_s)
     return requests / (end_s - begin_s)
@@ -84,24 +90,25 @@ LATE_S = 0.050
 
 
 def _cells(chosen: Sequence[tuple[str, str]]) -> Judge:
-    """Judge the least part of its guarantee that a tenant gets in a cell: if alone, of the whole link."""
+    """Judge the lowest rate over guarantee of a tenant in ``chosen`` cells; a tenant alone must get the whole link."""
 
     def row(measured: Measured, name: str, control: str) -> Row:
         """Judge a system by the worst cell of each seed."""
-        parts: dict[int, float] = {}
+        least_by_seed: dict[int, float] = {}
         for cell in chosen:
-            found = measured.values(name, control, "received_bps_by_receiver", cell_name(*cell))
-            for seed, rates in found.items():
+            rates_by_seed = measured.values(name, control, "received_bps_by_receiver", cell_name(*cell))
+            for seed, rates in rates_by_seed.items():
                 shares = [rate / bps / measured.scale for rate, bps in zip(rates, (A_BPS, B_BPS), strict=True)]
                 least = min(shares) if "none" not in cell else sum(rates) / SCHEDULED_BPS / measured.scale
-                parts[seed] = min(parts.get(seed, least), least)
-        worst = list(parts.values())
-        return worst, show(worst), within(worst, KEPT), _longest(measured, name, control)
+                least_by_seed[seed] = min(least_by_seed.get(seed, least), least)
+        least_shares = list(least_by_seed.values())
+        return least_shares, show(least_shares), within(least_shares, KEPT), _longest_miss(measured, name, control)
 
     return row
 
 
-def _longest(measured: Measured, name: str, control: str) -> str:
+def _longest_miss(measured: Measured, name: str, control: str) -> str:
+    """Return the most intervals in a row in which a receiver misses 95 % of the oracle's rate, as text."""
     return measured.shown(name, control, "missed_longest", form="count")
 
 
@@ -161,14 +168,18 @@ MET, USE, MODS, CPU = "criterion met", "link use / oracle's", "meter-mods per in
 """Heads of columns that every table has."""
 
 
-def _rows(name: str, found: str, judge: Judge, systems: Iterable[str]) -> Callable[[Measured], list[list[str]]]:
+def _rows(name: str, value_head: str, judge: Judge, systems: Iterable[str]) -> Callable[[Measured], list[list[str]]]:
     """Return the maker of the table of one traffic: a heading, and a row for each system that was run."""
 
     def rows(measured: Measured) -> list[list[str]]:
         controls = {system: control_of(system, SCENARIOS[name]) for system in systems}
-        run = {system: control for system, control in controls.items() if measured.runs(name, control)}
-        heads = ["system", found, MET, SPEEDS.get(judge, LONGEST), USE, MODS, "meters", CPU]
-        return [heads, *(_row(measured, name, *item, judge) for item in run.items())] if run else []
+        measured_controls = {system: control for system, control in controls.items() if measured.runs(name, control)}
+        heads = ["system", value_head, MET, SPEEDS.get(judge, LONGEST), USE, MODS, "meters", CPU]
+        return (
+            [heads, *(_row(measured, name, *item, judge) for item in measured_controls.items())]
+            if measured_controls
+            else []
+        )
 
     return rows
 
@@ -179,16 +190,16 @@ LONGEST = "longest below 95 % of the oracle's rate, intervals"
 
 def _row(measured: Measured, name: str, system: str, control: str, judge: Judge) -> list[str]:
     """Return the row of one system under one control: criterion, reaction, use and costs."""
-    values, found, kept, fast = judge(measured, name, control)
+    values, values_text, holds, reaction = judge(measured, name, control)
     if name.startswith(INSIDE) and system in INSIDE_A_TENANT:
-        kept = None
+        holds = None
     duration_s = SCENARIOS[name].duration_s
-    mods = [count * INTERVAL_S / duration_s for count in measured.noted(name, control, "meter_mods")]
+    mods_per_interval = [count * INTERVAL_S / duration_s for count in measured.noted(name, control, "meter_mods")]
     meters = ", ".join(map(str, sorted(set(measured.noted(name, control, "meters"))))) or "-"
     cpu = show([1e3 * cpu_s / duration_s for cpu_s in measured.noted(name, control, "controller_cpu_s")], "count")
-    verdict = {True: "yes", False: "**no**", UNDECIDED: "undecided", None: "-"}[kept if values else None]
+    verdict = {True: "yes", False: "**no**", UNDECIDED: "undecided", None: "-"}[holds if values else None]
     use = measured.shown(name, control, "use_of_oracle")
-    return [system, found, verdict, fast, use, show(mods, "count"), meters, cpu]
+    return [system, values_text, verdict, reaction, use, show(mods_per_interval, "count"), meters, cpu]
 
 
 INSIDE = ("comparison-dets-fig6", "comparison-hygenicc-fig3")
@@ -205,6 +216,7 @@ NOTE = (
 
 
 def _tables() -> Iterable[ResultTable]:
+    """Yield the table of each traffic without borrowing, then those with borrowing."""
     for block, block_title in BLOCKS.items():
         for key, figure, promise, found, judge in TRAFFIC:
             name = f"comparison-{key}-{block}"

@@ -37,24 +37,28 @@ Judge = Callable[[Measured], ClaimVerdict]
 
 
 def _starving(measured: Measured) -> ClaimVerdict:
+    """Judge figure 2: without control the UDP of another VLAN takes nearly all of TCP's rate."""
     runs = measured.runs("dets-fig2", "none")
-    shares = [run["victim_goodput_bps_during"] / run["victim_goodput_bps_before"] for run in runs]
-    ours = [_kept(run) for run in measured.runs("dets-fig5", BEST)]
-    best = f"{show(ours)} of what its limit allows" if ours else "-"
-    return ClaimVerdict(f"{show(shares)} of what it had before", within(shares, high=NEARLY_NOTHING), best)
+    kept_parts = [run["victim_goodput_bps_during"] / run["victim_goodput_bps_before"] for run in runs]
+    controlled_parts = [_victim_share(run) for run in measured.runs("dets-fig5", BEST)]
+    best = f"{show(controlled_parts)} of what its limit allows" if controlled_parts else "-"
+    return ClaimVerdict(f"{show(kept_parts)} of what it had before", within(kept_parts, high=NEARLY_NOTHING), best)
 
 
-def _kept(run: dict[str, Any]) -> float:
+def _victim_share(run: dict[str, Any]) -> float:
+    """Return TCP's goodput during the UDP blast over the goodput that its limit allows, in one run."""
     return float(run["victim_goodput_bps_during"] / run["victim_goodput_limit_bps"])
 
 
 def _isolation(control: str) -> Judge:
+    """Judge figure 5: TCP gets 95 % of its limit during the UDP blast, and UDP gets its own limit."""
+
     def judged(measured: Measured, control: str) -> tuple[str, Outcome]:
         runs = measured.runs("dets-fig5", control)
-        kept = [_kept(run) for run in runs]
-        udp = [run["aggressor_received_bps_during"] / run["aggressor_limit_bps"] for run in runs]
-        holds = all_of(within(kept, RECOVERED_SHARE), within(udp, RECOVERED_SHARE, WITHIN_LIMIT))
-        return f"TCP {show(kept)}, UDP {show(udp)} of their limits", holds
+        tcp_shares = [_victim_share(run) for run in runs]
+        udp_shares = [run["aggressor_received_bps_during"] / run["aggressor_limit_bps"] for run in runs]
+        holds = all_of(within(tcp_shares, RECOVERED_SHARE), within(udp_shares, RECOVERED_SHARE, WITHIN_LIMIT))
+        return f"TCP {show(tcp_shares)}, UDP {show(udp_shares)} of their limits", holds
 
     def judge(measured: Measured) -> ClaimVerdict:
         return ClaimVerdict(*judged(measured, control), judged(measured, BEST)[0])
@@ -62,68 +66,82 @@ def _isolation(control: str) -> Judge:
     return judge
 
 
-def _took(measured: Measured, control: str) -> list[float]:
-    """Return after how many intervals TCP is at 95 % again, by seed; infinite: never."""
+def _recovery_times(measured: Measured, control: str) -> list[float]:
+    """Return the number of intervals until TCP is at 95 % of its limit again: a value per seed; infinite: never."""
     runs = measured.runs("dets-fig5", control)
     return [math.inf if run["victim_recovery_intervals"] is None else run["victim_recovery_intervals"] for run in runs]
 
 
 def _recovery(control: str) -> Judge:
-    def text(took: list[float]) -> str:
-        worst = "no recovery in at least one seed" if math.inf in took else f"worst {max(took, default=0):g} intervals"
-        return f"{sum(delay <= PROMPT_INTERVALS for delay in took)} of {len(took)} seeds, {worst}" if took else "-"
+    """Judge figure 5: TCP regains its limit within PROMPT_INTERVALS after the UDP blast begins."""
+
+    def text(delays: list[float]) -> str:
+        if not delays:
+            return "-"
+        worst = "no recovery in at least one seed" if math.inf in delays else f"worst {max(delays):g} intervals"
+        return f"{sum(delay <= PROMPT_INTERVALS for delay in delays)} of {len(delays)} seeds, {worst}"
 
     def judge(measured: Measured) -> ClaimVerdict:
-        took = _took(measured, control)
-        return ClaimVerdict(text(took), within(took, high=PROMPT_INTERVALS), text(_took(measured, BEST)))
+        delays = _recovery_times(measured, control)
+        return ClaimVerdict(text(delays), within(delays, high=PROMPT_INTERVALS), text(_recovery_times(measured, BEST)))
 
     return judge
 
 
 def _prompt(measured: Measured) -> ClaimVerdict:
-    took = _took(measured, "fp")
-    good = sum(intervals <= 1 for intervals in took)
-    return ClaimVerdict(f"{good} of {len(took)} seeds", good >= SEEDS_OF_TEN * len(took) if took else None)
+    """Judge whether TCP regains its limit within one interval in nine of ten seeds."""
+    delays = _recovery_times(measured, "fp")
+    prompt_seeds = sum(intervals <= 1 for intervals in delays)
+    holds = prompt_seeds >= SEEDS_OF_TEN * len(delays) if delays else None
+    return ClaimVerdict(f"{prompt_seeds} of {len(delays)} seeds", holds)
 
 
 def _use_against_fair_share(measured: Measured) -> ClaimVerdict:
+    """Judge figure 6: RAA-SP and RAA-FP each use more of the receive limit than RAA-FS."""
     uses = {control: measured.shown("dets-fig6", control, "use_of_oracle") for control in ("sp", "fp", "fs", BEST)}
     holds = all_of(*(measured.more("dets-fig6", algorithm, "fs", "use_of_oracle") for algorithm in ("sp", "fp")))
     return ClaimVerdict(f"SP {uses['sp']}, FP {uses['fp']}, FS {uses['fs']} of the oracle's", holds, uses[BEST])
 
 
 def _slow_over_fast(measured: Measured) -> ClaimVerdict:
+    """Judge figure 6: RAA-SP uses more of the receive limit than RAA-FP."""
     uses = [measured.shown("dets-fig6", control, "use_of_oracle") for control in ("sp", "fp", BEST)]
     return ClaimVerdict(f"SP {uses[0]}, FP {uses[1]}", measured.more("dets-fig6", "sp", "fp", "use_of_oracle"), uses[2])
 
 
 def _spread(measured: Measured) -> ClaimVerdict:
+    """Judge figure 6: grants differ more between senders under RAA-SP than under RAA-FP."""
     spreads = [measured.shown("dets-fig6", control, "grant_spread") for control in ("fp", "sp", BEST)]
     holds = measured.more("dets-fig6", "sp", "fp", "grant_spread")
     return ClaimVerdict(f"FP {spreads[0]}, SP {spreads[1]} of the mean grant", holds, spreads[2])
 
 
 def _slow(explicit: str) -> Judge:
-    """Judge whether FE is slow with this ``explicit`` control; the results with other gains are shown as well."""
+    """Judge whether RAA-FE needs 20 to 60 intervals until all grants settle under ``explicit`` (its gain k).
+
+    The times with other gains, and under RAA-FP, are shown as well.
+    """
 
     def judge(measured: Measured) -> ClaimVerdict:
-        took = {
+        delays = {
             control: list(measured.values("dets-fe-convergence", control, "settled_after", "five send").values())
             for control in dict.fromkeys(("fe", "fe k=0.2", "fe k=0.1", FE_PAPER, "fe k=0.05", explicit, "fp", BEST))
         }
-        if not took[explicit]:
+        if not delays[explicit]:
             runs = measured.runs("dets-fe-convergence", explicit)
             return ClaimVerdict("did not settle" if runs else "-", None)
-        gains = {"fe": "k=0.5", **{control: control[3:] for control in took if control.startswith("fe ")}}
-        shown = ", ".join(f"{show(took[c], 'count')} with {gain}" for c, gain in gains.items() if took[c])
-        holds = within(took[explicit], *SLOW)
-        found = f"intervals: {shown}; FP {show(took['fp'], 'count')}"
-        return ClaimVerdict(found, holds, f"{show(took[BEST], 'count')} intervals")
+        gains = {"fe": "k=0.5", **{control: control[3:] for control in delays if control.startswith("fe ")}}
+        gains_text = ", ".join(f"{show(delays[c], 'count')} with {gain}" for c, gain in gains.items() if delays[c])
+        holds = within(delays[explicit], *SLOW)
+        found = f"intervals: {gains_text}; FP {show(delays['fp'], 'count')}"
+        return ClaimVerdict(found, holds, f"{show(delays[BEST], 'count')} intervals")
 
     return judge
 
 
 def _uses_least(explicit: str) -> Judge:
+    """Judge figure 6: RAA-FE under ``explicit`` uses less of the receive limit than every other algorithm."""
+
     def judge(measured: Measured) -> ClaimVerdict:
         others = ("sp", "fp", "fs")
         uses = {control: measured.shown("dets-fig6", control, "use_of_oracle") for control in (explicit, *others, BEST)}
@@ -135,6 +153,8 @@ def _uses_least(explicit: str) -> Judge:
 
 
 def _swings(explicit: str) -> Judge:
+    """Judge figure 6: the received rate varies more under RAA-FE, with ``explicit``, than under RAA-FP."""
+
     def judge(measured: Measured) -> ClaimVerdict:
         swings = {c: measured.shown("dets-fig6", c, "received_swing") for c in (explicit, "fp", BEST)}
         holds = measured.more("dets-fig6", explicit, "fp", "received_swing")
@@ -144,56 +164,63 @@ def _swings(explicit: str) -> Judge:
 
 
 def _trade_off(measured: Measured) -> ClaimVerdict:
-    """Judge whether a larger ``d`` trades use for fairness under RAA-FP."""
-    names = ("fp d=1.1", "fp d=1.5", "fp", "fp d=4", "fp d=10")
-    uses = [measured.mean("dets-fig6", control, "use_of_oracle") for control in names]
-    fair = [measured.mean("dets-fig6", control, "jain_backlogged") for control in names]
-    if None in uses or None in fair:
+    """Judge whether a larger ``d`` under RAA-FP lowers the use of the receive limit and raises Jain's index."""
+    controls = ("fp d=1.1", "fp d=1.5", "fp", "fp d=4", "fp d=10")
+    uses = [measured.mean("dets-fig6", control, "use_of_oracle") for control in controls]
+    jain_indices = [measured.mean("dets-fig6", control, "jain_backlogged") for control in controls]
+    if None in uses or None in jain_indices:
         return ClaimVerdict("-", None)
     holds = all_of(
-        measured.more("dets-fig6", names[0], names[-1], "use_of_oracle"),
-        measured.more("dets-fig6", names[-1], names[0], "jain_backlogged"),
+        measured.more("dets-fig6", controls[0], controls[-1], "use_of_oracle"),
+        measured.more("dets-fig6", controls[-1], controls[0], "jain_backlogged"),
     )
-    rows = zip(("1.1", "1.5", "2", "4", "10"), uses, fair, strict=True)
+    rows = zip(("1.1", "1.5", "2", "4", "10"), uses, jain_indices, strict=True)
     found = "; ".join(f"d={d}: use {use:.1%}, Jain {jain:.3f}" for d, use, jain in rows if use and jain)
     use, jain = (measured.mean("dets-fig6", BEST, name) for name in ("use_of_oracle", "jain_backlogged"))
     return ClaimVerdict(found, holds, f"use {use:.1%}, Jain {jain:.3f}" if use and jain else "-")
 
 
 def _independent(measured: Measured) -> ClaimVerdict:
+    """Judge figure 1: each of five TCP VNs keeps its rate while UDP floods one PN, and then all PNs."""
+
     def judged(control: str) -> tuple[str, Outcome]:
-        alone = measured.values("dets-fig1", control, "received_bps_by_receiver", "TCP alone")
-        worst = []
+        alone_by_seed = measured.values("dets-fig1", control, "received_bps_by_receiver", "TCP alone")
+        least_ratios = []
         for phase in ("one flooded", "all flooded"):
-            during = measured.values("dets-fig1", control, "received_bps_by_receiver", phase)
-            worst.append([min(during[s][n] / alone[s][n] for n in range(5)) for s in alone if s in during])
-        found = f"least of five TCP VNs keeps {show(worst[0])}, then {show(worst[1])} of its rate"
-        return found, all_of(*(within(ratios, UNDISTURBED) for ratios in worst))
+            flooded = measured.values("dets-fig1", control, "received_bps_by_receiver", phase)
+            both = [(flooded[seed], alone_bps) for seed, alone_bps in alone_by_seed.items() if seed in flooded]
+            least_ratios.append([min(during[vn] / alone[vn] for vn in range(5)) for during, alone in both])
+        found = f"least of five TCP VNs keeps {show(least_ratios[0])}, then {show(least_ratios[1])} of its rate"
+        return found, all_of(*(within(ratios, UNDISTURBED) for ratios in least_ratios))
 
     found, holds = judged("fp")
     return ClaimVerdict(found, holds, judged(BEST)[0])
 
 
 def _behind_edges(measured: Measured) -> ClaimVerdict:
+    """Judge figure 7: TCP keeps its rate while UDP from behind several edge switches sends."""
+
     def judged(control: str) -> tuple[str, Outcome]:
         alone = measured.values("dets-fig7", control, "received_bps_by_receiver", "TCP alone")
-        during = measured.values("dets-fig7", control, "received_bps_by_receiver", "with UDP")
-        kept = [during[seed][0] / alone[seed][0] for seed in alone if seed in during]
-        return f"TCP keeps {show(kept)} of its rate", within(kept, UNDISTURBED)
+        with_udp = measured.values("dets-fig7", control, "received_bps_by_receiver", "with UDP")
+        ratios = [with_udp[seed][0] / alone[seed][0] for seed in alone if seed in with_udp]
+        return f"TCP keeps {show(ratios)} of its rate", within(ratios, UNDISTURBED)
 
     found, holds = judged("fp")
     return ClaimVerdict(found, holds, judged(BEST)[0])
 
 
 def _wasted(measured: Measured) -> ClaimVerdict:
+    """Judge section III.A: RAA-SP and RAA-FP use capacity that a sender releases, and RAA-FS does not."""
     phase, controls = "first stopped", ("static", "fs", "sp", "fp", BEST)
-    uses = {c: measured.shown("dets-example", c, "use_of_oracle", phase) for c in controls}
-    holds = all_of(*(measured.more("dets-example", raa, "fs", "use_of_oracle", phase) for raa in ("sp", "fp")))
+    uses = {control: measured.shown("dets-example", control, "use_of_oracle", phase) for control in controls}
+    holds = all_of(*(measured.more("dets-example", other, "fs", "use_of_oracle", phase) for other in ("sp", "fp")))
     found = f"FS {uses['fs']}, SP {uses['sp']}, FP {uses['fp']} of the oracle's (static limits {uses['static']})"
     return ClaimVerdict(found, holds, uses[BEST])
 
 
 def _fairness(measured: Measured) -> ClaimVerdict:
+    """Judge section III.A: Jain's index is higher under RAA-FP than under RAA-SP."""
     phase = "others want more"
     jain = [measured.shown("dets-example", c, "jain_backlogged", phase, "plain") for c in ("sp", "fp", BEST)]
     holds = measured.more("dets-example", "fp", "sp", "jain_backlogged", phase)
@@ -201,26 +228,31 @@ def _fairness(measured: Measured) -> ClaimVerdict:
 
 
 def _oracle(measured: Measured) -> ClaimVerdict:
+    """Judge whether Fair Level uses 97 % of what the oracle uses in figure 6."""
     values = list(measured.values("dets-fig6", BEST, "use_of_oracle").values())
-    paper = max(measured.mean("dets-fig6", c, "use_of_oracle") or 0.0 for c in ("fs", "sp", "fp", "fe"))
-    found = f"{show(values)} (best of the paper's {paper:.1%})"
+    paper_uses = [measured.mean("dets-fig6", control, "use_of_oracle") for control in ("fs", "sp", "fp", "fe")]
+    best_of_paper = max(use or 0.0 for use in paper_uses)
+    found = f"{show(values)} (best of the paper's {best_of_paper:.1%})"
     return ClaimVerdict(found, within(values, ORACLE_TARGET), show(values))
 
 
-AS_THERE = "no queue at the receiver, grants two intervals late"
+PAPER_FORM = "no queue at the receiver, grants two intervals late"
 
 
 def _claim(key: str, section: str, title: str, judge: Judge) -> Claim:
-    """Return a claim that is judged alike under the paper's conditions."""
-    return Claim(key, section, title, judge, Published(AS_THERE, judge, "paper"))
+    """Return a claim with one judge for both conditions, the product's and the paper's."""
+    return Claim(key, section, title, judge, Published(PAPER_FORM, judge, "paper"))
 
 
-def _of_fe(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
-    """Return a claim about FE, judged with k = 0.07 under the paper's conditions; k may decide."""
+def _fe_claim(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
+    """Return a claim about RAA-FE: k = 0.5 in the product, k = 0.07 as published.
+
+    The paper gives no k, so every gain is shown as a change that may reverse the verdict.
+    """
     gains = {"k=0.5": "fe", "k=0.07": FE_PAPER, "k=0.02": FE_SLOW}
     decides = tuple((gain, make(control)) for gain, control in gains.items())
     return Claim(
-        key, section, title, make("fe"), Published(f"{AS_THERE}, k = 0.07", make(FE_PAPER), "paper", decides), decides
+        key, section, title, make("fe"), Published(f"{PAPER_FORM}, k = 0.07", make(FE_PAPER), "paper", decides), decides
     )
 
 
@@ -253,19 +285,19 @@ CLAIMS = (
         "slow-over-fast", "IV, fig. 6", "Figure 6: SP uses a larger part of the receive limit than FP", _slow_over_fast
     ),
     _claim("spread", "IV, fig. 6", "Figure 6: grants vary less between senders under FP than under SP", _spread),
-    _of_fe(
+    _fe_claim(
         "explicit-slow",
         "III.A",
         "FE: 20 to 60 intervals until all grants are at the fair rate (paper: 40)",
         _slow,
     ),
-    _of_fe(
+    _fe_claim(
         "explicit-use",
         "IV, fig. 6",
         'Figure 6, "performs poorly": FE uses a smaller part of the receive limit than SP, FP and FS',
         _uses_least,
     ),
-    _of_fe(
+    _fe_claim(
         "explicit-unrest",
         "IV, fig. 6",
         "Figure 6: the received rate swings more under FE than under FP",
@@ -306,7 +338,8 @@ def _with_gain(claim: Claim) -> Claim:
     return replace(claim, key=f"{claim.key}-k", title=f"{claim.title}, k = 0.07", judge=claim.published.judge)
 
 
-def _named(key: str, control: str, title: str) -> Claim:
+def _under_control(key: str, control: str, title: str) -> Claim:
+    """Return a copy of a figure 5 claim (isolation or recovery), judged under another control with its title."""
     judge = {"isolation": _isolation, "recovery": _recovery}[key](control)
     claim = _BY_KEY[key]
     return replace(claim, key=f"{key}-{control}", title=claim.title.replace("FP, d = 2", title), judge=judge)
@@ -315,7 +348,7 @@ def _named(key: str, control: str, title: str) -> Claim:
 _BY_KEY = {claim.key: claim for claim in CLAIMS}
 COMPARED = (
     *(_BY_KEY[key] for key in ("isolation", "recovery")),
-    _named("isolation", "static", "static meters"),
+    _under_control("isolation", "static", "static meters"),
     *(_BY_KEY[key] for key in ("use", "slow-over-fast", "spread", "wasted", "fairness")),
     _BY_KEY["explicit-slow"],
     _with_gain(_BY_KEY["explicit-slow"]),

@@ -34,32 +34,32 @@ UNKNOWN = ClaimVerdict("-", None)
 
 
 def _parts(measured: Measured, experiment: str, control: str, sender: int, phase: str = PHASE) -> list[float]:
-    """Return a sender's part of the rates of all senders, by seed."""
-    rates = measured.values(experiment, control, "delivered_bps_by_sender", phase).values()
-    return [rate[sender] / sum(rate) for rate in rates]
+    """Return a sender's part of the sum of all senders' rates, 0 to 1: a value per seed."""
+    rates_by_seed = measured.values(experiment, control, "delivered_bps_by_sender", phase).values()
+    return [rates_bps[sender] / sum(rates_bps) for rates_bps in rates_by_seed]
 
 
 def _sums(measured: Measured, experiment: str, control: str, phase: str = PHASE) -> list[float]:
-    """Return the sum of all rates, relative to that without control, by seed."""
-    of_none = measured.values(experiment, "none", "delivered_bps_by_sender", phase)
-    rates = measured.values(experiment, control, "delivered_bps_by_sender", phase)
-    return [sum(rate) / sum(of_none[seed]) for seed, rate in rates.items() if seed in of_none]
+    """Return the sum of all senders' rates over that sum without control: a value per seed that both have."""
+    uncontrolled = measured.values(experiment, "none", "delivered_bps_by_sender", phase)
+    controlled = measured.values(experiment, control, "delivered_bps_by_sender", phase)
+    return [sum(rates_bps) / sum(uncontrolled[seed]) for seed, rates_bps in controlled.items() if seed in uncontrolled]
 
 
 def _share(experiment: str, sender: int, low: float, high: float, control: str = "seawall") -> Judge:
     """Judge whether a sender's part of the link lies within bounds."""
 
     def judge(measured: Measured) -> ClaimVerdict:
-        parts, best = _parts(measured, experiment, control, sender), _parts(measured, experiment, EXACT, sender)
-        return ClaimVerdict(show(parts), within(parts, low, high), show(best))
+        parts, exact_parts = _parts(measured, experiment, control, sender), _parts(measured, experiment, EXACT, sender)
+        return ClaimVerdict(show(parts), within(parts, low, high), show(exact_parts))
 
     return judge
 
 
 def _about_half(measured: Measured) -> tuple[float, float]:
     """Return the (low, high) bounds of "about half"; wider for runs in real time."""
-    off = 0.08 if measured.real_time else 0.05
-    return 0.5 - off, 0.5 + off
+    tolerance = 0.08 if measured.real_time else 0.05
+    return 0.5 - tolerance, 0.5 + tolerance
 
 
 def _half(experiment: str, control: str = "seawall") -> Judge:
@@ -75,57 +75,65 @@ def _sum(experiment: str, minimum: float, control: str = "seawall") -> Judge:
     """Judge whether all senders together get at least a part of their rate without control."""
 
     def judge(measured: Measured) -> ClaimVerdict:
-        sums, best = _sums(measured, experiment, control), _sums(measured, experiment, EXACT)
-        return ClaimVerdict(show(sums), within(sums, minimum), show(best))
+        sums, exact_sums = _sums(measured, experiment, control), _sums(measured, experiment, EXACT)
+        return ClaimVerdict(show(sums), within(sums, minimum), show(exact_sums))
 
     return judge
 
 
-def _next_to(measured: Measured, control: str) -> list[list[float]]:
-    """Return the well-behaved sender's part in figure 10, by seed, for each of RECEIVERS of the other sender."""
+def _fig10_parts(measured: Measured, control: str) -> list[list[float]]:
+    """Return the well-behaved sender's part of the link in figure 10: a list by seed for each number in RECEIVERS."""
     return [_parts(measured, f"seawall-fig10-{count}", control, 0) for count in RECEIVERS]
 
 
-def _words(measured: Measured, control: str) -> str:
-    return ", ".join(map(show, _next_to(measured, control)))
+def _fig10_text(measured: Measured, control: str) -> str:
+    """Return the mean part of the well-behaved sender in figure 10 for each number in RECEIVERS, as text."""
+    return ", ".join(map(show, _fig10_parts(measured, control)))
 
 
 def _receivers(control: str) -> Judge:
-    """Judge figure 10: the well-behaved sender's part does not depend on the number of the other's receivers."""
+    """Judge figure 10: the well-behaved sender has half of the link, however many receivers the other sender has."""
 
     def judge(measured: Measured) -> ClaimVerdict:
-        holds = all_of(*(within(ratios, *_about_half(measured)) for ratios in _next_to(measured, control)))
-        found = f"{_words(measured, control)} (without control: {_words(measured, 'none')})"
-        return ClaimVerdict(found, holds, _words(measured, EXACT))
+        holds = all_of(*(within(parts, *_about_half(measured)) for parts in _fig10_parts(measured, control)))
+        text = f"{_fig10_text(measured, control)} (without control: {_fig10_text(measured, 'none')})"
+        return ClaimVerdict(text, holds, _fig10_text(measured, EXACT))
 
     return judge
 
 
-def _falls(measured: Measured) -> ClaimVerdict:
-    """Judge figure 10 without control: flows have equal parts, so the sender with more flows gets more."""
-    parts = _next_to(measured, "none")
-    if not all(parts):
+def _fig10_without_control(measured: Measured) -> ClaimVerdict:
+    """Judge figure 10 without control: each flow has an equal part, so one flow next to n flows has 1 / (n + 1)."""
+    parts_by_count = _fig10_parts(measured, "none")
+    if not all(parts_by_count):
         return UNKNOWN
-    equal = [1 / (count + 1) for count in RECEIVERS]
-    holds = all_of(*(within(share, part - 0.10, part + 0.10) for share, part in zip(parts, equal, strict=True)))
-    return ClaimVerdict(_words(measured, "none"), holds, _words(measured, EXACT))
+    expected = [1 / (count + 1) for count in RECEIVERS]
+    by_count = zip(parts_by_count, expected, strict=True)
+    holds = all_of(*(within(parts, equal - 0.10, equal + 0.10) for parts, equal in by_count))
+    return ClaimVerdict(_fig10_text(measured, "none"), holds, _fig10_text(measured, EXACT))
 
 
 def _active(ends_s: list[float]) -> float:
-    """Return the total time that tasks are active; the reduce ends with its last source."""
+    """Return the sum of the times that tasks are active, from the times at which transfers end, in seconds.
+
+    Each of the first MAPS transfers is one task; all later transfers feed one reduce task, which ends with the last.
+    """
     return sum(ends_s[:MAPS]) + max(ends_s[MAPS:])
 
 
-def _tasks(experiment: str, control: str, low: float, high: float, of: Callable[[list[float]], float]) -> Judge:
-    """Judge figure 3, in units: how long tasks are active, or when the last ends. A task without an end fails it."""
+def _tasks(experiment: str, control: str, low: float, high: float, total_s: Callable[[list[float]], float]) -> Judge:
+    """Judge figure 3: whether ``total_s``, of the times at which transfers end, is within bounds in units of 2 s.
+
+    A transfer without an end counts as infinite, so that the claim fails.
+    """
 
     def units(measured: Measured, control: str) -> list[float]:
-        found = measured.values(experiment, control, "completions_s").values()
-        return [of([math.inf if end_s is None else end_s for end_s in ends_s]) / UNIT_S for ends_s in found]
+        ends_by_seed = measured.values(experiment, control, "completions_s").values()
+        return [total_s([math.inf if end_s is None else end_s for end_s in ends_s]) / UNIT_S for ends_s in ends_by_seed]
 
     def judge(measured: Measured) -> ClaimVerdict:
-        ours, best = units(measured, control), units(measured, EXACT)
-        return ClaimVerdict(f"{show(ours, 'count')} units", within(ours, low, high), show(best, "count"))
+        ours, exact = units(measured, control), units(measured, EXACT)
+        return ClaimVerdict(f"{show(ours, 'count')} units", within(ours, low, high), show(exact, "count"))
 
     return judge
 
@@ -133,60 +141,64 @@ def _tasks(experiment: str, control: str, low: float, high: float, of: Callable[
 def _web(
     experiment: str, name: str, base: tuple[str, str], bounds: tuple[float, float], control: str = "seawall"
 ) -> Judge:
-    """Judge figure 11: a measure of the web requests, relative to another run."""
+    """Judge figure 11: a measure of the web requests over that measure in ``base``, an (experiment, control)."""
 
     def ratios(measured: Measured, control: str) -> list[float]:
-        of_base = measured.values(*base, name, PHASE)
-        found = measured.values(experiment, control, name, PHASE)
-        return [value / of_base[seed] for seed, value in found.items() if of_base.get(seed)]
+        base_by_seed = measured.values(*base, name, PHASE)
+        by_seed = measured.values(experiment, control, name, PHASE)
+        return [value / base_by_seed[seed] for seed, value in by_seed.items() if base_by_seed.get(seed)]
 
     def judge(measured: Measured) -> ClaimVerdict:
         ours = ratios(measured, control)
-        none = show(ratios(measured, "none"))
-        found = f"{show(ours)} (without control: {none})"
-        return ClaimVerdict(found, within(ours, *bounds), show(ratios(measured, EXACT)))
+        uncontrolled = show(ratios(measured, "none"))
+        text = f"{show(ours)} (without control: {uncontrolled})"
+        return ClaimVerdict(text, within(ours, *bounds), show(ratios(measured, EXACT)))
 
     return judge
 
 
 def _by_weight(kind: str, maximum: float, control: str = "seawall") -> Judge:
-    """Judge whether all x_k / w_k are within a part of their mean."""
+    """Judge whether the rates per weight, x_k / w_k, deviate from their mean by at most a part of that mean."""
 
-    def off(measured: Measured, control: str) -> list[float]:
-        found = []
+    def deviations(measured: Measured, control: str) -> list[float]:
+        largest = []
         for rates in measured.values(f"seawall-weights-{kind}", control, "delivered_bps_by_sender", PHASE).values():
             per_weight = [rate / weight for rate, weight in zip(rates, (1.0, 2.0, 4.0), strict=True)]
             mean = sum(per_weight) / len(per_weight)
-            found.append(max(abs(rate_bps / mean - 1.0) for rate_bps in per_weight))
-        return found
+            largest.append(max(abs(rate_bps / mean - 1.0) for rate_bps in per_weight))
+        return largest
 
     def judge(measured: Measured) -> ClaimVerdict:
-        ours = off(measured, control)
-        return ClaimVerdict(f"largest deviation {show(ours)}", within(ours, high=maximum), show(off(measured, EXACT)))
+        ours = deviations(measured, control)
+        exact = show(deviations(measured, EXACT))
+        return ClaimVerdict(f"largest deviation {show(ours)}", within(ours, high=maximum), exact)
 
     return judge
 
 
 def _settled(phase: str, max_intervals: int, control: str = "seawall") -> Judge:
-    """Judge the number of intervals until all grants stay within 5 % of their end."""
+    """Judge the number of intervals of a phase until all grants stay within 5 % of their final value."""
 
     def judge(measured: Measured) -> ClaimVerdict:
-        def took(control: str) -> list[float]:
+        def intervals_by_seed(control: str) -> list[float]:
             runs = measured.phases("seawall-weights-change", control, phase)
-            known = [run.get("settled_after") for run in runs]
-            return [math.inf if intervals is None else intervals for intervals in known]
+            delays = [run.get("settled_after") for run in runs]
+            return [math.inf if intervals is None else intervals for intervals in delays]
 
-        def words(control: str) -> str:
-            found = sorted(took(control))
-            ends = ["never" if end == math.inf else f"{end:g}" for end in dict.fromkeys((*found[:1], *found[-1:]))]
-            return " to ".join(ends) or "-"
+        def text(control: str) -> str:
+            ordered = sorted(intervals_by_seed(control))
+            extremes = dict.fromkeys((*ordered[:1], *ordered[-1:]))  # one value if all seeds agree
+            return " to ".join("never" if value == math.inf else f"{value:g}" for value in extremes) or "-"
 
-        return ClaimVerdict(f"{words(control)} intervals", within(took(control), high=max_intervals), words(EXACT))
+        holds = within(intervals_by_seed(control), high=max_intervals)
+        return ClaimVerdict(f"{text(control)} intervals", holds, text(EXACT))
 
     return judge
 
 
 def _use(experiment: str, minimum: float, phase: str | None, control: str = "seawall") -> Judge:
+    """Judge whether a run uses at least ``minimum`` of what the oracle would use; in one phase, or None: in the run."""
+
     def judge(measured: Measured) -> ClaimVerdict:
         laws = (control, EXACT)
         ours, best = (list(measured.values(experiment, law, "use_of_oracle", phase).values()) for law in laws)
@@ -195,15 +207,15 @@ def _use(experiment: str, minimum: float, phase: str | None, control: str = "sea
     return judge
 
 
-def _lot(control: str) -> Judge:
+def _parking_lot(control: str) -> Judge:
+    """Judge the parking lot: each sender's rate deviates from its max-min rate by at most 5 %."""
+
+    def deviations(measured: Measured, control: str) -> list[float]:
+        parts_by_seed = measured.values("seawall-work-lot", control, "part_of_oracle_by_sender", PHASE)
+        return [max(abs(part - 1.0) for part in parts) for parts in parts_by_seed.values()]
+
     def judge(measured: Measured) -> ClaimVerdict:
-        ours, best = (
-            [
-                max(abs(part - 1.0) for part in run)
-                for run in measured.values("seawall-work-lot", law, "part_of_oracle_by_sender", PHASE).values()
-            ]
-            for law in (control, EXACT)
-        )
+        ours, best = deviations(measured, control), deviations(measured, EXACT)
         return ClaimVerdict(f"largest deviation {show(ours)}", within(ours, high=0.05), show(best))
 
     return judge
@@ -221,9 +233,9 @@ def _at_hosts(judge: Judge) -> Judge:
 
 
 def _claim(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
-    """Return a claim judged for the default and as published.
+    """Return a claim judged under the default law and as published.
 
-    What may decide ours is whether all demands are known; as published, where traffic is shaped, and then the law.
+    Under the default law, knowing all demands may reverse the verdict; as published, shaping by hosts or another law.
     """
     changes = ((name, make(control)) for name, control in CHANGES.items())
     published = Published(FORM, make(PUBLISHED), decides=((BY_HOSTS, _at_hosts(make(PUBLISHED))), *changes))
@@ -313,7 +325,7 @@ CLAIMS = (
         "receivers-none",
         "6.1.2, fig. 10",
         "Figure 10, without control: the share falls with the other's receivers: 1/2, 1/3, 1/5, 1/9 (+-0.10)",
-        _falls,
+        _fig10_without_control,
     ),
     _claim(
         "receivers",
@@ -354,7 +366,7 @@ CLAIMS = (
         )
         for kind, said, most in (("udp", "UDP", 0.05), ("tcp", "TCP", 0.10), ("mixed", "TCP and UDP", 0.10))
     ),
-    _claim("parking-lot", "4", "Parking lot of two links: rates within 5 % of max-min", _lot),
+    _claim("parking-lot", "4", "Parking lot of two links: rates within 5 % of max-min", _parking_lot),
     _claim(
         "work-conserving",
         "4",

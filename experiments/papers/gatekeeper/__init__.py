@@ -10,13 +10,7 @@ from __future__ import annotations
 import math
 
 from experiments.evaluation.claims import Aim, Claim, Judge, Paper, Published
-from experiments.papers.gatekeeper.job_claims import (
-    background,
-    best_effort,
-    job_takes,
-    messages_not_needed,
-    time_falls,
-)
+from experiments.papers.gatekeeper.job_claims import background, best_effort, job_takes, messages_not_needed, time_falls
 from experiments.papers.gatekeeper.reaction_claims import (
     meter_mods,
     queue,
@@ -53,21 +47,29 @@ DEEP = "queues of 30 ms"
 
 def _job(title: str, key: str, kind: str, shares: tuple[int, ...], maximum: float) -> Claim:
     """Return a claim on the job's time over that under static limits, as ours and under the paper's parameters."""
-    said = "job time relative to static limits"
-    ours, paper_s = (job_takes(said, (0.0, maximum), kind, shares, (system, "static")) for system in (NAME, PUBLISHED))
+    label = "job time relative to static limits"
+    ours, published = (
+        job_takes(label, (0.0, maximum), kind, shares, (system, "static")) for system in (NAME, PUBLISHED)
+    )
     figure = "6" if kind == "tcp" else "7"
-    return Claim(key, f"3.3, fig. {figure}", title, ours, Published(FORM, paper_s))
+    return Claim(key, f"3.3, fig. {figure}", title, ours, Published(FORM, published))
 
 
 def _without_messages(silent: str, control: str, kind: str = "udp", shares: tuple[int, ...] = SHARES) -> Judge:
+    """Return a judge of whether the job takes at least 1.2 times as long without notifications.
+
+    ``silent`` and ``control`` are the controls without and with notifications.
+    """
     return job_takes("job time relative to that with notifications", (1.2, math.inf), kind, shares, (silent, control))
 
 
 def _apart(silent: str, control: str) -> tuple[tuple[str, Judge], ...]:
+    """Return the (name, judge) of the same claim with UDP from hosts that take no part in the job."""
     return (("UDP from hosts without the job, guarantee of 50 %", _without_messages(silent, control, APART, (50,))),)
 
 
 def _at_75(control: str) -> tuple[tuple[str, Judge], ...]:
+    """Return the (name, judge) of the claim on the background rate at a guarantee of 75 % only."""
     return (("guarantee of 75 % alone", background("tcp", 1.3, control, (75,))),)
 
 
@@ -288,12 +290,4 @@ AIMS = (
     Aim("beat-mods", "Target: at most 8 meter-mods per second and pair", meter_mods),
 )
 
-paper = Paper(
-    NAME,
-    "Gatekeeper",
-    CLAIMS,
-    AIMS,
-    best="max-min",
-    best_title="max-min",
-    tables=TABLES,
-)
+paper = Paper(NAME, "Gatekeeper", CLAIMS, AIMS, best="max-min", best_title="max-min", tables=TABLES)

@@ -13,41 +13,44 @@ PAIRS = PNS // 2
 
 
 def job_times_s(measured: Measured, experiment: str, control: str) -> dict[int, float]:
-    """Return when the job was done, by seed; infinite: not by the end of the run."""
+    """Return the time in seconds at which the job was done, by seed; infinite: not by the end of the run."""
     runs = measured.by_seed(experiment, control)
     times = {seed: figures.get("transferred_after_s") for seed, figures in runs.items()}
     return {seed: math.inf if seconds is None else seconds for seed, seconds in times.items()}
 
 
 def background_bps(measured: Measured, kind: str, share: int, control: str) -> dict[int, float]:
-    """Return a pair's mean rate until the job was done, by seed."""
+    """Return the mean received rate of a background pair until the job was done, by seed, at the paper's scale."""
     name = name_of(kind, share, control)
     rates = measured.values(name, control, "received_bps_by_receiver_until_transferred")
     return {seed: sum(rate[-PAIRS:]) / PAIRS / measured.scale for seed, rate in rates.items()}
 
 
-def _ratios(times: dict[int, float], of: dict[int, float]) -> list[float]:
-    """Return times over others, seed by seed, without seeds whose other time is infinite."""
-    return [seconds / of[seed] for seed, seconds in times.items() if math.isfinite(of.get(seed, math.inf))]
+def _ratios(times_s: dict[int, float], base_s: dict[int, float]) -> list[float]:
+    """Return times over the times in ``base_s``, seed by seed, without seeds whose base is infinite."""
+    return [seconds / base_s[seed] for seed, seconds in times_s.items() if math.isfinite(base_s.get(seed, math.inf))]
 
 
 def _slower(measured: Measured, kind: str, share: int, control: str, other: str) -> list[float]:
     """Return the job's time under a control over that under another, seed by seed."""
-    times = [job_times_s(measured, name_of(kind, share, system), system) for system in (control, other)]
-    return _ratios(*times)
+    times_s = [job_times_s(measured, name_of(kind, share, system), system) for system in (control, other)]
+    return _ratios(*times_s)
 
 
 def job_takes(
-    say: str, bounds: tuple[float, float], kind: str, shares: tuple[int, ...], pair: tuple[str, str]
+    label: str, bounds: tuple[float, float], kind: str, shares: tuple[int, ...], pair: tuple[str, str]
 ) -> Judge:
-    """Judge whether the job's time under the first control of a pair over that under the second lies within bounds."""
+    """Judge the job's time under the first control of ``pair`` over its time under the second, at each share.
+
+    ``bounds`` are (low, high) of that ratio; ``kind`` is the traffic next to the job; ``label`` begins the text.
+    """
 
     def verdict(measured: Measured) -> ClaimVerdict:
         ratios = [_slower(measured, kind, share, *pair) for share in shares]
         holds = all_of(*(within(ratio, *bounds) for ratio in ratios))
         times = ", ".join(f"{show(ratio, 'plain')} at {share} %" for share, ratio in zip(shares, ratios, strict=True))
         central = _slower(measured, kind, 50, "max-min", pair[1])
-        return ClaimVerdict(f"{say}: {times}" if all(ratios) else "-", holds, show(central, "plain"))
+        return ClaimVerdict(f"{label}: {times}" if all(ratios) else "-", holds, show(central, "plain"))
 
     return verdict
 
@@ -64,32 +67,40 @@ def best_effort(measured: Measured) -> ClaimVerdict:
 
 def time_falls(measured: Measured, control: str = NAME) -> ClaimVerdict:
     """Judge whether a larger guarantee shortens the job."""
-    times = [job_times_s(measured, name_of("tcp", share, control), control) for share in SHARES]
-    if not all(times):
+    times_by_share = [job_times_s(measured, name_of("tcp", share, control), control) for share in SHARES]
+    if not all(times_by_share):
         return UNKNOWN
-    falls = [[before[seed] - other[seed] for seed in before if seed in other] for before, other in pairwise(times)]
-    shown = ", ".join(f"{show(list(seconds.values()), 'count')} s" for seconds in times)
-    return ClaimVerdict(f"{shown} at 25, 50, 75 %", all_of(*map(above, falls)))
+    decreases = [
+        [smaller_share[seed] - larger_share[seed] for seed in smaller_share if seed in larger_share]
+        for smaller_share, larger_share in pairwise(times_by_share)
+    ]
+    times_text = ", ".join(f"{show(list(seconds.values()), 'count')} s" for seconds in times_by_share)
+    return ClaimVerdict(f"{times_text} at 25, 50, 75 %", all_of(*map(above, decreases)))
+
+
+def _sums_by_seed(tables: list[dict[int, float]]) -> dict[int, float]:
+    """Return the sum of the tables' values for each seed that is in all tables."""
+    return {seed: sum(by_seed[seed] for by_seed in tables) for seed in set.intersection(*map(set, tables))}
 
 
 def background(kind: str, minimum: float, own: str = NAME, shares: tuple[int, ...] = SHARES) -> Judge:
-    """Judge the pairs' rates over some shares together, relative to those with static limits."""
+    """Judge the background pairs' rates, summed over ``shares``, over the same sum under static limits."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         rates = {
             control: [background_bps(measured, kind, share, control) for share in shares] for control in (own, "static")
         }
-        sums = {
-            control: {seed: sum(rate_of[seed] for rate_of in of) for seed in set.intersection(*map(set, of))}
-            for control, of in rates.items()
-        }
-        times = _ratios(sums[own], sums["static"])
-        if not times:
+        sums = {control: _sums_by_seed(by_share) for control, by_share in rates.items()}
+        ratios = _ratios(sums[own], sums["static"])
+        if not ratios:
             return UNKNOWN
-        means = {control: [sum(job.values()) / len(job) / 1e6 for job in of] for control, of in rates.items()}
+        means = {
+            control: [sum(by_seed.values()) / len(by_seed) / 1e6 for by_seed in by_share]
+            for control, by_share in rates.items()
+        }
         each = ", ".join(f"{mean:.0f} for {static:.0f}" for mean, static in zip(*means.values(), strict=True))
         at = ", ".join(map(str, shares))
-        return ClaimVerdict(f"{show(times, 'plain')} times ({each} Mb/s at {at} %)", above(times, minimum))
+        return ClaimVerdict(f"{show(ratios, 'plain')} times ({each} Mb/s at {at} %)", above(ratios, minimum))
 
     return judge
 
@@ -102,14 +113,12 @@ def messages_not_needed(silent: str, control: str, shares: tuple[int, ...] = SHA
         counts = [
             measured.values(name_of("tcp", share, control), control, "notified_receivers").values() for share in shares
         ]
-        notified = [[count / (PNS + PAIRS) for count in of] for of in counts]
+        notified = [[count / (PNS + PAIRS) for count in of_share] for of_share in counts]
         if not (all(ratios) and all(notified)):
             return UNKNOWN
         holds = all_of(*(within(part, 0.97, 1.03) for part in ratios), *(within(part, high=0.01) for part in notified))
-        found = ", ".join(show(ratio, "plain") for ratio in ratios)
-        return ClaimVerdict(
-            f"job time without notifications / with them: {found}; {max(map(max, notified)):.1%} of receivers notify",
-            holds,
-        )
+        ratios_text = ", ".join(show(ratio, "plain") for ratio in ratios)
+        most = f"{max(map(max, notified)):.1%} of receivers notify"
+        return ClaimVerdict(f"job time without notifications / with them: {ratios_text}; {most}", holds)
 
     return judge

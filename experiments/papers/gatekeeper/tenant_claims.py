@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.evaluation.claims import (
-    UNDECIDED,
-    ClaimVerdict,
-    Judge,
-    Measured,
-    above,
-    all_of,
-    show,
-    within,
-)
+from experiments.evaluation.claims import UNDECIDED, ClaimVerdict, Judge, Measured, above, all_of, show, within
 from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, CELLS, LITERAL, SCHEDULED_BPS, cell_name
 
 UNKNOWN = ClaimVerdict("-", None)
@@ -28,35 +19,47 @@ def rates_in(measured: Measured, experiment: str, control: str, cell: Cell) -> l
     return [(a_bps / measured.scale, b_bps / measured.scale) for b_bps, a_bps in values]
 
 
-def _kept(cell: Cell, got: tuple[float, float], near: float = NEAR) -> bool:
-    """Whether both tenants have their guarantees, and idle capacity is used."""
-    sending = [kind != "none" for kind in cell]
-    if not all(sending):
-        return sum(got) >= USED * SCHEDULED_BPS
-    promised = (A_BPS, B_BPS)
-    good = all(abs(got_bps - bps) <= near * bps for got_bps, bps in zip(got, promised, strict=True))
-    return good and sum(got) >= USED * SCHEDULED_BPS
+def _meets_guarantees(cell: Cell, received_bps: tuple[float, float], tolerance: float = NEAR) -> bool:
+    """Return whether A and B receive their guarantees, and together at least USED of the scheduled capacity.
+
+    ``cell`` is what A and B send. With an idle tenant only the sum counts. ``tolerance`` is a part of the guarantee.
+    """
+    sends = [kind != "none" for kind in cell]
+    if not all(sends):
+        return sum(received_bps) >= USED * SCHEDULED_BPS
+    guarantees_bps = (A_BPS, B_BPS)
+    both_kept = all(
+        abs(rate_bps - guarantee_bps) <= tolerance * guarantee_bps
+        for rate_bps, guarantee_bps in zip(received_bps, guarantees_bps, strict=True)
+    )
+    return both_kept and sum(received_bps) >= USED * SCHEDULED_BPS
 
 
 def cells_kept(
     measured: Measured, experiment: str, control: str, cells: tuple[Cell, ...] = CELLS, near: float = NEAR
 ) -> tuple[str, bool | None]:
-    """Return how many cells meet the guarantees in every seed, and the worst of the others."""
-    seen = {cell: rates_in(measured, experiment, control, cell) for cell in cells}
-    if not all(seen.values()):
+    """Return the text "N of M cells" with the worst run, and whether every cell meets its guarantees in every seed.
+
+    The second is None if a cell was not run.
+    """
+    by_cell = {cell: rates_in(measured, experiment, control, cell) for cell in cells}
+    if not all(by_cell.values()):
         return "-", None
-    good = [cell for cell, runs in seen.items() if all(_kept(cell, got, near) for got in runs)]
-    text = f"{len(good)} of {len(cells)} cells"
-    bad = [(cell, got) for cell, runs in seen.items() for got in runs if not _kept(cell, got, near)]
-    if bad:
-        cell, (a_bps, b_bps) = min(bad, key=lambda case: _least(*case))
+    runs = [(cell, rates_bps) for cell, runs in by_cell.items() for rates_bps in runs]
+    missed = [(cell, rates_bps) for cell, rates_bps in runs if not _meets_guarantees(cell, rates_bps, near)]
+    missed_cells = {cell for cell, _ in missed}
+    text = f"{len(cells) - len(missed_cells)} of {len(cells)} cells"
+    if missed:
+        cell, (a_bps, b_bps) = min(missed, key=lambda run: _least_share(*run))
         text += f"; worst {cell_name(*cell)}: {a_bps / 1e6:.0f} and {b_bps / 1e6:.0f} Mb/s"
-    return text, len(good) == len(cells)
+    return text, not missed
 
 
-def _least(cell: Cell, got: tuple[float, float]) -> float:
-    promised = (A_BPS, B_BPS) if "none" not in cell else (SCHEDULED_BPS, SCHEDULED_BPS)
-    return min(got_bps / bps for kind, got_bps, bps in zip(cell, got, promised, strict=True) if kind != "none")
+def _least_share(cell: Cell, received_bps: tuple[float, float]) -> float:
+    """Return the lowest rate over guarantee of the tenants that send; a tenant alone is due the whole capacity."""
+    guarantees_bps = (A_BPS, B_BPS) if "none" not in cell else (SCHEDULED_BPS, SCHEDULED_BPS)
+    tenants = zip(cell, received_bps, guarantees_bps, strict=True)
+    return min(rate_bps / guarantee_bps for kind, rate_bps, guarantee_bps in tenants if kind != "none")
 
 
 def as_promised(experiment: str, control: str = NAME, cells: tuple[Cell, ...] = CELLS, near: float = NEAR) -> Judge:
@@ -64,44 +67,47 @@ def as_promised(experiment: str, control: str = NAME, cells: tuple[Cell, ...] = 
 
     def judge(measured: Measured) -> ClaimVerdict:
         """Return the verdict; UNDECIDED if seeds differ in whether all cells meet their guarantees."""
-        found, holds = cells_kept(measured, experiment, control, cells, near)
-        seen = [rates_in(measured, experiment, control, cell) for cell in cells]
-        seeds = {all(_kept(*pair, near) for pair in zip(cells, got, strict=True)) for got in zip(*seen, strict=False)}
-        return ClaimVerdict(
-            found,
-            UNDECIDED if holds is not None and len(seeds) > 1 else holds,
-            cells_kept(measured, experiment, "max-min", cells, near)[0],
-        )
+        text, holds = cells_kept(measured, experiment, control, cells, near)
+        by_cell = [rates_in(measured, experiment, control, cell) for cell in cells]
+        outcomes = set()
+        for cell_rates in zip(*by_cell, strict=False):  # of one seed
+            kept = (_meets_guarantees(cell, rates, near) for cell, rates in zip(cells, cell_rates, strict=True))
+            outcomes.add(all(kept))
+        seeds_differ = holds is not None and len(outcomes) > 1
+        best, _ = cells_kept(measured, experiment, "max-min", cells, near)
+        return ClaimVerdict(text, UNDECIDED if seeds_differ else holds, best)
 
     return judge
 
 
-def _of_a(measured: Measured, experiment: str, control: str, cell: Cell) -> list[float]:
+def _shares_of_a(measured: Measured, experiment: str, control: str, cell: Cell) -> list[float]:
+    """Return A's rate over A's guarantee in a cell: a value per seed."""
     return [a_bps / A_BPS for a_bps, _ in rates_in(measured, experiment, control, cell)]
 
 
 def starved_receiving(measured: Measured) -> ClaimVerdict:
     """Judge whether B starves A's TCP at one receiver without control."""
-    ten, udp = (_of_a(measured, RX, "none", ("1 TCP", kind)) for kind in ("10 TCP", "UDP"))
-    if not (ten and udp):
+    next_to_ten_tcp, next_to_udp = (_shares_of_a(measured, RX, "none", ("1 TCP", kind)) for kind in ("10 TCP", "UDP"))
+    if not (next_to_ten_tcp and next_to_udp):
         return UNKNOWN
-    found = f"A's TCP has {show(ten)} of 645 Mb/s next to 10 TCP, {show(udp)} next to UDP"
+    text = f"A's TCP has {show(next_to_ten_tcp)} of 645 Mb/s next to 10 TCP, {show(next_to_udp)} next to UDP"
     return ClaimVerdict(
-        found,
-        all_of(within(ten, high=0.5), within(udp, high=0.05)),
-        show(_of_a(measured, RX, "max-min", ("1 TCP", "UDP"))),
+        text,
+        all_of(within(next_to_ten_tcp, high=0.5), within(next_to_udp, high=0.05)),
+        show(_shares_of_a(measured, RX, "max-min", ("1 TCP", "UDP"))),
     )
 
 
 def starved_sending(measured: Measured) -> ClaimVerdict:
     """Judge whether A's TCP misses its guarantee at one sender without control."""
-    parts = {kind: _of_a(measured, TX, "none", ("1 TCP", kind)) for kind in ("10 TCP", "UDP")}
-    if not all(parts.values()):
+    shares_by_kind = {kind: _shares_of_a(measured, TX, "none", ("1 TCP", kind)) for kind in ("10 TCP", "UDP")}
+    if not all(shares_by_kind.values()):
         return UNKNOWN
-    found = ", ".join(f"{show(part)} next to {kind}" for kind, part in parts.items())
-    most = [max(abs(ratio - 1) for ratio in both) for both in zip(*parts.values(), strict=False)]
-    holds = above(most, 0.2)
-    return ClaimVerdict(f"A's TCP has {found}, of 645 Mb/s", holds)
+    text = ", ".join(f"{show(part)} next to {kind}" for kind, part in shares_by_kind.items())
+    by_seed = zip(*shares_by_kind.values(), strict=False)
+    largest_deviations = [max(abs(share - 1) for share in shares) for shares in by_seed]
+    holds = above(largest_deviations, 0.2)
+    return ClaimVerdict(f"A's TCP has {text}, of 645 Mb/s", holds)
 
 
 def needs_messages(experiment: str, silent: str, control: str) -> Judge:
@@ -109,11 +115,11 @@ def needs_messages(experiment: str, silent: str, control: str) -> Judge:
 
     def judge(measured: Measured) -> ClaimVerdict:
         cell = ("1 TCP", "UDP")
-        without, with_them = (_of_a(measured, experiment, system, cell) for system in (silent, control))
+        without, with_them = (_shares_of_a(measured, experiment, system, cell) for system in (silent, control))
         if not (without and with_them):
             return UNKNOWN
-        found = f"A's TCP has {show(without)} without notifications, {show(with_them)} with, of 645 Mb/s"
-        return ClaimVerdict(found, all_of(within(without, high=0.8), within(with_them, 0.8)))
+        text = f"A's TCP has {show(without)} without notifications, {show(with_them)} with, of 645 Mb/s"
+        return ClaimVerdict(text, all_of(within(without, high=0.8), within(with_them, 0.8)))
 
     return judge
 
@@ -123,19 +129,19 @@ def guarantees(experiment: str) -> Judge:
 
     def worst(measured: Measured, control: str) -> tuple[str, bool | None]:
         """Return the least part of its guarantee that TCP and UDP get over all cells, and whether both suffice."""
-        least: dict[str, float] = {}
+        least_shares: dict[str, float] = {}
         for cell in CELLS:
             if "none" in cell:
                 continue
             runs = rates_in(measured, experiment, control, cell)
             if not runs:
                 return "-", None
-            for number, (kind, promised_bps) in enumerate(zip(cell, (A_BPS, B_BPS), strict=True)):
-                part = min(got[number] for got in runs) / promised_bps
+            for tenant, (kind, promised_bps) in enumerate(zip(cell, (A_BPS, B_BPS), strict=True)):
+                part = min(rates_bps[tenant] for rates_bps in runs) / promised_bps
                 name = "UDP" if kind == "UDP" else "TCP"
-                least[name] = min(part, least.get(name, part))
-        text = ", ".join(f"{name} at least {part:.1%}" for name, part in least.items())
-        return text, least["TCP"] >= KEPT and least["UDP"] >= KEPT_OF_UDP
+                least_shares[name] = min(part, least_shares.get(name, part))
+        text = ", ".join(f"{name} at least {part:.1%}" for name, part in least_shares.items())
+        return text, least_shares["TCP"] >= KEPT and least_shares["UDP"] >= KEPT_OF_UDP
 
     def judge(measured: Measured) -> ClaimVerdict:
         found, holds = worst(measured, NAME)
@@ -147,15 +153,19 @@ def guarantees(experiment: str) -> Judge:
 def uses_idle_capacity(experiment: str) -> Judge:
     """Judge whether a tenant gets all of the scheduler's capacity while the other is idle."""
 
-    def least(measured: Measured, control: str) -> list[float]:
+    def used_parts(measured: Measured, control: str) -> list[float]:
         cells = [cell for cell in CELLS if "none" in cell]
-        return [sum(got) / SCHEDULED_BPS for cell in cells for got in rates_in(measured, experiment, control, cell)]
+        return [
+            sum(rates_bps) / SCHEDULED_BPS
+            for cell in cells
+            for rates_bps in rates_in(measured, experiment, control, cell)
+        ]
 
     def judge(measured: Measured) -> ClaimVerdict:
-        ours, literal, best = (least(measured, control) for control in (NAME, LITERAL, "max-min"))
+        ours, literal, max_min = (used_parts(measured, control) for control in (NAME, LITERAL, "max-min"))
         if not (ours and literal):
             return UNKNOWN
-        found = f"at least {min(ours):.1%} (paper's parameters: {min(literal):.1%})"
-        return ClaimVerdict(found, min(ours) >= USED_ALONE, f"at least {min(best):.1%}" if best else "-")
+        text = f"at least {min(ours):.1%} (paper's parameters: {min(literal):.1%})"
+        return ClaimVerdict(text, min(ours) >= USED_ALONE, f"at least {min(max_min):.1%}" if max_min else "-")
 
     return judge
