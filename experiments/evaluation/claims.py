@@ -120,8 +120,8 @@ class Paper:
         """Return the verdict of ``judge``; undecided if one of its controls, except ``best``, has too few seeds."""
         measured = Measured(summaries, self.best)
         found = judge(measured)
-        few = measured.fewest_seeds < MIN_SEEDS
-        return replace(found, holds=UNDECIDED) if few and found.holds is not None else found
+        too_few_seeds = measured.fewest_seeds < MIN_SEEDS
+        return replace(found, holds=UNDECIDED) if too_few_seeds and found.holds is not None else found
 
     def judge_published(self, summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:
         """Return the verdict on every claim as published by its key, if the claim has its own published form.
@@ -142,53 +142,56 @@ class Paper:
         judges = [(claim.judge, "product") for claim in self.claims] + [(aim.judge, "product") for aim in self.aims]
         published = [claim.published for claim in self.claims if isinstance(claim.published, Published)]
         found = set()
-        for judge, conditions in (*judges, *((condition.judge, condition.conditions) for condition in published)):
+        for judge, conditions in (*judges, *((form.judge, form.conditions) for form in published)):
             measured = Measured([run for run in summaries if run.get("conditions", "product") == conditions])
             if judge(measured).holds == UNDECIDED:
-                found |= {(*wanted, conditions) for wanted in measured.used_runs}
+                found |= {(*run_key, conditions) for run_key in measured.used_runs}
         return found
 
     def deciding(self, summaries: Sequence[dict[str, Any]]) -> dict[str, str]:
-        """Return for each claim that does not hold the change that reverses it, and the result under that change.
+        """Return by claim which change of law or conditions reverses a failed verdict, and the result.
 
-        If no change does, the changes that were tried. ``summaries`` are runs under any conditions; ours are the
-        product's.
+        Without such a change: the changes that were tried. Claims that hold are left out. ``summaries`` are runs under
+        any conditions; this project's own form is judged by those under the product's conditions.
         """
         product = [summary for summary in summaries if summary.get("conditions", "product") == "product"]
         found = {}
         for claim in self.claims:
-            ours = self.verdict(claim.judge, product)
+            own_verdict = self.verdict(claim.judge, product)
             changes = [(name, self.verdict(judge, product)) for name, judge in claim.decides]
-            turns = []
+            texts = []
             if isinstance(published := claim.published, Published):
-                runs = published.of(summaries)
-                theirs = self.verdict(published.judge, runs)
-                other = [(name, self.verdict(judge, runs)) for name, judge in published.decides]
-                turns = [_turning(ours, [*changes, ("as published", theirs)])]
-                turns.append(_turning(theirs, [*other, ("ours", ours)], "as published, "))
+                published_runs = published.of(summaries)
+                published_verdict = self.verdict(published.judge, published_runs)
+                published_changes = [(name, self.verdict(judge, published_runs)) for name, judge in published.decides]
+                texts = [_turning(own_verdict, [*changes, ("as published", published_verdict)])]
+                texts.append(_turning(published_verdict, [*published_changes, ("ours", own_verdict)], "as published, "))
             else:
-                turns = [_turning(ours, changes)]
-            if any(turns):
-                found[claim.key] = "; ".join(filter(None, turns))
+                texts = [_turning(own_verdict, changes)]
+            if any(texts):
+                found[claim.key] = "; ".join(filter(None, texts))
         return found
 
 
-def _turning(verdict: ClaimVerdict, changes: Sequence[tuple[str, ClaimVerdict]], which: str = "") -> str:
-    """Return the first change under which a failed statement holds, and its result; otherwise the tried changes."""
+def _turning(verdict: ClaimVerdict, changes: Sequence[tuple[str, ClaimVerdict]], prefix: str = "") -> str:
+    """Return the first change under which a failed claim holds, with its result; otherwise the changes tried.
+
+    "" if it holds.
+    """
     if verdict.holds not in (False, UNDECIDED):
         return ""
-    for name, other in changes:
-        if other.holds is True:
-            return f"{which}{name}: {other.result}"
-    tried = ", ".join(name for name, other in changes if other.holds is not None)
-    return f"{which}not turned by {tried}" if tried else ""
+    for name, changed in changes:
+        if changed.holds is True:
+            return f"{prefix}{name}: {changed.result}"
+    tried = ", ".join(name for name, changed in changes if changed.holds is not None)
+    return f"{prefix}not turned by {tried}" if tried else ""
 
 
 class Measured:
-    """The measures of one fabric's runs.
+    """The measures of one fabric's runs, with a record of what was requested.
 
-    ``fewest_seeds`` is the smallest number of seeds of a requested control; ``beside`` is not counted. ``asked`` are
-    the experiments and controls that were requested.
+    ``fewest_seeds`` is the smallest number of seeds of a requested control; the control ``beside`` is not counted.
+    ``used_runs`` are the (experiment, control) that were requested.
     """
 
     def __init__(self, summaries: Sequence[dict[str, Any]], beside: str = "") -> None:
@@ -198,9 +201,10 @@ class Measured:
         self.used_runs: set[tuple[str, str]] = set()
 
     def _runs_of(self, experiment: str, control: str) -> list[dict[str, Any]]:
-        wanted = (experiment, control)
-        self.used_runs.add(wanted)
-        found = [summary for summary in self._summaries if (summary["experiment"], summary["control"]) == wanted]
+        """Return the summaries of the runs of an experiment under a control, and record the request."""
+        key = (experiment, control)
+        self.used_runs.add(key)
+        found = [summary for summary in self._summaries if (summary["experiment"], summary["control"]) == key]
         if found and control != self._beside:
             self.fewest_seeds = min(self.fewest_seeds, len({summary["seed"] for summary in found}))
         return found
@@ -217,7 +221,7 @@ class Measured:
 
     @property
     def scale(self) -> float:
-        """The part of the paper's rates that the fabric carried."""
+        """The fabric's rates over the paper's rates."""
         return SCALE[self._summaries[0]["fabric"]] if self._summaries else 1.0
 
     @property
@@ -226,7 +230,7 @@ class Measured:
         return self.scale < 1.0
 
     def values(self, experiment: str, control: str, name: str, phase: str | None = None) -> dict[int, Any]:
-        """Return a measure by seed, of the seeds that have it."""
+        """Return a measure by seed, of the whole run or of a phase; seeds without the measure are left out."""
         found = {}
         for summary in self._runs_of(experiment, control):
             figures = summary["figures"] if phase is None else summary["phases"].get(phase, {})
@@ -243,28 +247,28 @@ class Measured:
         return {run["seed"]: run["figures"] for run in self._runs_of(experiment, control)}
 
     def noted(self, experiment: str, control: str, name: str) -> list[Any]:
-        """Return what the runs recorded under a name, of those that did."""
+        """Return the values of a note, of the runs that have the note."""
         notes = [run["notes"] for run in self._runs_of(experiment, control)]
         return [note[name] for note in notes if name in note]
 
     def phases(self, experiment: str, control: str, phase: str) -> list[dict[str, Any]]:
         """Return the figures of a phase of all runs."""
-        found = [run["phases"] for run in self._runs_of(experiment, control)]
-        return [by_phase[phase] for by_phase in found if phase in by_phase]
+        phases_of_runs = [run["phases"] for run in self._runs_of(experiment, control)]
+        return [by_phase[phase] for by_phase in phases_of_runs if phase in by_phase]
 
     def mean(self, experiment: str, control: str, name: str, phase: str | None = None) -> float | None:
-        """Return the mean over seeds; None without any."""
+        """Return the mean of a measure over seeds; None if no seed has the measure."""
         values = list(self.values(experiment, control, name, phase).values())
         return confidence(values)[0] if values else None
 
     def shown(self, experiment: str, control: str, name: str, phase: str | None = None, form: str = "percent") -> str:
-        """Return mean and confidence interval as text."""
+        """Return the mean of a measure over seeds, with its confidence interval, as text."""
         return show(list(self.values(experiment, control, name, phase).values()), form)
 
     def more(self, experiment: str, one: str, other: str, name: str, phase: str | None = None) -> Outcome:
-        """Whether a measure is higher under one control than under another, seed by seed; None if not known."""
-        of_one, of_other = (self.values(experiment, control, name, phase) for control in (one, other))
-        return above([of_one[seed] - of_other[seed] for seed in of_one if seed in of_other])
+        """Return whether a measure is higher under control ``one`` than under ``other``, compared seed by seed."""
+        first, second = (self.values(experiment, control, name, phase) for control in (one, other))
+        return above([first[seed] - second[seed] for seed in first if seed in second])
 
 
 def show(values: Sequence[float], form: str = "percent") -> str:
@@ -274,12 +278,12 @@ def show(values: Sequence[float], form: str = "percent") -> str:
     """
     if not values:
         return "-"
-    if never := sum(map(math.isinf, values)):
-        return f"never ({never} of {len(values)} seeds)"
+    if infinite := sum(map(math.isinf, values)):
+        return f"never ({infinite} of {len(values)} seeds)"
     scale, digits, unit = {"percent": (100.0, 1, " %"), "plain": (1.0, 3, ""), "count": (1.0, 1, "")}[form]
     mean, half = confidence(list(values))
-    more = "" if math.isnan(half) or len(values) < MIN_SEEDS else f" +- {half * scale:.{digits}f}"
-    return f"{mean * scale:.{digits}f}{more}{unit}"
+    interval_text = "" if math.isnan(half) or len(values) < MIN_SEEDS else f" +- {half * scale:.{digits}f}"
+    return f"{mean * scale:.{digits}f}{interval_text}{unit}"
 
 
 def within(values: Sequence[float], low: float = -math.inf, high: float = math.inf) -> Outcome:
@@ -306,6 +310,6 @@ def above(values: Sequence[float], threshold: float = 0.0) -> Outcome:
 
 
 def all_of(*outcomes: Outcome) -> Outcome:
-    """Return whether all hold: False if one fails; otherwise None or undecided if one is."""
-    found = set(outcomes)
-    return next((outcome for outcome in (False, None, UNDECIDED) if outcome in found), True)
+    """Return True if all outcomes are True; otherwise the worst, in the order False, None, UNDECIDED."""
+    distinct = set(outcomes)
+    return next((outcome for outcome in (False, None, UNDECIDED) if outcome in distinct), True)

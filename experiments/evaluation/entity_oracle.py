@@ -39,27 +39,27 @@ def entity_rates(
     """
     flows = len(links)
     uses = np.zeros((flows, len(capacity_bps)), dtype=np.bool_)
-    for flow, row in enumerate(links):
-        uses[flow, row] = True
+    for flow, links_of_flow in enumerate(links):
+        uses[flow, links_of_flow] = True
     rate_bps, is_open = np.zeros(flows), np.ones(flows, dtype=np.bool_)
     while is_open.any():
         share_bps = np.full(uses.shape, np.inf)
         for link in np.flatnonzero(uses[is_open].any(axis=0)).tolist():
             _share_link(link, uses, entity, weight, capacity_bps, rate_bps, is_open, share_bps)  # 1
-        least_bps = share_bps.min(axis=1)
-        content = is_open & (demand_bps <= least_bps * (1 + _SAME))
-        if content.any():  # 2
-            rate_bps[content] = demand_bps[content]
-            is_open &= ~content
+        flow_share_bps = share_bps.min(axis=1)
+        satisfied = is_open & (demand_bps <= flow_share_bps * (1 + _SAME))
+        if satisfied.any():  # 2
+            rate_bps[satisfied] = demand_bps[satisfied]
+            is_open &= ~satisfied
             continue
-        tightest = share_bps <= least_bps[:, None] * (1 + _SAME)
+        is_smallest = share_bps <= flow_share_bps[:, None] * (1 + _SAME)
         users = uses & is_open[:, None]
-        bottleneck = users.any(axis=0) & (tightest | ~users).all(axis=0)
+        bottleneck = users.any(axis=0) & (is_smallest | ~users).all(axis=0)
         closed = is_open & (uses & bottleneck).any(axis=1)  # 3
         if not closed.any():  # 4
-            per_weight = np.where(is_open, least_bps / weight[entity], np.inf)
+            per_weight = np.where(is_open, flow_share_bps / weight[entity], np.inf)
             closed = np.arange(flows) == per_weight.argmin()
-        rate_bps[closed] = least_bps[closed]
+        rate_bps[closed] = flow_share_bps[closed]
         is_open &= ~closed
     return rate_bps
 
@@ -74,20 +74,26 @@ def _share_link(
     is_open: NDArray[np.bool_],
     share_bps: FloatArray,
 ) -> None:
-    """Write a link's share for each of its open flows into its column of ``share_bps``."""
-    mine = uses[:, link]
-    closed_bps = np.bincount(entity[mine & ~is_open], rate_bps[mine & ~is_open], minlength=len(weight))
-    count = np.bincount(entity[mine & is_open], minlength=len(weight))
-    sharing = count > 0
-    left_bps = max(float(capacity_bps[link] - closed_bps[~sharing].sum()), 0.0)
-    # An entity whose closed flows have more than its part keeps that rate; its open flows get nothing.
-    taking = sharing.copy()
+    """Write the shares of a link's open flows into the link's column of ``share_bps`` (flows, links).
+
+    ``uses`` (flows, links); ``entity``, ``rate_bps`` and ``is_open`` (flows,); ``weight`` (entities,); ``capacity_bps``
+    (links,). Step 1 of ``entity_rates``.
+    """
+    on_link = uses[:, link]
+    closed_bps = np.bincount(entity[on_link & ~is_open], rate_bps[on_link & ~is_open], minlength=len(weight))
+    open_flows = np.bincount(entity[on_link & is_open], minlength=len(weight))
+    has_open_flow = open_flows > 0
+    free_bps = max(float(capacity_bps[link] - closed_bps[~has_open_flow].sum()), 0.0)
+    # The open flows of an entity get nothing if its closed flows already have more than level x weight.
+    below_share = has_open_flow.copy()
     while True:
-        level = (left_bps - closed_bps[sharing & ~taking].sum()) / weight[taking].sum() if taking.any() else 0.0
-        over = taking & (closed_bps > level * weight * (1 + _SAME))
-        if not over.any():
+        level = 0.0
+        if below_share.any():
+            level = (free_bps - closed_bps[has_open_flow & ~below_share].sum()) / weight[below_share].sum()
+        above_share = below_share & (closed_bps > level * weight * (1 + _SAME))
+        if not above_share.any():
             break
-        taking &= ~over
-    part_bps = np.where(taking, np.maximum(level * weight - closed_bps, 0.0), 0.0)
-    rows = np.flatnonzero(mine & is_open)
-    share_bps[rows, link] = (part_bps / np.maximum(count, 1))[entity[rows]]
+        below_share &= ~above_share
+    open_part_bps = np.where(below_share, np.maximum(level * weight - closed_bps, 0.0), 0.0)
+    rows = np.flatnonzero(on_link & is_open)
+    share_bps[rows, link] = (open_part_bps / np.maximum(open_flows, 1))[entity[rows]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.evaluation.oracle import BoolArray, Oracle, guarantees_over_time, oracle_of
+from experiments.evaluation.oracle import BoolArray, IntArray, Oracle, guarantees_over_time, oracle_of
 from experiments.measure.frame_sizes import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
 from experiments.measure.rate_series import (
     RECOVERED_SHARE,
@@ -72,9 +72,9 @@ def isolation_measures(run: ScenarioRun) -> Figures:
     vids = list(scenario.limits)[:2]
     receivers = [next(receiver for receiver in run.receivers if receiver[0] == vid) for vid in vids]
     limits_bps = [scenario.limits[vid].receive_bps for vid in vids]
-    victim, other = (rates_at(run, receiver) for receiver in receivers)
+    victim, aggressor = (rates_at(run, receiver) for receiver in receivers)
     before, blast = (Window(*scenario.phases[name]) for name in scenario.isolation)
-    return {**isolation_figures(victim, other, before, blast, *limits_bps), **_kill_measures(run)}
+    return {**isolation_figures(victim, aggressor, before, blast, *limits_bps), **_kill_measures(run)}
 
 
 def _kill_measures(run: ScenarioRun) -> Figures:
@@ -83,7 +83,7 @@ def _kill_measures(run: ScenarioRun) -> Figures:
     if killed_at_s is None:
         return {}
     victim, (_, limits) = rates_at(run, run.receivers[0]), next(iter(run.scenario.limits.items()))
-    enough_bps = RECOVERED_SHARE * goodput_limit_bps(limits.receive_bps)
+    min_goodput_bps = RECOVERED_SHARE * goodput_limit_bps(limits.receive_bps)
     kill = int(np.searchsorted(victim.end_s, killed_at_s, side="right"))
     around = {"before": slice(max(kill - AROUND_INTERVALS, 0), kill), "after": slice(kill, kill + AROUND_INTERVALS)}
     figures: Figures = {"killed": run.notes["killed"], "out_of_control_s": run.notes["out_of_control_s"]}
@@ -92,57 +92,64 @@ def _kill_measures(run: ScenarioRun) -> Figures:
         goodput_bps = victim.tcp_goodput_bps[rows]
         figures[f"least_goodput_bps_{when}_kill"] = float(goodput_bps.min())
         figures[f"most_goodput_bps_{when}_kill"] = float(goodput_bps.max())
-        figures[f"intervals_below_{when}_kill"] = int((goodput_bps < enough_bps).sum())
+        figures[f"intervals_below_{when}_kill"] = int((goodput_bps < min_goodput_bps).sum())
     return figures
 
 
 def rates_at(run: ScenarioRun, receiver: tuple[int, int]) -> Rates:
-    """Return the rate of a receiver, (VLAN, PN), in each interval; as goodput if all of it was TCP."""
-    column, passed_s = run.receivers.index(receiver), np.diff(run.time_s)
+    """Return a receiver's rates in each interval; ``receiver`` is (VLAN, PN).
+
+    The goodput is right if all traffic was TCP.
+    """
+    column, duration_s = run.receivers.index(receiver), np.diff(run.time_s)
     bits, packets = run.received_bits[:, column], run.received_packets[:, column]
     payload_bits = np.maximum(bits - 8 * (TCP_HEADERS_BYTES + VLAN_TAG_BYTES) * packets, 0.0)
-    return Rates(run.time_s[:-1], run.time_s[1:], bits / passed_s, payload_bits / passed_s)
+    return Rates(run.time_s[:-1], run.time_s[1:], bits / duration_s, payload_bits / duration_s)
 
 
 def within(run: ScenarioRun, oracle: Oracle, span: Span) -> tuple[ScenarioRun, Oracle]:
-    """Return the part of a run whose intervals lie in a span."""
+    """Return the part of a run and its oracle whose intervals lie in ``span``, (begin, end) seconds of the traffic."""
     rows = np.flatnonzero((run.time_s[:-1] >= span[0] - 1e-3) & (run.time_s[1:] <= span[1] + 1e-3))
     return run.between(rows[0], rows[-1]), Oracle(oracle.rate_bps[rows], oracle.demand_bps[rows], oracle.on[rows])
 
 
 def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
-    """Return the figures of one span of a run by name; None where a figure does not apply."""
-    passed_s = np.diff(run.time_s)[:, None]
+    """Return the figures of one span of a run by name; None for a figure that does not apply.
+
+    Columns of pairs are (intervals, pairs) and are summed to (intervals, receivers). Received bits above the limit do
+    not count as use. ``full`` (intervals,) marks intervals in which the oracle fills the first receiver's limit.
+    """
+    duration_s = np.diff(run.time_s)[:, None]
     by_receiver = _sums_by_receiver(run)
-    limit_bps = _most_received_bps(run)
-    oracle_bits = by_receiver(oracle.rate_bps * passed_s)
-    useful_bits = np.minimum(run.received_bits, limit_bps * passed_s)
+    limit_bps = _max_receive_bps(run)
+    oracle_bits = by_receiver(oracle.rate_bps * duration_s)
+    useful_bits = np.minimum(run.received_bits, limit_bps * duration_s)
     delivered_bps = pair_rates(run)
-    wanted = oracle_bits > 0
-    missed = wanted & (useful_bits < RECOVERED_SHARE * oracle_bits)
+    demanded = oracle_bits > 0
+    missed = demanded & (useful_bits < RECOVERED_SHARE * oracle_bits)
     backlogged = oracle.on & (oracle.demand_bps > oracle.rate_bps * (1 + 1e-9))
     unused_bps, unmet_bps, idle_bps = _probing(run, oracle, delivered_bps, by_receiver, limit_bps)
     active = oracle.demand_bps > 0
-    means_bps, spreads_bps = grant_statistics(run, active)
+    grant_means_bps, grant_spreads_bps = grant_statistics(run, active)
     full = by_receiver(oracle.rate_bps)[:, 0] > RECOVERED_SHARE * limit_bps[:, 0]
-    received_bps = (run.received_bits / passed_s)[:, 0]
+    received_bps = (run.received_bits / duration_s)[:, 0]
     return {
         "use_of_oracle": float(useful_bits.sum() / oracle_bits.sum()) if oracle_bits.sum() else None,
-        "received_bps": float(run.received_bits.sum() / passed_s.sum()),
-        "received_bps_by_receiver": (run.received_bits.sum(axis=0) / passed_s.sum()).tolist(),
+        "received_bps": float(run.received_bits.sum() / duration_s.sum()),
+        "received_bps_by_receiver": (run.received_bits.sum(axis=0) / duration_s.sum()).tolist(),
         **_by_sender(run, delivered_bps, oracle),
-        "above_limit_share": float(np.mean(run.received_bits > ABOVE_LIMIT * limit_bps * passed_s)),
-        "oracle_distance": float((np.abs(run.received_bits - oracle_bits) / passed_s / limit_bps)[wanted].mean())
-        if wanted.any()
+        "above_limit_share": float(np.mean(run.received_bits > ABOVE_LIMIT * limit_bps * duration_s)),
+        "oracle_distance": float((np.abs(run.received_bits - oracle_bits) / duration_s / limit_bps)[demanded].mean())
+        if demanded.any()
         else None,
         "jain_backlogged": _jain(delivered_bps, oracle, backlogged, run),
         "missed_intervals": int(missed.sum()),
-        "missed_share": float(missed.sum() / wanted.sum()) if wanted.any() else None,
+        "missed_share": float(missed.sum() / demanded.sum()) if demanded.any() else None,
         "missed_longest": max(longest_run(column) for column in missed.T),
-        "idle_longest": max(longest_run(column) for column in (wanted & (useful_bits < FAR_BELOW * oracle_bits)).T),
+        "idle_longest": max(longest_run(column) for column in (demanded & (useful_bits < FAR_BELOW * oracle_bits)).T),
         "probing_cost": float(np.minimum(np.minimum(unused_bps, unmet_bps), idle_bps).sum() / limit_bps.sum()),
-        "grant_mean_bps": _mean(means_bps),
-        "grant_spread": _mean(spreads_bps / means_bps),
+        "grant_mean_bps": _mean(grant_means_bps),
+        "grant_spread": _mean(grant_spreads_bps / grant_means_bps),
         "received_swing": float(np.std(received_bps[full]) / limit_bps[full, 0].mean()) if full.any() else None,
         "grant_unrest": _unrest(run.granted_bps, active),
         "settled_after": settled_after(run, oracle),
@@ -159,7 +166,10 @@ def pair_rates(run: ScenarioRun) -> FloatArray:
 
 
 def grant_statistics(run: ScenarioRun, active: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Return mean and standard deviation of the grants of the active pairs in each interval; NaN without any."""
+    """Return mean and standard deviation over the grants of the active pairs, (intervals,) each.
+
+    NaN for no such pair.
+    """
     granted = np.where(active & np.isfinite(run.granted_bps), run.granted_bps, np.nan)
     count = np.isfinite(granted).sum(axis=1)
     sums = np.nansum(granted, axis=1)
@@ -170,47 +180,50 @@ def grant_statistics(run: ScenarioRun, active: BoolArray) -> tuple[FloatArray, F
 
 
 def settled_after(run: ScenarioRun, oracle: Oracle) -> int | None:
-    """Return after how many intervals every backlogged sender's grant is within 5 % of its end, for 5 in a row.
+    """Return the number of intervals until the grants of all backlogged pairs stay near their final values.
 
-    The end is the mean over the last quarter. Grants are used, so that TCP's sawtooth does not count. None if the
-    grants do not settle, or there are none.
+    Near is within SETTLED_WITHIN for SETTLED_FOR intervals in a row; a final value is the mean over the last quarter.
+    Grants are judged instead of rates, because rates follow TCP's sawtooth. None if the grants do not settle, or there
+    are none.
     """
     backlogged = oracle.on & (oracle.demand_bps > oracle.rate_bps * (1 + 1e-9))
-    throughout = backlogged.mean(axis=0) > 1 - SETTLED_WITHIN
-    granted_bps = run.granted_bps[:, throughout]
+    always_backlogged = backlogged.mean(axis=0) > 1 - SETTLED_WITHIN
+    granted_bps = run.granted_bps[:, always_backlogged]
     if not granted_bps.size or not np.isfinite(granted_bps).all():
         return None
-    ends_bps = granted_bps[-max(len(granted_bps) // 4, 1) :].mean(axis=0)
-    good = (np.abs(granted_bps - ends_bps) <= SETTLED_WITHIN * ends_bps).all(axis=1)
-    for row in range(len(good) - SETTLED_FOR + 1):
-        if good[row : row + SETTLED_FOR].all():
+    final_bps = granted_bps[-max(len(granted_bps) // 4, 1) :].mean(axis=0)
+    near_final = (np.abs(granted_bps - final_bps) <= SETTLED_WITHIN * final_bps).all(axis=1)
+    for row in range(len(near_final) - SETTLED_FOR + 1):
+        if near_final[row : row + SETTLED_FOR].all():
             return row
     return None
 
 
-def _sums_by_receiver(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
-    """Return a function that adds up the columns of pairs, (intervals, pairs), by receiver."""
-    receivers = run.receivers
-    column = np.array([receivers.index((vid, receiver)) for vid, _, receiver in run.scenario.pairs])
+def _sums_by(column: IntArray, columns: int) -> Callable[[FloatArray], FloatArray]:
+    """Return a function that sums columns of pairs, (intervals, pairs), to (intervals, columns).
+
+    ``column`` (pairs,) is the column to which each pair is added.
+    """
 
     def sums(values: FloatArray) -> FloatArray:
-        out = np.zeros((len(values), len(receivers)))
-        np.add.at(out.T, column, values.T)
-        return out
+        totals = np.zeros((len(values), columns))
+        np.add.at(totals.T, column, values.T)
+        return totals
 
     return sums
+
+
+def _sums_by_receiver(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
+    """Return a function that sums columns of pairs, (intervals, pairs), to (intervals, receivers)."""
+    receivers = run.receivers
+    column = np.array([receivers.index((vid, receiver)) for vid, _, receiver in run.scenario.pairs])
+    return _sums_by(column, len(receivers))
 
 
 def sums_by_sender(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
-    """Return a function that adds up the columns of pairs, (intervals, pairs), by sending VN."""
+    """Return a function that sums columns of pairs, (intervals, pairs), to (intervals, sending VNs)."""
     column = np.array([run.senders.index((vid, sender)) for vid, sender, _ in run.scenario.pairs])
-
-    def sums(values: FloatArray) -> FloatArray:
-        out = np.zeros((len(values), len(run.senders)))
-        np.add.at(out.T, column, values.T)
-        return out
-
-    return sums
+    return _sums_by(column, len(run.senders))
 
 
 def _by_sender(run: ScenarioRun, delivered_bps: FloatArray, oracle: Oracle) -> Figures:
@@ -218,18 +231,19 @@ def _by_sender(run: ScenarioRun, delivered_bps: FloatArray, oracle: Oracle) -> F
 
     They are its rate, its part of the oracle's rate, and the standard deviation of its rates from interval to interval.
     """
-    sums, passed_s = sums_by_sender(run), np.diff(run.time_s)[:, None]
-    bits, wanted_bits = ((sums(rates) * passed_s).sum(axis=0) for rates in (delivered_bps, oracle.rate_bps))
-    parts = [got / wanted if wanted else None for got, wanted in zip(bits.tolist(), wanted_bits.tolist(), strict=True)]
+    sums, duration_s = sums_by_sender(run), np.diff(run.time_s)[:, None]
+    bits, oracle_bits = ((sums(rates) * duration_s).sum(axis=0) for rates in (delivered_bps, oracle.rate_bps))
+    pairs = zip(bits.tolist(), oracle_bits.tolist(), strict=True)
+    parts = [delivered / entitled if entitled else None for delivered, entitled in pairs]
     return {
-        "delivered_bps_by_sender": (bits / passed_s.sum()).tolist(),
+        "delivered_bps_by_sender": (bits / duration_s.sum()).tolist(),
         "part_of_oracle_by_sender": parts,
         "swing_bps_by_sender": sums(delivered_bps).std(axis=0).tolist(),
     }
 
 
-def _most_received_bps(run: ScenarioRun) -> FloatArray:
-    """Return the most that each receiver may get, (intervals, receivers): its limit, or its ceiling if it has one."""
+def _max_receive_bps(run: ScenarioRun) -> FloatArray:
+    """Return the maximum rate of each receiver, (intervals, receivers): its limit, or its ceiling if it has one."""
     vns = [(vn.vlan_vid, vn.pn.number) for vn in run.scenario.fabric().vns()]
     most_bps = guarantees_over_time(run.scenario, run.time_s).most_receive_bps
     return most_bps[:, [vns.index(receiver) for receiver in run.receivers]]
@@ -242,102 +256,111 @@ def _probing(
     by_receiver: Callable[[FloatArray], FloatArray],
     limit_bps: FloatArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, by interval and receiver: rate granted and unused, rate offered above the grant, limit not used."""
-    granted = np.where(np.isfinite(run.granted_bps), run.granted_bps, 0.0)
-    unused = by_receiver(np.maximum(granted - delivered_bps, 0.0))
-    unmet = by_receiver(np.where(oracle.on, np.maximum(oracle.demand_bps - delivered_bps, 0.0), 0.0))
-    idle = np.maximum(limit_bps - run.received_bits / np.diff(run.time_s)[:, None], 0.0)
-    return unused, unmet, idle
+    """Return the capacity not used for three reasons, (intervals, receivers) each in bit/s.
+
+    They are the rate granted and unused, the rate offered above the grant, and the limit not used. The smallest of the
+    three is capacity that one pair was granted in vain while another pair needed it.
+    """
+    granted_bps = np.where(np.isfinite(run.granted_bps), run.granted_bps, 0.0)
+    unused_bps = by_receiver(np.maximum(granted_bps - delivered_bps, 0.0))
+    unmet_bps = by_receiver(np.where(oracle.on, np.maximum(oracle.demand_bps - delivered_bps, 0.0), 0.0))
+    idle_bps = np.maximum(limit_bps - run.received_bits / np.diff(run.time_s)[:, None], 0.0)
+    return unused_bps, unmet_bps, idle_bps
 
 
 def _jain(delivered_bps: FloatArray, oracle: Oracle, backlogged: BoolArray, run: ScenarioRun) -> float | None:
-    """Return Jain's index of the senders that offer more than they get, mean over windows of a second.
+    """Return Jain's index of the senders that offer more than they get, as the mean over windows of a second.
 
-    If limits are promised it is computed over the pairs of each receiver. If ceilings or parts of links are, it is
-    computed over the sending VNs, each by its part of the oracle's rate (as in Jain, Chiu and Hawe 1984, section 3),
-    because VNs of other weights, and behind other bottlenecks, have other rates.
+    With the promise ``limits`` the index is over the pairs of each receiver. With ceilings or entities it is over the
+    sending VNs, each rate divided by the oracle's rate (as in Jain, Chiu and Hawe 1984, section 3), because VNs with
+    other weights, and behind other bottlenecks, have other fair rates.
     """
-    found = []
+    indices = []
     if run.scenario.promise == "limits":
-        group = np.array([run.receivers.index((vid, receiver)) for vid, _, receiver in run.scenario.pairs])
+        group_of_column = np.array([run.receivers.index((vid, receiver)) for vid, _, receiver in run.scenario.pairs])
         fair_bps = np.ones(delivered_bps.shape)
     else:
         by_sender = sums_by_sender(run)
-        group = np.zeros(len(run.senders), dtype=np.int64)
+        group_of_column = np.zeros(len(run.senders), dtype=np.int64)
         delivered_bps, fair_bps = by_sender(delivered_bps), by_sender(oracle.rate_bps)
         backlogged = by_sender(backlogged.astype(np.float64)) > 0
     for start in range(0, len(delivered_bps) - JAIN_WINDOW + 1, JAIN_WINDOW):
         rows = slice(start, start + JAIN_WINDOW)
-        throughout = backlogged[rows].all(axis=0) & (fair_bps[rows] > 0).all(axis=0)
-        for one in range(int(group.max()) + 1):
-            mine = throughout & (group == one)
-            rates = delivered_bps[rows].mean(axis=0)[mine] / fair_bps[rows].mean(axis=0)[mine]
+        always_backlogged = backlogged[rows].all(axis=0) & (fair_bps[rows] > 0).all(axis=0)
+        for number in range(int(group_of_column.max()) + 1):
+            members = always_backlogged & (group_of_column == number)
+            rates = delivered_bps[rows].mean(axis=0)[members] / fair_bps[rows].mean(axis=0)[members]
             if len(rates) >= 2 and rates.any():
-                found.append(rates.sum() ** 2 / (len(rates) * (rates**2).sum()))
-    return float(np.mean(found)) if found else None
+                indices.append(rates.sum() ** 2 / (len(rates) * (rates**2).sum()))
+    return float(np.mean(indices)) if indices else None
 
 
 def _completions(run: ScenarioRun) -> Figures:
-    """Return how long files took, if there are any; when the last arrived, and what receivers had got until then."""
+    """Return the durations of file transfers, the time of the last, and the received rates until then.
+
+    {} without files.
+    """
     rows = _transfers(run, requests=False)
     if not len(rows):
         return {}
-    took_s = rows[:, 2] - rows[:, 1]
-    done = ~np.isnan(took_s)
+    durations_s = rows[:, 2] - rows[:, 1]
+    done = ~np.isnan(durations_s)
     last_s = float(rows[:, 2].max()) + (0.0 if run.scenario.job is None else run.scenario.job.reduce_s)
-    until = min(int(np.searchsorted(run.time_s, last_s)), len(run.received_bits)) if done.all() else 0
-    passed_s = float(run.time_s[until] - run.time_s[0])
+    last_row = min(int(np.searchsorted(run.time_s, last_s)), len(run.received_bits)) if done.all() else 0
+    elapsed_s = float(run.time_s[last_row] - run.time_s[0])
     return {
-        "transfers": len(took_s),
+        "transfers": len(durations_s),
         "transfers_done": int(done.sum()),
-        "completion_mean_s": float(took_s[done].mean()) if done.any() else None,
-        "completion_worst_s": float(took_s.max()) if done.all() else None,
+        "completion_mean_s": float(durations_s[done].mean()) if done.any() else None,
+        "completion_worst_s": float(durations_s.max()) if done.all() else None,
         "transferred_after_s": last_s if done.all() else None,
-        "received_bps_by_receiver_until_transferred": (run.received_bits[:until].sum(axis=0) / passed_s).tolist()
-        if until
+        "received_bps_by_receiver_until_transferred": (run.received_bits[:last_row].sum(axis=0) / elapsed_s).tolist()
+        if last_row
         else None,
-        "completions_s": [None if np.isnan(one) else float(one) for one in took_s],
+        "completions_s": [None if np.isnan(seconds) else float(seconds) for seconds in durations_s],
     }
 
 
 def _latencies(run: ScenarioRun, span: Span) -> Figures:
-    """Return the latencies of the web requests of a span, if there are any; a missing answer counts as late.
+    """Return the latencies of the web requests made in a span; {} without requests.
 
-    A percentile is None if it falls among missing answers.
+    A missing answer counts as infinitely late: a percentile that falls among missing answers is None.
     """
     rows = _transfers(run, requests=True)
     rows = rows[(rows[:, 1] >= span[0]) & (rows[:, 1] < span[1])]
     if not len(rows):
         return {}
-    took_s = np.sort(rows[:, 2] - rows[:, 1])  # NaN comes last
-    known = int((~np.isnan(took_s)).sum())
-    at = {percent: took_s[min(int(np.ceil(percent / 100 * len(took_s))), len(took_s)) - 1] for percent in PERCENTILES}
+    latencies_s = np.sort(rows[:, 2] - rows[:, 1])  # NaN comes last
+    answered = int((~np.isnan(latencies_s)).sum())
+    count = len(latencies_s)
+    by_percent = {percent: latencies_s[min(int(np.ceil(percent / 100 * count)), count) - 1] for percent in PERCENTILES}
     return {
-        "requests": len(took_s),
-        "requests_answered": known,
-        "answers_per_s": known / (span[1] - span[0]),
-        "latency_mean_s": float(took_s[:known].mean()) if known else None,
-        **{f"latency_p{percent}_s": None if np.isnan(late_s) else float(late_s) for percent, late_s in at.items()},
+        "requests": count,
+        "requests_answered": answered,
+        "answers_per_s": answered / (span[1] - span[0]),
+        "latency_mean_s": float(latencies_s[:answered].mean()) if answered else None,
+        **{f"latency_p{percent}_s": None if np.isnan(at_s) else float(at_s) for percent, at_s in by_percent.items()},
     }
 
 
 def _transfers(run: ScenarioRun, *, requests: bool) -> FloatArray:
-    """Return the rows of answers to web requests, or those of files."""
-    asked = np.array([source.requests is not None for source in run.scenario.sources])
-    rows: FloatArray = run.transfers[asked[run.transfers[:, 0].astype(np.int64)] == requests]
+    """Return the rows of ``ScenarioRun.transfers`` that are answers to web requests, or those that are files."""
+    is_web_source = np.array([source.requests is not None for source in run.scenario.sources])
+    rows: FloatArray = run.transfers[is_web_source[run.transfers[:, 0].astype(np.int64)] == requests]
     return rows
 
 
 def _unrest(granted_bps: FloatArray, active: BoolArray) -> float | None:
-    """Return the mean relative change of a grant from interval to interval."""
-    known_bps = np.where(active & np.isfinite(granted_bps) & (granted_bps > 0), granted_bps, np.nan)
-    changes = np.abs(np.diff(known_bps, axis=0)) / known_bps[:-1]
+    """Return the mean relative change of a grant from one interval to the next; None without active pairs."""
+    positive_bps = np.where(active & np.isfinite(granted_bps) & (granted_bps > 0), granted_bps, np.nan)
+    changes = np.abs(np.diff(positive_bps, axis=0)) / positive_bps[:-1]
     return _mean(changes)
 
 
 def _mean(values: FloatArray) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else None
+    """Return the mean of the finite values; None without any."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else None
 
 
 def confidence(values: list[float]) -> tuple[float, float]:

@@ -35,12 +35,12 @@ def title_of(control: str) -> str:
 
 
 def in_order(runs: Sequence[_Run]) -> list[_Run]:
-    """Return the run of the lowest seed of each control, the paper's algorithms first and in its order."""
-    first: dict[str, _Run] = {}
+    """Return the run with the lowest seed of each control; the controls of the paper come first, in its order."""
+    first_by_control: dict[str, _Run] = {}
     for run in sorted(runs, key=lambda run: run.seed):
-        first.setdefault(run.control, run)
-    order = [*PAPER_ORDER, *(control for control in first if control not in PAPER_ORDER)]
-    return [first[control] for control in order if control in first]
+        first_by_control.setdefault(run.control, run)
+    order = [*PAPER_ORDER, *(control for control in first_by_control if control not in PAPER_ORDER)]
+    return [first_by_control[control] for control in order if control in first_by_control]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +62,27 @@ def received_lines(run: ScenarioRun, oracle: Oracle) -> list[RateLine]:
     If sending VNs share links (promise ``entities``) the lines are the senders' delivered rates, next to the oracle's.
     If there are more lines than colours, lines have the colours of their VLANs, and the first of a VLAN has the label.
     """
-    scenario, sums, of_pairs_bps = run.scenario, sums_by_sender(run), pair_rates(run)
+    scenario, sum_by_sender, pairs_bps = run.scenario, sums_by_sender(run), pair_rates(run)
     if scenario.promise == "entities":
-        vns, rates_bps, promised_bps, what = run.senders, sums(of_pairs_bps), sums(oracle.rate_bps), "senders"
+        vns, role = run.senders, "senders"
+        rates_bps, promised_bps = sum_by_sender(pairs_bps), sum_by_sender(oracle.rate_bps)
     else:
-        vns, rates_bps, what = run.receivers, run.received_bits / np.diff(run.time_s)[:, None], "receivers"
+        vns, rates_bps, role = run.receivers, run.received_bits / np.diff(run.time_s)[:, None], "receivers"
         promised_bps = receive_limits_bps(run)
-    vids, many = sorted(scenario.limits), len(vns) > len(LINE_COLOURS)
+    vids, by_vlan = sorted(scenario.limits), len(vns) > len(LINE_COLOURS)
     lines = []
-    for place, column in enumerate(sorted(range(len(vns)), key=vns.__getitem__)):
+    for rank, column in enumerate(sorted(range(len(vns)), key=vns.__getitem__)):
         vid, pn = vns[column]
-        alike = [other for other in vns if other[0] == vid]
-        label = f"VLAN {vid}, {'from ' if what == 'senders' else ''}PN {pn}"
-        if many and len(alike) > 1:
-            label = f"VLAN {vid}, {len(alike)} {what}" if vns[column] == min(alike) else ""
-        colour = LINE_COLOURS[(vids.index(vid) if many else place) % len(LINE_COLOURS)]
+        same_vlan = [other for other in vns if other[0] == vid]
+        label = f"VLAN {vid}, {'from ' if role == 'senders' else ''}PN {pn}"
+        if by_vlan and len(same_vlan) > 1:
+            label = f"VLAN {vid}, {len(same_vlan)} {role}" if vns[column] == min(same_vlan) else ""
+        colour = LINE_COLOURS[(vids.index(vid) if by_vlan else rank) % len(LINE_COLOURS)]
         lines.append(RateLine(label, colour, rates_bps[:, column], promised_bps[:, column]))
     for column, (_, pn) in enumerate(run.senders):
         if pn == scenario.tagged:
             colour = LINE_COLOURS[len(lines) % len(LINE_COLOURS)]
-            lines.append(RateLine(f"part of PN {pn}", colour, sums(of_pairs_bps)[:, column]))
+            lines.append(RateLine(f"part of PN {pn}", colour, sum_by_sender(pairs_bps)[:, column]))
     return lines
 
 
@@ -142,8 +143,8 @@ def draw_trade_off(summaries: Sequence[dict[str, Any]], path: Path) -> bool:
         return False
     figure, axes = _figure(1, 1, height=4.5)
     for control, (uses, jains) in points.items():
-        (use, use_half), (jain, jain_half) = confidence(uses), confidence(jains)
-        error = {"xerr": np.nan_to_num(use_half), "yerr": np.nan_to_num(jain_half)}
+        (use, use_error), (jain, jain_error) = confidence(uses), confidence(jains)
+        error = {"xerr": np.nan_to_num(use_error), "yerr": np.nan_to_num(jain_error)}
         axes[0][0].errorbar(use, jain, **error, fmt="o", ms=4, lw=0.8, capsize=2)
         axes[0][0].annotate(control, (use, jain), textcoords="offset points", xytext=(5, 4), fontsize="small")
     axes[0][0].set(xlabel="use of the receive limit, % of the oracle's", ylabel="Jain's index, backlogged senders")
@@ -151,57 +152,61 @@ def draw_trade_off(summaries: Sequence[dict[str, Any]], path: Path) -> bool:
     return True
 
 
-def _draw_rates(box: Any, run: ScenarioRun, at: FloatArray, **style: Any) -> None:
-    """Draw the rates of both VLANs' receivers in each interval, at positions ``at``, and their limits."""
+def _draw_rates(axes: Any, run: ScenarioRun, positions: FloatArray, **style: Any) -> None:
+    """Draw the received rates of the first two VLANs (TCP, UDP) at ``positions``, (intervals,), and their limits."""
     victim, aggressor = list(run.scenario.limits)[:2]
-    in_force_bps = receive_limits_bps(run)
-    for vid, colour, tcp in ((victim, "tab:blue", True), (aggressor, "tab:red", False)):
+    limits_bps = receive_limits_bps(run)
+    for vid, colour, is_tcp in ((victim, "tab:blue", True), (aggressor, "tab:red", False)):
         column = next(n for n, receiver in enumerate(run.receivers) if receiver[0] == vid)
         rates = rates_at(run, run.receivers[column])
-        shown_bps = rates.tcp_goodput_bps if tcp else rates.wire_bps
-        label = f"VLAN {vid}, TCP (goodput)" if tcp else f"VLAN {vid}, UDP (wire)"
-        box.plot(at, shown_bps / 1e6, color=colour, label=label, **{"lw": 0.9, **style})
-        limit_bps = in_force_bps[:, column] * (goodput_limit_bps(1.0) if tcp else 1.0)
-        box.plot(at, limit_bps / 1e6, color=colour, ls="--", lw=0.7, drawstyle="steps-pre")
+        shown_bps = rates.tcp_goodput_bps if is_tcp else rates.wire_bps
+        label = f"VLAN {vid}, TCP (goodput)" if is_tcp else f"VLAN {vid}, UDP (wire)"
+        axes.plot(positions, shown_bps / 1e6, color=colour, label=label, **{"lw": 0.9, **style})
+        limit_bps = limits_bps[:, column] * (goodput_limit_bps(1.0) if is_tcp else 1.0)
+        axes.plot(positions, limit_bps / 1e6, color=colour, ls="--", lw=0.7, drawstyle="steps-pre")
 
 
-def _draw_around_kill(rates: Any, owners: Any, title: str, run: ScenarioRun) -> None:
-    """Draw each interval around a controller's kill, and below it the owners of the switches."""
-    killed_at_s, back_s = run.notes["killed_at_s"], run.notes["out_of_control_s"] or 0.0
-    back = back_s / INTERVAL_S
-    _draw_rates(rates, run, (run.time_s[1:] - killed_at_s) / INTERVAL_S, marker="o", ms=3.0, lw=0.5)
+def _draw_around_kill(rates_axes: Any, owner_axes: Any, title: str, run: ScenarioRun) -> None:
+    """Draw the rates in each interval around a controller's kill, and below them the owner of each switch over time.
+
+    The horizontal axes are in intervals since the kill. The bar of a switch that got a new owner has a gap until all
+    switches are under control again.
+    """
+    killed_at_s, uncontrolled_s = run.notes["killed_at_s"], run.notes["out_of_control_s"] or 0.0
+    controlled_again = uncontrolled_s / INTERVAL_S
+    _draw_rates(rates_axes, run, (run.time_s[1:] - killed_at_s) / INTERVAL_S, marker="o", ms=3.0, lw=0.5)
     victim = next(iter(run.scenario.limits.values()))
-    enough_bps = RECOVERED_SHARE * goodput_limit_bps(victim.receive_bps)
-    rates.axhline(
-        enough_bps / 1e6,
-        color="tab:blue",
-        ls=":",
-        lw=0.7,
-        label=f"{100 * RECOVERED_SHARE:.0f} % of what TCP's limit allows",
-    )
+    min_goodput_bps = RECOVERED_SHARE * goodput_limit_bps(victim.receive_bps)
+    label = f"{100 * RECOVERED_SHARE:.0f} % of what TCP's limit allows"
+    rates_axes.axhline(min_goodput_bps / 1e6, color="tab:blue", ls=":", lw=0.7, label=label)
     before, after = run.notes["owners"], run.notes["owners_after"] or {}
     names, nodes = sorted(before), sorted({*before.values(), *after.values()})
     for row, name in enumerate(names):
-        moved = after.get(name) != before[name]
-        for node, begins, ends in ((before[name], -AROUND, 0.0), (after.get(name), back if moved else 0.0, AROUND)):
+        has_moved = after.get(name) != before[name]
+        for node, begins, ends in (
+            (before[name], -AROUND, 0.0),
+            (after.get(name), controlled_again if has_moved else 0.0, AROUND),
+        ):
             if node is not None:
                 colour = NODE_COLOURS[nodes.index(node) % len(NODE_COLOURS)]
-                owners.barh(row, ends - begins, left=begins, height=0.7, color=colour, alpha=0.6)
-                owners.text((begins + ends) / 2, row, node, ha="center", va="center", fontsize="small")
-    owners.set_yticks(range(len(names)), names)
-    owners.invert_yaxis()
-    for box in (rates, owners):
-        box.axvline(0.0, color="black", lw=1.0, label=_kill_label(run))
-        box.set_xlim(-AROUND, AROUND)
-    rates.axvspan(0.0, back, color="grey", alpha=0.3, label=f"not all switches under control: {back_s:.2f} s at most")
-    rates.set(title=f"{title}: each interval around the kill", ylabel="received rate, Mb/s", ylim=(0, None))
-    rates.legend(loc="lower left", fontsize="x-small", ncols=2)
+                owner_axes.barh(row, ends - begins, left=begins, height=0.7, color=colour, alpha=0.6)
+                owner_axes.text((begins + ends) / 2, row, node, ha="center", va="center", fontsize="small")
+    owner_axes.set_yticks(range(len(names)), names)
+    owner_axes.invert_yaxis()
+    for axes in (rates_axes, owner_axes):
+        axes.axvline(0.0, color="black", lw=1.0, label=_kill_label(run))
+        axes.set_xlim(-AROUND, AROUND)
+    label = f"not all switches under control: {uncontrolled_s:.2f} s at most"
+    rates_axes.axvspan(0.0, controlled_again, color="grey", alpha=0.3, label=label)
+    rates_axes.set(title=f"{title}: each interval around the kill", ylabel="received rate, Mb/s", ylim=(0, None))
+    rates_axes.legend(loc="lower left", fontsize="x-small", ncols=2)
     receiver = run.scenario.fabric().pn(run.receivers[0][1]).switch
     title = f"owners of the switches; the receiver is behind {receiver}"
-    owners.set(title=title, xlabel="time units (55 ms) since the kill")
+    owner_axes.set(title=title, xlabel="time units (55 ms) since the kill")
 
 
 def _kill_label(run: ScenarioRun) -> str:
+    """Return the legend of the kill: the killed controller, and how many controllers there were."""
     return f"{run.notes['killed']}, one of {len(set(run.notes['owners'].values()))} controllers, is killed"
 
 
@@ -231,6 +236,7 @@ def _name_phases(box: Any, scenario: Scenario) -> None:
 
 
 def _draw_granted(box: Any, run: ScenarioRun, statistics: tuple[FloatArray, FloatArray], title: str) -> None:
+    """Draw mean and standard deviation of the grants in Mb/s over intervals; nothing without control."""
     if run.control == "none":
         box.set_axis_off()
         return
@@ -256,6 +262,7 @@ def _figure(rows: int, columns: int, height: float = ROW_INCHES) -> tuple[Any, A
 
 
 def _save(figure: Any, path: Path) -> None:
+    """Write a figure to a file; its folder is made if missing."""
     for box in figure.axes:
         box.title.set_fontsize("small")
     path.parent.mkdir(parents=True, exist_ok=True)

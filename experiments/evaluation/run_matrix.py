@@ -1,4 +1,4 @@
-"""The runs that figures need: which there are, and how each is made or found complete.
+"""The runs that figures need: their list, how each is executed, and whether an earlier one is complete.
 
 A *run* is one experiment under one control with one seed on one fabric. Its folder gets ``summary.json`` last: a run
 that has one, of the same settings, is complete and is not run again.
@@ -113,39 +113,39 @@ def scenario_digest_on(fabric: str, name: str) -> str:
 
 def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, Any]]]:
     """Return every complete run with its summary, by experiment; controls that a scenario does not name last."""
-    known = scenarios()
+    known_scenarios = scenarios()
     found = []
     for path in results.glob("*/*/seed-*/summary.json"):
-        content = json.loads(path.read_text())
-        if (name := content.get("experiment")) in known:
-            scenario = known[name].with_conditions(content.get("conditions", "product")).on(fabric, SCALE[fabric])
-            cell = RunSpec(name, content["control"], content["seed"], fabric, scenario)
-            if (summary := cell.summary(results)) is not None:
-                found.append((cell, summary))
+        stored = json.loads(path.read_text())
+        if (name := stored.get("experiment")) in known_scenarios:
+            scenario = known_scenarios[name].with_conditions(stored.get("conditions", "product"))
+            spec = RunSpec(name, stored["control"], stored["seed"], fabric, scenario.on(fabric, SCALE[fabric]))
+            if (summary := spec.summary(results)) is not None:
+                found.append((spec, summary))
 
-    def place(run: tuple[RunSpec, dict[str, Any]]) -> tuple[str, int, str, int, int]:
+    def sort_key(run: tuple[RunSpec, dict[str, Any]]) -> tuple[str, int, str, int, int]:
         """Return the sort key of a run."""
-        cell, _ = run
-        named = known[cell.experiment].controls_on(fabric)
-        conditions = list(CONDITIONS).index(cell.conditions)
-        return cell.experiment, (*named, cell.control).index(cell.control), cell.control, conditions, cell.seed
+        spec, _ = run
+        named_controls = known_scenarios[spec.experiment].controls_on(fabric)
+        conditions = list(CONDITIONS).index(spec.conditions)
+        return spec.experiment, (*named_controls, spec.control).index(spec.control), spec.control, conditions, spec.seed
 
-    return sorted(found, key=place)
+    return sorted(found, key=sort_key)
 
 
 def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None = None) -> list[RunSpec]:
-    """Return the runs that are compared under the product's and the paper's conditions and those between.
+    """Return the runs of compared experiments under every condition, from the product's to the paper's.
 
-    ``seeds`` is the number of each; None: the experiment's own number.
+    ``seeds`` is the number of seeds of each control; None: the experiment's own number.
     """
     return [
-        cell
+        spec
         for name, scenario in scenarios().items()
         if scenario.paper_controls and name in experiments
-        for other in conditions_on(fabric)
-        for cell in scenario_cells(
+        for condition in conditions_on(fabric)
+        for spec in scenario_cells(
             name,
-            scenario.with_conditions(other),
+            scenario.with_conditions(condition),
             fabric,
             seeds,
             [control for control in scenario.paper_controls if control in scenario.controls_on(fabric)],
@@ -155,65 +155,65 @@ def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None 
 
 def conditions_on(fabric: str) -> tuple[str, ...]:
     """Return the conditions that a fabric offers: only the model delays grants."""
-    of_model = tuple(name for name, condition in CONDITIONS.items() if not condition.packets)
-    return of_model if fabric == "model" else ("product", "unshaped")
+    without_packets = tuple(name for name, condition in CONDITIONS.items() if not condition.packets)
+    return without_packets if fabric == "model" else ("product", "unshaped")
 
 
 def scenario_cells(
     name: str, scenario: Scenario, fabric: str, seeds: int | None = None, controls: Sequence[str] | None = None
 ) -> list[RunSpec]:
-    """Return the runs of one scenario on a fabric; ``controls`` None: those that it names."""
+    """Return the runs of one scenario on a fabric; ``controls`` None: the controls of the scenario."""
     if fabric != "model" and (scenario.job is not None or CONDITIONS[scenario.conditions].packets):
         return []
-    placed = scenario.on(fabric, SCALE[fabric])
+    scaled = scenario.on(fabric, SCALE[fabric])
     if fabric == "wire" and scenario.shaping != "meter":
         return []  # its hosts have no agents
     return [
-        RunSpec(name, control, seed, fabric, placed)
+        RunSpec(name, control, seed, fabric, scaled)
         for control in (scenario.controls_on(fabric) if controls is None else controls)
         for seed in range(1, (seeds or scenario.seeds_on(fabric, control)) + 1)
     ]
 
 
-def execute_run(cell: RunSpec, results: Path, progress: Progress = lambda _passed_s: None) -> dict[str, Any]:
+def execute_run(spec: RunSpec, results: Path, progress: Progress = lambda _passed_s: None) -> dict[str, Any]:
     """Execute a run and write its folder; return its summary."""
-    folder = results / cell.folder
+    folder = results / spec.folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").unlink(missing_ok=True)
-    made_with = manifest(cell.scenario, experiment=cell.experiment, control=cell.control, depends=cell.depends)
+    run_manifest = manifest(spec.scenario, experiment=spec.experiment, control=spec.control, depends=spec.depends)
     began_s = time.process_time()
-    run = run_scenario(cell, folder, progress)
+    run = run_scenario(spec, folder, progress)
     cpu_s = time.process_time() - began_s
     run.save(folder)
     oracle = oracle_of(run)
     figures = {**measures(run, oracle), **isolation_measures(run)}
     judged = {"figures": figures, "phases": phase_measures(run, oracle), "notes": run.notes}
-    names = {"experiment": cell.experiment, "control": cell.control, "seed": cell.seed, "fabric": cell.fabric}
-    summary = {"digest": cell.digest, **names, "conditions": cell.conditions, **judged, "manifest": made_with}
-    if cell.fabric == "model":
+    identity = {"experiment": spec.experiment, "control": spec.control, "seed": spec.seed, "fabric": spec.fabric}
+    summary = {"digest": spec.digest, **identity, "conditions": spec.conditions, **judged, "manifest": run_manifest}
+    if spec.fabric == "model":
         summary["cpu_s"] = cpu_s
     (folder / "summary.json").write_text(json.dumps(summary, indent=1, default=str) + "\n")
     return summary
 
 
-def run_scenario(cell: RunSpec, folder: Path, progress: Progress = lambda _passed_s: None) -> ScenarioRun:
+def run_scenario(spec: RunSpec, folder: Path, progress: Progress = lambda _passed_s: None) -> ScenarioRun:
     """Run a scenario on the run's fabric; the files go to ``folder``, which exists."""
-    what = (cell.scenario, cell.control, cell.seed, progress)
-    if CONDITIONS[cell.conditions].packets:
+    arguments = (spec.scenario, spec.control, spec.seed, progress)
+    if CONDITIONS[spec.conditions].packets:
         from experiments.runs.packet_run import run_packets
 
-        return run_packets(*what)
-    if cell.fabric == "model":
+        return run_packets(*arguments)
+    if spec.fabric == "model":
         from experiments.runs.model_run import run_on_model
 
-        return run_on_model(*what, cell.run_settings, folder)
-    if cell.fabric == "wire":
+        return run_on_model(*arguments, spec.run_settings, folder)
+    if spec.fabric == "wire":
         from experiments.runs.wire_run import run_on_wire
 
-        return run_on_wire(*what, folder, cell.run_settings)
+        return run_on_wire(*arguments, folder, spec.run_settings)
     from experiments.runs.ovs_run import run_on_ovs
 
-    return run_on_ovs(*what, folder, cell.run_settings)
+    return run_on_ovs(*arguments, folder, spec.run_settings)
 
 
 def check_control(control: str) -> None:

@@ -35,10 +35,10 @@ FLOW_STATS_STALENESS_S = 0.5  # Open vSwitch's revalidator
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """``slot_s`` is the grain of time: nothing is distinguished within it, and no round trip is shorter.
+    """Options of the model. ``slot_s`` is the grain of time: events within a slot coincide.
 
-    ``queues`` are those of edge ports, ``core_queues`` those of links between switches, ``uplink_queues`` those of
-    hosts; None: as all others.
+    No round trip is shorter than a slot. ``queues`` are those of edge ports, ``core_queues`` those of links between
+    switches, ``uplink_queues`` those of hosts. None: as ``queues``.
     """
 
     slot_s: float = 0.001
@@ -55,7 +55,7 @@ class ModelOptions:
 
 @dataclass(slots=True, eq=False)
 class ModelFlow:
-    """A source between two VNs, and its way as the tables stand."""
+    """A source with its sender and receiver, and the path of its frames through the present flow tables."""
 
     source: ModelSource
     sender: VirtualNode
@@ -65,26 +65,26 @@ class ModelFlow:
     frame: bytes
     way: TracedPath = field(default_factory=TracedPath)
     reported: tuple[int, int] = (0, 0)
-    """What of (sent, delivered) has been counted by the entries on its way."""
+    """(sent, delivered) packets that the flow entries' counters include already"""
     seen: int = 0
-    """What had been sent when frames were reported last."""
+    """packets sent until the last ``report_frames``"""
 
 
 @dataclass(slots=True)
 class Received:
-    """What a VN got: tagged frames and their bytes."""
+    """The tagged frames that a VN received, and their bytes."""
 
     packets: int = 0
     octets: int = 0
 
 
 def mac_of(vn: VirtualNode) -> int:
-    """Return a VN's address as an integer."""
+    """Return a VN's MAC address as an integer."""
     return int(vn.mac.replace(":", ""), 16)
 
 
 class ModelFabric:
-    """The realized fabric; ``slot`` is the time, in slots."""
+    """The fabric as a model: its switches, ports, links and flows; ``slot`` is the time, in slots."""
 
     def __init__(self, fabric: Fabric, options: ModelOptions) -> None:
         self.fabric, self.options, self.slot_s = fabric, options, options.slot_s
@@ -109,20 +109,20 @@ class ModelFabric:
 
     @property
     def now_s(self) -> float:
-        """The time."""
+        """The virtual time in seconds."""
         return self.slot * self.slot_s
 
     def slot_of(self, at_s: float) -> int:
-        """Return the slot that begins at a time, or the first one after it."""
+        """Return the slot that begins at a time in seconds, or the first slot after that time."""
         return math.ceil(at_s / self.slot_s - 1e-6)
 
     def at(self, at_s: float, action: Callable[[], None]) -> None:
-        """Do something at the beginning of a slot; what is set for one time is done in the order it was set."""
+        """Schedule ``action`` for the slot that begins at a time; actions of one slot run in order of scheduling."""
         self._event_count += 1
         heapq.heappush(self._events, (max(self.slot_of(at_s), self.slot), self._event_count, action))
 
     def connect(self, source: ModelSource, sender: VirtualNode, receiver: VirtualNode) -> ModelFlow:
-        """Put a source on the sender's host, towards a VN of the same VLAN; it is silent until it is started."""
+        """Connect a source from a sender to a receiver in the same VLAN; it sends nothing until it is started."""
         if sender.vlan_vid != receiver.vlan_vid:
             raise InvalidValueError("receiver", receiver.name, f"is not in VLAN {sender.vlan_vid}, as the sender is")
         frame = frame_of(mac_of(sender), mac_of(receiver), sender.vlan_vid, ECT_0 if source.ecn else 0)
@@ -138,25 +138,26 @@ class ModelFabric:
         self._generators.append(generator)
 
     def edge_port(self, vn: VirtualNode) -> PortId:
-        """Return the edge port that a VN is behind."""
+        """Return the edge port behind which a VN is."""
         return PortId(self.fabric.switch(vn.pn.switch).dpid, vn.pn.port_no)
 
     def round_trip_s(self, sender: VirtualNode, receiver: VirtualNode) -> float:
-        """Return what the links' delays add up to, there and back, on the shortest way."""
+        """Return the sum of the link delays there and back in seconds, along the path with the fewest links."""
         one_way_s = sender.pn.link_delay_s + receiver.pn.link_delay_s
         return 2 * (one_way_s + self._core_delay_s(sender.pn.switch, receiver.pn.switch))
 
     def set_queues(self, queues: Mapping[PortId, Mapping[int, tuple[int, int]]]) -> None:
-        """Give edge ports classes: (min, max) rates in bit/s by queue id, by port."""
+        """Configure the queues of edge ports: (min, max) rates in bit/s by queue id, by port."""
         for port, classes in queues.items():
             self.ports[port].configure(dict(classes), self.now_s)
         self._versions = None
 
     def set_uplink_queues(self, pn_number: int, vlans: Mapping[int, tuple[int, int]]) -> None:
-        """Give a PN's way out a class for each of these VLANs: (min, max) rates in bit/s by VLAN id; none: one FIFO.
+        """Configure a class per VLAN on a PN's uplink: (min, max) rates in bit/s by VLAN id; none: one FIFO.
 
-        VLANs without one share what the classes leave, as a default class. It is the host's scheduler that a paper on
-        hosts assumes; edge switches see frames only behind it. Raises InvalidValueError for a VLAN the PN has not.
+        VLANs without a class share what the classes leave, as a default class. This is the host's scheduler that a
+        paper on hosts assumes; edge switches receive frames only behind it. Raises InvalidValueError for a VLAN that
+        the PN is not in.
         """
         pn = self.fabric.pn(pn_number)
         for vid in vlans.keys() - set(pn.vlans):
@@ -167,7 +168,7 @@ class ModelFabric:
         self._versions = None
 
     def run(self, until_s: float) -> None:
-        """Let time pass until then."""
+        """Advance the virtual time to ``until_s``, slot by slot."""
         end = self.slot_of(until_s)
         while self.slot < end:
             events = self._events
@@ -181,16 +182,16 @@ class ModelFabric:
             self.slot += 1
 
     def class_on_uplink(self, flow: ModelFlow) -> int:
-        """Return the class of a flow on its PN's way out: its VLAN's, if there is one."""
+        """Return the queue id of a flow on its PN's uplink: its VLAN id if that VLAN has a class, otherwise 0."""
         vid = flow.sender.vlan_vid
         return vid if vid in self.uplinks[flow.sender.pn.number].port.queues else 0
 
     def uplinks_changed(self) -> None:
-        """Let sources find their queues on uplinks again."""
+        """Make the next slot look up the sources' queues on uplinks again."""
         self._versions = None
 
     def follow_tables(self) -> None:
-        """Let every source take the way that the flow tables say now, if they have changed."""
+        """Trace the path of every source again if a flow table or an uplink has changed."""
         versions = [datapath.tables.version for datapath in self.switches.values()]
         if versions == self._versions:
             return
@@ -200,52 +201,52 @@ class ModelFabric:
             port, queue_id = self.uplinks[flow.sender.pn.number], self.uplink_queue(flow)
             uplink = Hop((), port, queue_id, markable=flow.source.ecn)
             flow.source.set_path([uplink, *flow.way.hops] if flow.way.hops else [])
-        everything = [*self.uplinks.values(), *self.ports.values()]
-        self._order = in_order(everything, (flow.source.hops for flow in self.flows))
+        all_ports = [*self.uplinks.values(), *self.ports.values()]
+        self._order = in_order(all_ports, (flow.source.hops for flow in self.flows))
         self._versions = versions
 
     def count_hits(self) -> None:
-        """Bring the counters of entries, ports and queues up to date.
+        """Update the counters of flow entries, ports and queues with the traffic since the last call.
 
-        Entries of the first switch count what was sent, those after it what was delivered.
+        Entries of the first switch count the packets sent, those of later switches the packets delivered.
         """
-        hits: dict[int, dict[int, int]] = {}
+        hits_by_switch: dict[int, dict[int, int]] = {}
         for flow in self.flows:
-            now = (flow.source.sent, flow.source.delivered)
-            sent, delivered = now[0] - flow.reported[0], now[1] - flow.reported[1]
-            flow.reported = now
+            counts = (flow.source.sent, flow.source.delivered)
+            sent, delivered = counts[0] - flow.reported[0], counts[1] - flow.reported[1]
+            flow.reported = counts
             for dpid, row in flow.way.entries:
                 octets = (sent if dpid == flow.start.dpid else delivered) * flow.source.frame_bytes
-                rows = hits.setdefault(dpid, {})
-                rows[row] = rows.get(row, 0) + octets
-        for dpid, rows in hits.items():
-            self.switches[dpid].count(rows, self.now_s)
+                bytes_by_row = hits_by_switch.setdefault(dpid, {})
+                bytes_by_row[row] = bytes_by_row.get(row, 0) + octets
+        for dpid, bytes_by_row in hits_by_switch.items():
+            self.switches[dpid].count(bytes_by_row, self.now_s)
         for pn in self.fabric.pns:
             uplink = self.uplinks[pn.number]
             self.ports[PortId(self.fabric.switch(pn.switch).dpid, pn.port_no)].port.receive(*uplink.drain_sent())
-        for at, port in self.ports.items():
-            gone = port.count()
-            if at in self.links:
-                self.ports[self.links[at]].port.receive(*gone)
+        for port_id, port in self.ports.items():
+            sent_since = port.count()
+            if port_id in self.links:
+                self.ports[self.links[port_id]].port.receive(*sent_since)
 
     def report_frames(self) -> None:
-        """Let the switches send up the frames that their tables say to.
+        """Send the packet-ins that the tables demand: one frame of each source active since the last call.
 
-        A switch does so with every frame of a pair without an entry; call this once an interval: here it is one frame,
-        of each source that sends or has sent since the last call.
+        A real switch sends every frame of a pair without a flow entry. Call this once per control interval.
         """
         for flow in self.flows:
-            sent, flow.seen = flow.source.sent > flow.seen, flow.source.sent
-            if sent or flow.source.running:
+            has_sent, flow.seen = flow.source.sent > flow.seen, flow.source.sent
+            if has_sent or flow.source.running:
                 for dpid, entry, in_port, frame, max_len, metadata in flow.way.reports:
                     self.switches[dpid].packet_in(entry, in_port, frame, max_len, metadata)
 
     # -- inside
 
     def _build(self) -> None:
+        """Add the ports of all edge links, uplinks and core links, and connect the ends of the core links."""
         for pn in self.fabric.pns:
-            at = PortId(self.fabric.switch(pn.switch).dpid, pn.port_no)
-            self._add_port(at, pn.link_rate_bps, pn.edge_interface, self.options.queues)
+            edge_port = PortId(self.fabric.switch(pn.switch).dpid, pn.port_no)
+            self._add_port(edge_port, pn.link_rate_bps, pn.edge_interface, self.options.queues)
             trunk = LinkPort(1, pn.trunk_interface, 0, pn.link_rate_bps)
             queues = self.options.uplink_queues or self.options.queues
             self.uplinks[pn.number] = OutPort(trunk, self.slot_s, queues, self.rng)
@@ -258,27 +259,28 @@ class ModelFabric:
                 self._add_port(end, link.rate_bps, interface, self.options.core_queues or self.options.queues)
             self.links[ends[0]], self.links[ends[1]] = ends[1], ends[0]
         for datapath in self.switches.values():
-            datapath.drain_messages()  # port-status: there is nobody to tell yet
+            datapath.drain_messages()  # discard port-status: no controller is connected yet
 
-    def _add_port(self, at: PortId, rate_bps: int, name: str, queues: QueueOptions) -> None:
-        port = self.switches[at.dpid].add_port(at.port_no, rate_bps, self.now_s, name)
-        self.ports[at] = OutPort(port, self.slot_s, queues, self.rng)
+    def _add_port(self, port_id: PortId, rate_bps: int, name: str, queues: QueueOptions) -> None:
+        port = self.switches[port_id.dpid].add_port(port_id.port_no, rate_bps, self.now_s, name)
+        self.ports[port_id] = OutPort(port, self.slot_s, queues, self.rng)
 
     def _core_delay_s(self, start: str, end: str) -> float:
-        """Return the delay of the way with the fewest links; floods settle on trees, so that there is one only."""
-        seen, waiting = {start}, deque([(start, 0.0)])
-        while waiting:
-            name, delay_s = waiting.popleft()
+        """Return the delay in seconds along the path with the fewest links; InvalidValueError without a path."""
+        seen, to_visit = {start}, deque([(start, 0.0)])
+        while to_visit:
+            name, delay_s = to_visit.popleft()
             if name == end:
                 return delay_s
             for link in self.fabric.core_links:
-                for one, other in ((link.switch_a, link.switch_b), (link.switch_b, link.switch_a)):
-                    if one == name and other not in seen:
-                        seen.add(other)
-                        waiting.append((other, delay_s + link.delay_s))
+                for near, far in ((link.switch_a, link.switch_b), (link.switch_b, link.switch_a)):
+                    if near == name and far not in seen:
+                        seen.add(far)
+                        to_visit.append((far, delay_s + link.delay_s))
         raise InvalidValueError("switch", end, f"cannot be reached from {start}")
 
     def _pass_slot(self) -> None:
+        """Simulate one slot: sources send, then each busy port serves its queues, ports in the order of the paths."""
         slot = self.slot
         for generator in self._generators:
             generator.step(slot)
@@ -293,17 +295,18 @@ class ModelFabric:
         now_ms = whole_ms(slot * self.slot_s)
         for port in self._order:
             if port.arrived or port.waiting:
-                out: list[Run] = []
-                port.serve(out)
-                for run in out:
+                leaving: list[Run] = []
+                port.serve(leaving)
+                for run in leaving:
                     self._forward(run, port, now_ms)
 
     def _forward(self, run: Run, port: OutPort, now_ms: int) -> None:
+        """Pass a run that left ``port`` to its receiver, or through the next hop's meters to the next port."""
         source, packets, sent_slot, marked = run
         hop = source.hop_after(port)
         if hop is None:
             if not source.hops or source.hops[-1].port is not port:
-                source.lose(packets, 0)  # its way has changed under it
+                source.lose(packets, 0)  # its path changed while it waited here
                 return
             received = self._receiver_of[source]
             received.packets += packets

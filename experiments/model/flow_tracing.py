@@ -34,15 +34,15 @@ class TracedPath:
 
 
 class _Walk:
-    """The visitor of one walk through one switch's pipeline."""
+    """The visitor of one frame's pass through one switch's pipeline: its meters and outputs."""
 
-    def __init__(self, dpid: int, way: TracedPath) -> None:
+    def __init__(self, dpid: int, path: TracedPath) -> None:
         self.meters: list[int] = []
         self.outputs: list[tuple[int, int | None, bytes, tuple[int, ...]]] = []
-        self._dpid, self._way = dpid, way
+        self._dpid, self._path = dpid, path
 
     def hit(self, entry: FlowTableEntry, octets: int) -> None:
-        self._way.entries.append((self._dpid, entry.row))
+        self._path.entries.append((self._dpid, entry.row))
 
     def police(self, meter_id: int, octets: int) -> bool:
         self.meters.append(meter_id)
@@ -54,7 +54,7 @@ class _Walk:
     def to_controller(
         self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int
     ) -> None:
-        self._way.reports.append((self._dpid, entry, in_port, frame, max_len, metadata))
+        self._path.reports.append((self._dpid, entry, in_port, frame, max_len, metadata))
 
 
 def frame_of(source_mac: int, target_mac: int, vlan_vid: int | None, ip_ecn: int = 0) -> bytes:
@@ -71,10 +71,10 @@ def trace_path(
     start: PortId,
     target: PortId,
 ) -> TracedPath:
-    """Follow ``frame`` from the edge port where it enters to the edge port where it should leave."""
-    way = TracedPath()
-    way.hops = _follow(switches, ports, peer, frame, start, target, way, 0) or []
-    return way
+    """Return the path of ``frame`` from the edge port where it enters to ``target``, the edge port of the receiver."""
+    path = TracedPath()
+    path.hops = _follow(switches, ports, peer, frame, start, target, path, 0) or []
+    return path
 
 
 def _follow(
@@ -82,63 +82,69 @@ def _follow(
     ports: Mapping[PortId, OutPort],
     peer: Callable[[PortId], PortId | None],
     frame: bytes,
-    at: PortId,
+    entry_port: PortId,
     target: PortId,
-    way: TracedPath,
+    path: TracedPath,
     depth: int,
 ) -> list[Hop] | None:
     """Return the hops from a port to ``target`` through the present flow tables; None if the frame does not arrive."""
     if depth > _MAX_HOPS:
         return None
-    walk = _Walk(at.dpid, way)
-    datapath = switches[at.dpid]
-    datapath.pipeline.run(at.port_no, frame, walk)
-    for port_no, queue_id, sent, meters in walk.outputs:
-        out = PortId(at.dpid, port_no)
-        if out not in ports:
+    walk = _Walk(entry_port.dpid, path)
+    datapath = switches[entry_port.dpid]
+    datapath.pipeline.run(entry_port.port_no, frame, walk)
+    for port_no, queue_id, sent_frame, meters in walk.outputs:
+        out_port = PortId(entry_port.dpid, port_no)
+        if out_port not in ports:
             continue
-        queue = queue_id if queue_id is not None and queue_id in ports[out].port.queues else 0
-        before, behind = (
-            tuple(datapath.meters.buckets[m] for m in some) for some in (meters, walk.meters[len(meters) :])
-        )
-        counting, clears = _marked(datapath, frame, at, out, walk.meters)
-        hop = Hop(before, ports[out], queue, behind, bool(_ecn_of(sent)), counting, clears)
-        if out == target:
+        queue = queue_id if queue_id is not None and queue_id in ports[out_port].port.queues else 0
+        buckets, passed = datapath.meters.buckets, len(meters)
+        before = tuple(buckets[meter_id] for meter_id in meters)
+        behind = tuple(buckets[meter_id] for meter_id in walk.meters[passed:])
+        counting, clears = _marked(datapath, frame, entry_port, out_port, walk.meters)
+        hop = Hop(before, ports[out_port], queue, behind, bool(_ecn_of(sent_frame)), counting, clears)
+        if out_port == target:
             return [hop]
-        other = peer(out)
-        rest = None if other is None else _follow(switches, ports, peer, sent, other, target, way, depth + 1)
-        if rest is not None:
-            return [hop, *rest]
+        peer_port = peer(out_port)
+        if peer_port is None:
+            continue
+        further_hops = _follow(switches, ports, peer, sent_frame, peer_port, target, path, depth + 1)
+        if further_hops is not None:
+            return [hop, *further_hops]
     return None
 
 
 def _marked(
-    datapath: ModelDatapath, frame: bytes, at: PortId, out: PortId, meters: list[int]
+    datapath: ModelDatapath, frame: bytes, entry_port: PortId, out_port: PortId, meters: list[int]
 ) -> tuple[tuple[Bucket, ...], bool]:
-    """Return the other meters for a frame that arrives with a mark, and whether its mark is removed."""
+    """Return the additional meters for a frame with a congestion mark, and whether the switch removes the mark."""
     if not _ecn_of(frame):
         return (), False
-    walk = _Walk(at.dpid, TracedPath())
-    datapath.pipeline.run(at.port_no, with_ip_ecn(frame, CE), walk)
-    more = tuple(datapath.meters.buckets[meter] for meter in walk.meters if meter not in meters)
-    clears = all(_ecn_of(sent) != CE for port_no, _, sent, _ in walk.outputs if port_no == out.port_no)
-    return more, clears
+    walk = _Walk(entry_port.dpid, TracedPath())
+    datapath.pipeline.run(entry_port.port_no, with_ip_ecn(frame, CE), walk)
+    marked_only = tuple(datapath.meters.buckets[meter] for meter in walk.meters if meter not in meters)
+    clears = all(_ecn_of(sent) != CE for port_no, _, sent, _ in walk.outputs if port_no == out_port.port_no)
+    return marked_only, clears
 
 
 def _ecn_of(frame: bytes) -> int:
+    """Return the ECN field of an IP frame, 0 for other frames."""
     return ip_ecn_of(frame, parse_frame(frame)) or 0
 
 
-def in_order(ports: Iterable[OutPort], ways: Iterable[list[Hop]]) -> list[OutPort]:
-    """Return the ports so that each follows those that send to it; if paths form a ring, nearly so."""
+def in_order(ports: Iterable[OutPort], paths: Iterable[list[Hop]]) -> list[OutPort]:
+    """Return the ports in an order in which each port comes after the ports that send to it.
+
+    Ports on a ring of paths have no such order; their order is then nearly so.
+    """
     rank = {id(port): 0 for port in ports}
-    chains = [[id(hop.port) for hop in way] for way in ways]
+    chains = [[id(hop.port) for hop in path] for path in paths]
     for _ in range(_MAX_HOPS):
-        moved = False
+        changed = False
         for chain in chains:
             for before, after in pairwise(chain):
                 if rank[after] <= rank[before]:
-                    rank[after], moved = rank[before] + 1, True
-        if not moved:
+                    rank[after], changed = rank[before] + 1, True
+        if not changed:
             break
     return sorted(ports, key=lambda port: rank[id(port)])

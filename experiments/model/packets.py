@@ -1,8 +1,8 @@
 """Packet by packet: senders with links of their own to one FIFO bottleneck; NewReno with SACK, DCTCP and UDP.
 
-Time goes in slots of one frame on a link: in each the bottleneck sends one frame, and each sender one at most. So it
-tells what slots of 1 ms cannot: what happens within a round trip of 100 us. Acknowledgements are not lost. What a
-sender has more waits in a queue of its own link, ACCESS_FRAMES long.
+A slot is the time of one frame on a link: in a slot the bottleneck sends one frame, and each sender at most one. So
+this model resolves a round trip of 100 us, which slots of 1 ms cannot. Acknowledgements are not lost. Further frames
+of a sender wait in the queue of the sender's own link, ACCESS_FRAMES long.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ INITIAL_WINDOW, MIN_WINDOW = 2.0, 2.0
 
 @dataclass(frozen=True)
 class PacketLink:
-    """The bottleneck. Frames that find more than ``mark_frames`` before them are marked, or lost without ECT.
+    """The bottleneck. A frame that finds more than ``mark_frames`` in the queue is marked, or dropped without ECT.
 
-    Choice: ns-2's RED with ECN drops what it cannot mark; the paper does not say what happens to TCP without ECN.
+    Choice: ns-2's RED with ECN drops frames that it cannot mark; the paper does not specify TCP without ECN.
     """
 
     capacity_bps: float = 1e9
@@ -37,28 +37,28 @@ class PacketLink:
 
     @property
     def slot_s(self) -> float:
-        """The time of a frame."""
+        """The transmission time of a frame in seconds."""
         return FRAME_BITS / self.capacity_bps
 
 
 class Limiter(Protocol):
-    """A token bucket at a source. With ``hides_marks`` every frame carries ECT, and no guest sees a mark.
+    """A token bucket at a source. With ``hides_marks`` every frame carries ECT, and guests receive no marks.
 
-    It drops what it does not let out, or keeps up to ``queue_frames`` for later.
+    A frame without a token is dropped, or kept for later if fewer than ``queue_frames`` wait.
     """
 
     hides_marks: bool
     queue_frames: int
 
     def consume(self, now_s: float) -> bool:
-        """Return whether a frame may go out now."""
+        """Take a token; return whether there was one, so that a frame may be sent now."""
 
     def feedback(self, now_s: float) -> None:
-        """A mark came back."""
+        """Process a congestion mark that returned to the source."""
 
 
 class Unlimited:
-    """No limiter."""
+    """A limiter that never limits."""
 
     hides_marks = False
     queue_frames = 0
@@ -72,7 +72,7 @@ class Unlimited:
 
 
 class UdpFlow:
-    """Sends a frame in every slot, whatever becomes of it."""
+    """A flow that sends a frame in every slot, whether frames arrive or not."""
 
     ecn = False
 
@@ -90,7 +90,7 @@ class UdpFlow:
         self.active = False
 
     def wants(self, slot: int) -> bool:
-        """Return whether a frame is to go out."""
+        """Return whether the flow has a frame to send in this slot."""
         return self.active and slot > self._last
 
     def send(self, slot: int) -> int:
@@ -100,15 +100,16 @@ class UdpFlow:
         return self.sent
 
     def acknowledge(self, number: int, marked: bool, slot: int) -> None:
-        """A frame was delivered."""
+        """Count a delivered frame."""
         self.delivered += 1
 
 
 class TcpFlow:
-    """A greedy TCP sender: NewReno with SACK, or DCTCP; it reacts to marks with ``ecn``.
+    """A TCP flow that always has data: NewReno with SACK, or DCTCP. With ``ecn`` it reacts to marks.
 
-    Frames are numbered as they are sent, a repeated one anew. The network keeps their order, so that a number that
-    is skipped by acknowledgements was lost. As in ns-2 the loss of a repeated frame is found by a time-out only.
+    Every frame gets the next number when it is sent, a retransmitted frame too. The network keeps the order of frames,
+    so that a number which acknowledgements skip was lost. As in ns-2, only a time-out detects the loss of a
+    retransmission.
     """
 
     def __init__(self, law: str, ecn: bool, slot_s: float) -> None:
@@ -141,11 +142,11 @@ class TcpFlow:
 
     @property
     def in_flight(self) -> int:
-        """How many frames were sent and neither acknowledged nor found lost."""
+        """The number of frames that were sent, and are neither acknowledged nor detected as lost."""
         return len(self._outstanding) + len(self._gaps) + self._stuck
 
     def wants(self, slot: int) -> bool:
-        """Return whether a frame is to go out, after a time-out where that is due."""
+        """Do a time-out if one is due; return whether the window allows a frame now."""
         in_flight = self.in_flight
         if in_flight and slot >= self._deadline:
             self._time_out(slot)
@@ -164,7 +165,7 @@ class TcpFlow:
         return self.sent
 
     def acknowledge(self, number: int, marked: bool, slot: int) -> None:
-        """A frame was delivered; ``marked`` says whether the receiver saw a mark on it."""
+        """Process the acknowledgement of a frame; ``marked``: the receiver found a congestion mark on the frame."""
         self.delivered += 1
         if number <= self._floor:
             return  # sent before the last time-out
@@ -188,19 +189,20 @@ class TcpFlow:
                 self.window = self._law.grown(self.window, 1, slot * self._slot_s, 0.0)
 
     def _react(self, number: int, marked: bool) -> bool:
-        """Return whether the window was reduced by marks."""
-        passed = number > (self._window_end if self._law.counts_marks else self._recover)
-        window = self._law.marked(self.window, 1, int(marked), passed)
-        if passed:
+        """Apply the law to a mark, or to its absence; return whether the window was reduced."""
+        window_passed = number > (self._window_end if self._law.counts_marks else self._recover)
+        reduced_window = self._law.marked(self.window, 1, int(marked), window_passed)
+        if window_passed:
             self._window_end = self.sent
-        if window is None:
+        if reduced_window is None:
             return False
-        self.window = self.threshold = max(window, MIN_WINDOW)
+        self.window = self.threshold = max(reduced_window, MIN_WINDOW)
         if not self._law.counts_marks:
             self._recover = self.sent
         return True
 
     def _find_lost(self, number: int, slot: int) -> None:
+        """Retransmit a lost frame, and reduce the window once per window; a lost retransmission needs a time-out."""
         if number in self._repeats:
             self._stuck += 1
             return
@@ -210,6 +212,7 @@ class TcpFlow:
             self._recover = self.sent
 
     def _time_out(self, slot: int) -> None:
+        """Retransmit all frames in flight from a window of one frame (RFC 5681), with doubled time-out."""
         self.threshold = max(self.in_flight / 2, MIN_WINDOW)
         self.window = 1.0
         self._to_repeat += self.in_flight
@@ -226,13 +229,13 @@ Flow = UdpFlow | TcpFlow
 
 
 class PacketNetwork:
-    """Senders, each with its limiter and flows that take turns, and the bottleneck that they share."""
+    """The senders, each with its limiter and flows, and the bottleneck that the senders share."""
 
     def __init__(self, link: PacketLink, senders: list[tuple[Limiter, list[Flow]]], seed: int) -> None:
         self.link = link
         self.slot = 0
         self.dropped = 0
-        self.queued = 0  # frames that wait, summed over slots
+        self.queued = 0  # sum over slots of the frames that wait at the bottleneck
         self._senders = senders
         self._random = Random(seed)
         self._access: list[deque[tuple[Flow, int]]] = [deque() for _ in senders]
@@ -246,47 +249,52 @@ class PacketNetwork:
         return self.slot * self.link.slot_s
 
     def delivered(self) -> list[int]:
-        """Return how many frames of each sender were delivered."""
+        """Return the number of delivered frames of each sender."""
         return [sum(flow.delivered for flow in flows) for _, flows in self._senders]
 
     def run(self, end_s: float) -> None:
-        """Go on until ``end_s``: what comes back, what each sender sends, in an order of chance, what goes out."""
+        """Simulate slots until ``end_s`` (seconds).
+
+        In each slot: an acknowledgement returns; each sender, from a random first one, puts frames into its own queue
+        and sends one to the bottleneck; the bottleneck sends one.
+        """
         slot_s, senders, queue, returning = self.link.slot_s, self._senders, self._queue, self._returning
         count, end = len(senders), round(end_s / slot_s)
         while self.slot < end:
             slot, now_s = self.slot, self.slot * slot_s
             if returning and returning[0][0] <= slot:
-                _, at, flow, number, marked = returning.popleft()
+                _, sender, flow, number, marked = returning.popleft()
                 if marked:
-                    senders[at][0].feedback(now_s)
-                flow.acknowledge(number, marked and not senders[at][0].hides_marks, slot)
+                    senders[sender][0].feedback(now_s)
+                flow.acknowledge(number, marked and not senders[sender][0].hides_marks, slot)
             first = int(self._random.random() * count)
             for turn in range(count):
-                at = (first + turn) % count
-                limiter, flows = senders[at]
-                waiting, queues = self._access[at], limiter.queue_frames > 0
-                room = limiter.queue_frames or ACCESS_FRAMES
+                sender = (first + turn) % count
+                limiter, flows = senders[sender]
+                waiting, keeps_frames = self._access[sender], limiter.queue_frames > 0
+                max_waiting = limiter.queue_frames or ACCESS_FRAMES
                 for flow in flows:
                     while flow.wants(slot):
                         number = flow.send(slot)
-                        if len(waiting) < room and (queues or limiter.consume(now_s)):
+                        if len(waiting) < max_waiting and (keeps_frames or limiter.consume(now_s)):
                             waiting.append((flow, number))
                         else:
                             flow.lost += 1
-                if waiting and (not queues or limiter.consume(now_s)):
+                if waiting and (not keeps_frames or limiter.consume(now_s)):
                     flow, number = waiting.popleft()
-                    self._offer(at, flow, number, flow.ecn or limiter.hides_marks)
+                    self._offer(sender, flow, number, flow.ecn or limiter.hides_marks)
             self.queued += len(queue)
             if queue:
-                at, flow, number, marked = queue.popleft()
-                returning.append((slot + self._return_slots, at, flow, number, marked))
+                sender, flow, number, marked = queue.popleft()
+                returning.append((slot + self._return_slots, sender, flow, number, marked))
             self.slot += 1
 
-    def _offer(self, at: int, flow: Flow, number: int, capable: bool) -> None:
-        waiting = len(self._queue)
-        marked = waiting > self.link.mark_frames
-        if waiting >= self.link.buffer_frames or (marked and not capable):
+    def _offer(self, sender: int, flow: Flow, number: int, ecn_capable: bool) -> None:
+        """Queue a frame at the bottleneck; mark the frame in a long queue, drop it if full or not ECN-capable."""
+        queue_length = len(self._queue)
+        marked = queue_length > self.link.mark_frames
+        if queue_length >= self.link.buffer_frames or (marked and not ecn_capable):
             flow.lost += 1
             self.dropped += 1
         else:
-            self._queue.append((at, flow, number, marked))
+            self._queue.append((sender, flow, number, marked))

@@ -1,7 +1,7 @@
-"""What stands behind a port: finite queues of whole packets, served as HTB serves its classes; and meters' buckets.
+"""The queues behind an output port, finite and of whole packets, served as HTB serves its classes; meters' buckets.
 
-Packets move as runs, ``(source, packets, sent_slot, marked)``: those of one source in one slot. Work is per run and
-slot, whatever the speed of the link.
+Packets move as runs, ``(source, packets, sent_slot, marked)``: the packets that one source sent in one slot. So the
+work grows with the number of runs and slots, not with the speed of the link.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ BITS_PER_BYTE = 8
 
 
 class Sender(Protocol):
-    """What ports and links have to know of the source of packets.
+    """The source of packets, as ports and links use it.
 
-    ``reliable`` ones learn how many packets were ahead of lost ones. ``hops`` is the way of its packets.
+    ``reliable`` sources must learn how many of their packets were ahead of lost ones. ``hops`` is the path of the
+    packets from the uplink to the receiver.
     """
 
     frame_bytes: int
@@ -30,32 +31,33 @@ class Sender(Protocol):
     hops: list[Hop]
 
     def markable(self, port: OutPort) -> bool:
-        """Return whether its packets may be marked at a port on their way (ECN-capable there)."""
+        """Return whether a port on the path may mark the packets (whether they are ECN-capable there)."""
         ...
 
     def hop_after(self, port: OutPort) -> Hop | None:
-        """Return what follows a port on its way; None where that is the receiver."""
+        """Return the hop that follows a port on the path; None if the receiver follows."""
 
     def port_after(self, port: OutPort) -> OutPort | None:
-        """Return the port that follows another on its way; None at the receiver."""
+        """Return the port that follows another port on the path; None if the receiver follows."""
 
     def lose(self, packets: int, ahead: int) -> None:
-        """Packets of it were dropped while ``ahead`` earlier ones were still under way (0 unless it is reliable)."""
+        """Count dropped packets; ``ahead`` earlier packets were still in the network (0 unless ``reliable``)."""
 
     def arrive(self, packets: int, sent_slot: int, marked: int, slot: int) -> None:
-        """Packets of it reached the receiver."""
+        """Count packets that reached the receiver in ``slot``; ``marked`` of them are ECN-marked."""
 
 
 Run: TypeAlias = tuple[Sender, int, int, int]
-"""A source, how many of its packets, the slot they were sent in, and how many of them are ECN-marked."""
+"""(source, number of packets, slot in which they were sent, how many of them are ECN-marked)"""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """How queues overflow and mark. ``limit_packets`` None: as deep as the emulated fabric makes them, 30 ms at most.
+    """The depth of queues, and how they drop and mark.
 
-    ``head_drop`` drops the oldest packet (``pfifo_head_drop``, what the fabric on Open vSwitch has), otherwise those
-    that arrive (drop-tail). ECN-capable packets that find ``ecn_packets`` waiting are marked; None marks nothing.
+    ``limit_packets`` is the depth; None: as deep as on Open vSwitch, at most 30 ms of the queue's rate. ``head_drop``
+    drops the oldest packets (``pfifo_head_drop``, as on Open vSwitch), otherwise arriving packets are dropped
+    (drop-tail). ECN-capable packets that find ``ecn_packets`` waiting are marked; None: no packet is marked.
     """
 
     limit_packets: int | None = None
@@ -64,7 +66,11 @@ class QueueOptions:
 
 
 class ModelQueue:
-    """One class: a FIFO of runs. ``sent``, ``sent_bytes`` and ``dropped`` count since they were last told."""
+    """One class of a port: a FIFO of runs.
+
+    ``packets`` and ``waiting_bytes`` are what waits, ``limit`` is in packets. ``credit_bytes`` is the service that was
+    too little for the packet at the head. ``sent``, ``sent_bytes`` and ``dropped`` count since the port last read them.
+    """
 
     __slots__ = (
         "_options",
@@ -86,53 +92,55 @@ class ModelQueue:
         self.credit_bytes = 0.0
 
     def push(self, run: Run, markable: bool = False) -> None:
-        """Let a run wait; overflow is settled by ``drop``, once the slot's service is known."""
+        """Append a run, marked as ``ecn_packets`` demands; overflow is left to ``pop`` and ``drop``."""
         source, packets, sent_slot, marked = run
-        mark_at = self._options.ecn_packets
-        if mark_at is not None and markable and self.packets + packets > mark_at:
-            marked = max(marked, min(packets, self.packets + packets - mark_at))
+        mark_threshold = self._options.ecn_packets
+        if mark_threshold is not None and markable and self.packets + packets > mark_threshold:
+            marked = max(marked, min(packets, self.packets + packets - mark_threshold))
         self.runs.append((source, packets, sent_slot, marked))
         self.packets += packets
         self.waiting_bytes += packets * source.frame_bytes
 
     def pop(self, service_bytes: float, out: list[Run], rng: Random) -> list[tuple[Sender, int, int]]:
-        """Send what ``service_bytes`` allow, in whole packets; what a packet lacks is carried on.
+        """Move as many whole packets to ``out`` as ``service_bytes`` allow; the remainder becomes credit.
 
-        A queue that drops at its head does so all along while it sends: each packet that comes to the head has the same
-        chance. Return (source, packets dropped, packets of it in ``out`` before those).
+        A head-drop queue drops while it sends, and each packet that comes to the head has the same chance to be
+        dropped. Return the losses as (source, packets dropped, packets of that source sent in this call before the
+        dropped ones).
         """
         credit = self.credit_bytes + service_bytes
-        runs, losses, first = self.runs, [], len(out)
-        share = self._head_share(credit)
+        runs, losses, first_out = self.runs, [], len(out)
+        drop_share = self._head_share(credit)
         while runs:
             source, packets, sent_slot, marked = runs[0]
-            size = source.frame_bytes
-            if share:
-                lost = min(int(packets * share + rng.random()), packets)
-                if lost:
-                    losses.append((source, lost, _of(out[first:], source)))
-                    self._forget(source, lost)
-                    packets -= lost
-            fits = min(packets, int((credit + 1e-6) // size))
-            taken = min(marked, fits)
-            credit -= fits * size
-            self.packets -= fits
-            self.waiting_bytes -= fits * size
-            self.sent += fits
-            self.sent_bytes += fits * size
-            if fits:
-                out.append((source, fits, sent_slot, taken))
-            if fits < packets:
-                runs[0] = (source, packets - fits, sent_slot, min(marked - taken, packets - fits))
+            frame_bytes = source.frame_bytes
+            if drop_share:
+                dropped = min(int(packets * drop_share + rng.random()), packets)
+                if dropped:
+                    losses.append((source, dropped, _packets_of(out[first_out:], source)))
+                    self._remove(source, dropped)
+                    packets -= dropped
+            sent_packets = min(packets, int((credit + 1e-6) // frame_bytes))
+            sent_marked = min(marked, sent_packets)
+            credit -= sent_packets * frame_bytes
+            self.packets -= sent_packets
+            self.waiting_bytes -= sent_packets * frame_bytes
+            self.sent += sent_packets
+            self.sent_bytes += sent_packets * frame_bytes
+            if sent_packets:
+                out.append((source, sent_packets, sent_slot, sent_marked))
+            if sent_packets < packets:
+                runs[0] = (source, packets - sent_packets, sent_slot, min(marked - sent_marked, packets - sent_packets))
                 break
             runs.popleft()
         self.credit_bytes = credit if runs else 0.0
         return losses
 
     def drop(self, new_runs: int, rng: Random) -> list[tuple[Sender, int, int]]:
-        """Drop what is still beyond the limit: from the head, or by chance among the last ``new_runs`` runs.
+        """Drop the packets beyond the limit: from the head, or at random among the last ``new_runs`` runs.
 
-        Return (source, packets dropped, packets of it that wait here before those).
+        Return the losses as (source, packets dropped, packets of that source that wait in this queue before the dropped
+        ones).
         """
         if self.packets <= self.limit:
             return []
@@ -140,11 +148,15 @@ class ModelQueue:
         return self._drop_head(excess) if self._options.head_drop else self._drop_tail(excess, new_runs, rng)
 
     def waiting_packets(self, source: Sender) -> int:
-        """Return how many packets of a source wait here."""
-        return _of(self.runs, source)
+        """Return how many packets of a source wait in this queue."""
+        return _packets_of(self.runs, source)
 
     def _head_share(self, credit_bytes: float) -> float:
-        """Return the part of the packets at the head that is dropped in this slot."""
+        """Return the part, 0 to 1, of the packets coming to the head that must be dropped in this slot.
+
+        ``served`` is the number of packets that the service sends; the excess over the limit is dropped evenly among
+        both.
+        """
         if not self._options.head_drop or self.packets <= self.limit:
             return 0.0
         served = credit_bytes * self.packets / self.waiting_bytes
@@ -152,47 +164,59 @@ class ModelQueue:
         return excess / (excess + served) if excess > 0 else 0.0
 
     def _drop_head(self, excess: int) -> list[tuple[Sender, int, int]]:
+        """Drop ``excess`` packets, the oldest first; return the losses as ``drop`` does."""
         losses = []
         while excess > 0:
             source, packets, sent_slot, marked = self.runs.popleft()
-            lost = min(packets, excess)
-            losses.append((source, lost, 0))
-            self._forget(source, lost)
-            excess -= lost
-            if lost < packets:
-                self.runs.appendleft((source, packets - lost, sent_slot, min(marked, packets - lost)))
+            dropped = min(packets, excess)
+            losses.append((source, dropped, 0))
+            self._remove(source, dropped)
+            excess -= dropped
+            if dropped < packets:
+                self.runs.appendleft((source, packets - dropped, sent_slot, min(marked, packets - dropped)))
         return losses
 
     def _drop_tail(self, excess: int, new_runs: int, rng: Random) -> list[tuple[Sender, int, int]]:
-        """Arrivals of one slot are mixed on the wire: each packet of them is as likely to find no room as any other."""
+        """Drop ``excess`` packets at random among the arrivals of this slot; return the losses as ``drop`` does.
+
+        Arrivals of one slot are interleaved on the wire, so that each of their packets is dropped with the same
+        probability.
+        """
         losses = []
         recent = [self.runs.pop() for _ in range(min(new_runs, len(self.runs)))]
-        lost = [0] * len(recent)
+        drop_counts = [0] * len(recent)
         weights = [run[1] for run in recent]
         for _ in range(min(excess, sum(weights))):
-            number = rng.choices(range(len(recent)), [w - n for w, n in zip(weights, lost, strict=True)])[0]
-            lost[number] += 1
-        for (source, packets, sent_slot, marked), gone in zip(reversed(recent), reversed(lost), strict=True):
-            if gone < packets:
-                self.runs.append((source, packets - gone, sent_slot, min(marked, packets - gone)))
-            if gone:
-                losses.append((source, gone, self.waiting_packets(source)))
-                self._forget(source, gone)
+            remaining = [weight - dropped for weight, dropped in zip(weights, drop_counts, strict=True)]
+            chosen = rng.choices(range(len(recent)), remaining)[0]
+            drop_counts[chosen] += 1
+        for (source, packets, sent_slot, marked), dropped in zip(reversed(recent), reversed(drop_counts), strict=True):
+            if dropped < packets:
+                self.runs.append((source, packets - dropped, sent_slot, min(marked, packets - dropped)))
+            if dropped:
+                losses.append((source, dropped, self.waiting_packets(source)))
+                self._remove(source, dropped)
         return losses
 
-    def _forget(self, source: Sender, lost: int) -> None:
-        self.packets -= lost
-        self.waiting_bytes -= lost * source.frame_bytes
-        self.dropped += lost
+    def _remove(self, source: Sender, dropped: int) -> None:
+        """Subtract dropped packets of a source from what waits, and count them."""
+        self.packets -= dropped
+        self.waiting_bytes -= dropped * source.frame_bytes
+        self.dropped += dropped
 
 
-def _of(runs: Iterable[Run], source: Sender) -> int:
+def _packets_of(runs: Iterable[Run], source: Sender) -> int:
     """Return how many packets of a source are in these runs."""
     return sum(run[1] for run in runs if run[0] is source)
 
 
 class OutPort:
-    """A port towards a link: its classes, and how they share it in each slot (``SwitchPort.serve``: minimum first)."""
+    """The output port of a link, with its queues by queue id (``queues``).
+
+    In each slot the queues share the link as HTB's classes do: minimum rates first (``SwitchPort.serve``). ``arrived``
+    holds the (queue id, run) of this slot, ``waiting`` is whether any packet waits. ``on_count`` is called with the id
+    of a queue, and the bytes sent and packets dropped since the last call.
+    """
 
     def __init__(self, port: SwitchPort, slot_s: float, options: QueueOptions, rng: Random) -> None:
         self.port = port
@@ -206,7 +230,10 @@ class OutPort:
         self._capacity_bytes = port.rate_bps * slot_s / 8
 
     def configure(self, queues: dict[int, tuple[int, int]], now_s: float) -> None:
-        """Give the port these classes, (min, max) rates in bit/s by queue id; what waits in others is dropped."""
+        """Replace the port's queues by these (min, max) rates in bit/s, by queue id.
+
+        Packets that wait in queues which no longer exist are dropped.
+        """
         for queue_id in self.port.queues.keys() - queues.keys():
             self.port.remove_queue(queue_id)
             self.queues.pop(queue_id, None)
@@ -216,7 +243,7 @@ class OutPort:
                 self.queues[queue_id].limit = self._options.limit_packets or leaf_packets(max_rate_bps)
 
     def queue(self, queue_id: int) -> ModelQueue:
-        """Return a class; without one of that number, the port's plain queue."""
+        """Return the queue of an id, made if needed; without such a class, one at the rate of the port."""
         found = self.queues.get(queue_id)
         if found is None:
             setting = self.port.queues.get(queue_id)
@@ -225,7 +252,7 @@ class OutPort:
         return found
 
     def drain_sent(self) -> tuple[int, int]:
-        """Return (bytes, packets) sent since the last call, all classes together."""
+        """Return (bytes, packets) sent by all queues since the last call, and set their counters to zero."""
         octets, packets = 0, 0
         for queue_id, queue in self.queues.items():
             octets, packets = octets + queue.sent_bytes, packets + queue.sent
@@ -234,80 +261,88 @@ class OutPort:
         return octets, packets
 
     def count(self) -> tuple[int, int]:
-        """Bring the counters of the port and of its queues up to date; return (bytes, packets) sent meanwhile."""
+        """Update the counters of the port and its queues; return (bytes, packets) sent since the last call."""
         for queue_id, queue in self.queues.items():
             self.port.send(queue_id, queue.sent_bytes, queue.sent, queue.dropped)
             queue.dropped = 0
         return self.drain_sent()
 
     def beyond(self, source: Sender) -> int:
-        """Return how many packets of a source are at this port and at those after it on its way."""
-        here = sum(queue.waiting_packets(source) for queue in self.queues.values())
-        here += _of((run for _, run in self.arrived), source)
-        later = source.port_after(self)
-        return here if later is None else here + later.beyond(source)
+        """Return how many packets of a source are at this port and at the later ports of its path."""
+        at_port = sum(queue.waiting_packets(source) for queue in self.queues.values())
+        at_port += _packets_of((run for _, run in self.arrived), source)
+        next_port = source.port_after(self)
+        return at_port if next_port is None else at_port + next_port.beyond(source)
 
     def serve(self, out: list[Run]) -> None:
-        """Let one slot pass: take what arrived, append what leaves to ``out``."""
+        """Let one slot pass: queue the runs that arrived, and append the runs that leave to ``out``."""
         arrived, self.arrived = self.arrived, []
         if not self.waiting and self._all_fits(arrived):
             out.extend(run for _, run in arrived)
             return
-        self._rng.shuffle(arrived)  # packets of a slot mix: nobody's come always first
-        touched: dict[int, int] = {}
-        marks = self._options.ecn_packets is not None
+        self._rng.shuffle(arrived)  # packets of a slot are interleaved: no source is always first
+        run_counts: dict[int, int] = {}
+        may_mark = self._options.ecn_packets is not None
         for queue_id, run in arrived:
-            self.queue(queue_id).push(run, marks and run[0].markable(self))
-            touched[queue_id] = touched.get(queue_id, 0) + 1
-        busy = {number: queue for number, queue in self.queues.items() if queue.runs}
+            self.queue(queue_id).push(run, may_mark and run[0].markable(self))
+            run_counts[queue_id] = run_counts.get(queue_id, 0) + 1
+        busy_queues = {queue_id: queue for queue_id, queue in self.queues.items() if queue.runs}
         self.waiting = False
-        for number, octets in self._shares(busy).items():
-            queue, first = busy[number], len(out)
-            for source, lost, before in queue.pop(octets, out, self._rng):
-                self._lose(source, lost, before)
-            for source, lost, before in queue.drop(touched.get(number, 0), self._rng):
-                self._lose(source, lost, before + _of(out[first:], source))
+        for queue_id, service_bytes in self._shares(busy_queues).items():
+            queue, first_out = busy_queues[queue_id], len(out)
+            for source, dropped, ahead in queue.pop(service_bytes, out, self._rng):
+                self._lose(source, dropped, ahead)
+            for source, dropped, ahead in queue.drop(run_counts.get(queue_id, 0), self._rng):
+                self._lose(source, dropped, ahead + _packets_of(out[first_out:], source))
             self.waiting = self.waiting or bool(queue.runs)
 
-    def _lose(self, source: Sender, lost: int, before: int) -> None:
-        later = source.port_after(self) if source.reliable else None
-        source.lose(lost, before if later is None else before + later.beyond(source))
+    def _lose(self, source: Sender, dropped: int, ahead: int) -> None:
+        """Report dropped packets to their source; ``ahead`` of its packets at this port came before them."""
+        next_port = source.port_after(self) if source.reliable else None
+        source.lose(dropped, ahead if next_port is None else ahead + next_port.beyond(source))
 
     def _all_fits(self, arrived: list[tuple[int, Run]]) -> bool:
-        """Whether nothing of it has to wait; its bytes are counted then."""
-        octets: dict[int, int] = {}
-        count: dict[int, int] = {}
+        """Return whether this slot's arrivals can all leave at once, within the port's and each queue's maximum rate.
+
+        If so, they are counted as sent: the fast path, without queueing.
+        """
+        bytes_by_queue: dict[int, int] = {}
+        packets_by_queue: dict[int, int] = {}
         for queue_id, (source, packets, _, _) in arrived:
-            octets[queue_id] = octets.get(queue_id, 0) + packets * source.frame_bytes
-            count[queue_id] = count.get(queue_id, 0) + packets
-        if sum(octets.values()) > self._capacity_bytes:
+            bytes_by_queue[queue_id] = bytes_by_queue.get(queue_id, 0) + packets * source.frame_bytes
+            packets_by_queue[queue_id] = packets_by_queue.get(queue_id, 0) + packets
+        if sum(bytes_by_queue.values()) > self._capacity_bytes:
             return False
-        for queue_id, wanted in octets.items():
+        for queue_id, queue_bytes in bytes_by_queue.items():
             setting = self.port.queues.get(queue_id)
-            if setting is not None and wanted > setting.max_rate_bps * self._slot_s / 8:
+            if setting is not None and queue_bytes > setting.max_rate_bps * self._slot_s / 8:
                 return False
-        for queue_id, wanted in octets.items():
+        for queue_id, queue_bytes in bytes_by_queue.items():
             queue = self.queue(queue_id)
-            queue.sent_bytes += wanted
-            queue.sent += count[queue_id]
+            queue.sent_bytes += queue_bytes
+            queue.sent += packets_by_queue[queue_id]
         return True
 
     def _shares(self, busy: dict[int, ModelQueue]) -> dict[int, float]:
-        """Return how many bytes each class may send in this slot."""
+        """Return the bytes that each busy queue may send in this slot, by queue id.
+
+        Without classes the busy queues share the link equally; otherwise as the port's HTB classes do.
+        """
         if not self.port.queues:
             return dict.fromkeys(busy, self._capacity_bytes / max(len(busy), 1))
-        scale = 8 / self._slot_s
-        wanted: dict[int | None, float] = {n: (q.waiting_bytes - q.credit_bytes) * scale for n, q in busy.items()}
-        return {n: rate_bps / scale for n, rate_bps in self.port.serve(wanted).items() if n is not None}
+        bits_per_s = 8 / self._slot_s
+        offered_bps: dict[int | None, float] = {
+            queue_id: (queue.waiting_bytes - queue.credit_bytes) * bits_per_s for queue_id, queue in busy.items()
+        }
+        served_bps = self.port.serve(offered_bps)
+        return {queue_id: rate_bps / bits_per_s for queue_id, rate_bps in served_bps.items() if queue_id is not None}
 
 
 class Bucket:
-    """The token bucket and the counters of one meter.
+    """The token bucket and the counters of one meter; ``tokens`` and ``depth_bits`` are bits, ``rate`` is kb/s.
 
-    A slot offers a handful of packets to a few dozen meters one after the other; on so little, plain numbers are
-    several times as quick as columns.
-
-    Open vSwitch keeps time for meters in whole milliseconds, and so does this.
+    Plain numbers, not columns: a slot offers a handful of packets to a few dozen meters one after the other, and on so
+    little, plain numbers are several times as fast. Time is in whole milliseconds, as Open vSwitch keeps it for meters.
     """
 
     __slots__ = ("band_bytes", "band_packets", "bytes_in", "depth_bits", "filled_ms", "packets_in", "rate", "tokens")
@@ -316,12 +351,12 @@ class Bucket:
         self.set(1, 0.0, 0)
 
     def set(self, rate_kbps: int, depth_bits: float, now_ms: int) -> None:
-        """Take a new rate (1 kb/s is 1 bit/ms) and depth: full again, and counting from zero."""
+        """Set rate (1 kb/s is 1 bit/ms) and depth; the bucket is full and the counters are zero afterwards."""
         self.rate, self.depth_bits, self.tokens, self.filled_ms = rate_kbps, depth_bits, depth_bits, now_ms
         self.packets_in = self.bytes_in = self.band_packets = self.band_bytes = 0
 
     def consume(self, packets: int, packet_bits: int, now_ms: int) -> int:
-        """Return how many of ``packets`` that arrive now pass; all are counted."""
+        """Return how many of the ``packets`` that arrive now pass the meter; passed and dropped ones are counted."""
         tokens = self.tokens
         if now_ms > self.filled_ms:
             tokens = min(tokens + (now_ms - self.filled_ms) * self.rate, self.depth_bits)
@@ -337,15 +372,16 @@ class Bucket:
 
 
 def whole_ms(now_s: float) -> int:
-    """Return the time as whole milliseconds, not thrown off by what floating point lacks."""
+    """Return a time as whole milliseconds, rounded down; a rounding error of floating point costs no millisecond."""
     return int(now_s * 1000.0 + 1e-6)
 
 
 class Hop(NamedTuple):
-    """Meters to pass, then a class of a port to wait in; the meters ``behind`` the output count and hold nothing up.
+    """One step of a path: ``meters`` to pass, then a queue of a port to wait in.
 
-    ``markable``: packets leave here ECN-capable, as the tables have it. Those that came with a mark pass ``counting``
-    meters as well, and go on without it if the entry ``clears`` it.
+    Packets pass the meters ``behind`` after the output: these count, and drop nothing. ``markable``: the packets are
+    ECN-capable at this port. Packets that arrive with a mark also pass the ``counting`` meters, and lose the mark if
+    the flow entry ``clears`` it.
     """
 
     meters: tuple[Bucket, ...]

@@ -13,12 +13,11 @@ from experiments.model.queues import Hop, OutPort
 
 
 class ModelSource(ABC):
-    """A flow from one host to another; subclasses say what it sends and what it makes of the answers.
+    """A flow from one host to another; a subclass decides what it sends and how it reacts to delivery and loss.
 
-    ``reliable`` sources learn how many packets were ahead of lost ones. ``hops`` is its way through the fabric.
-    ``ecn`` ones send ECN-capable packets, ECT(0).
-    ``sent``, ``delivered``, ``marked`` (those that came with a mark) and ``lost`` count packets of ``frame_bytes``
-    (tagged frames). ``running`` is whether the application has something to say.
+    ``reliable`` sources are told how many packets were ahead of lost ones. ``hops`` is the path through the fabric.
+    With ``ecn`` packets are ECN-capable, ECT(0). ``sent``, ``delivered``, ``marked`` (delivered with a mark) and
+    ``lost`` count packets of ``frame_bytes`` (tagged frames). ``running``: the application has data to send.
     """
 
     ecn = False
@@ -34,50 +33,50 @@ class ModelSource(ABC):
         self._markable: set[OutPort] = set()
 
     def set_path(self, hops: list[Hop]) -> None:
-        """Send by this way from now on; what is under way at other ports follows it as far as it can."""
+        """Send along these hops from now on; packets waiting at ports of the old path follow where paths overlap."""
         self.hops = hops
         self._next = {hop.port: after for hop, after in pairwise(hops)}
         self._markable = {hop.port for hop in hops if hop.markable}
 
     def markable(self, port: OutPort) -> bool:
-        """Return whether its packets may be marked at a port on their way."""
+        """Return whether a port on the path may mark the packets."""
         return port in self._markable
 
     def hop_after(self, port: OutPort) -> Hop | None:
-        """Return what follows a port on its way; None where that is the receiver."""
+        """Return the hop that follows a port on the path; None if the receiver follows."""
         return self._next.get(port)
 
     def port_after(self, port: OutPort) -> OutPort | None:
-        """Return the port that follows another on its way."""
+        """Return the port that follows another port on the path; None if the receiver follows."""
         hop = self._next.get(port)
         return None if hop is None else hop.port
 
     def start(self, slot: int) -> None:
-        """Have something to say from this slot on."""
+        """Have data to send from this slot on."""
         self.running = True
 
     def stop(self, slot: int) -> None:
-        """Have no more to say."""
+        """Have no more data to send."""
         self.running = False
 
     @abstractmethod
     def offer(self, slot: int) -> int:
-        """Return how many packets it sends in this slot; called once in every slot."""
+        """Return how many packets the source sends in this slot; called once in every slot."""
 
     def lose(self, packets: int, ahead: int) -> None:
-        """Packets of it were dropped while ``ahead`` earlier ones were still under way (0 unless it is reliable)."""
+        """Count dropped packets; ``ahead`` earlier packets were still in the network (0 unless ``reliable``)."""
         self.lost += packets
 
     def arrive(self, packets: int, sent_slot: int, marked: int, slot: int) -> None:
-        """Packets of it reached the receiver."""
+        """Count packets that reached the receiver; ``marked`` of them are ECN-marked."""
         self.delivered += packets
         self.marked += marked
 
 
 class UdpSource(ModelSource):
-    """Sends at ``rate_bps`` (wire rate of tagged frames), whatever becomes of it.
+    """A flow at ``rate_bps`` (wire rate of tagged frames), whether packets arrive or not.
 
-    ``phase``, 0 to 1, is how much of its first packet it has ready at the start.
+    ``phase``, 0 to 1, is the part of the first packet that is ready at the start.
     """
 
     def __init__(self, rate_bps: float, slot_s: float, phase: float = 0.0) -> None:
@@ -89,7 +88,7 @@ class UdpSource(ModelSource):
         self._ready = phase
 
     def offer(self, slot: int) -> int:
-        """Return whole packets; the rest is carried on."""
+        """Return the whole packets that are ready; the fraction of a packet remains for the next slot."""
         if not self.running:
             return 0
         self._ready += self.rate_bps * self._per_bit
@@ -100,10 +99,10 @@ class UdpSource(ModelSource):
 
 
 class Generator(Protocol):
-    """Drives sources."""
+    """An object that starts, stops or feeds sources."""
 
     def step(self, slot: int) -> None:
-        """Let them do what is due; called once in every slot."""
+        """Do what is due in this slot; called once in every slot."""
 
 
 class OnOff:

@@ -1,8 +1,8 @@
 """TCP in slots of virtual time: window, losses, recovery and time-outs of one flow, in whole segments of 1448 bytes.
 
-A slot delivers a run of segments; their acknowledgements come back a slot (and the links' delays) later and let new
-segments out. Segments keep their order, so that a lost one is known as soon as a later one was acknowledged (SACK and
-RACK, as Linux does it). What is modelled and what is not: docs/experiments.md.
+A slot delivers a run of segments. Their acknowledgements return a slot (and the links' delays) later and let the sender
+send new segments. The network keeps the order of segments, so that a lost segment is detected as soon as a later one
+is acknowledged (SACK and RACK, as in Linux). docs/experiments.md lists what is modelled and what is not.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ INITIAL_WINDOW = 10  # RFC 6928
 MIN_RTO_S = 0.200  # Linux, TCP_RTO_MIN; RFC 6298 has 1 s
 MAX_RTO_S = 120.0
 MIN_PROBE_S = 0.008  # two ticks of a kernel at 250 Hz
-SEND_BUFFER = 90  # segments in the 128 KB that an application's writes find at first
-MAX_WINDOW = 4_000  # what 6 MB of receive buffer (tcp_rmem) hold
+SEND_BUFFER = 90  # segments; the initial send buffer of 128 KB
+MAX_WINDOW = 4_000  # segments; a receive buffer of 6 MB (tcp_rmem)
 PROBE_RTTS = 2.0
 
 
@@ -41,12 +41,13 @@ class Transfer(NamedTuple):
 
 
 class TcpSource(ModelSource):
-    """One TCP flow; greedy while it runs, unless ``transfer`` gave it an end.
+    """The sender of one TCP flow. While it runs it always has data to send, unless ``transfer`` set an amount.
 
-    ``law`` is reno, cubic or dctcp; ``ecn`` lets the first two answer marks as well. ``return_s`` is what the links'
-    delays add to the way there and back. ``rate_bps`` is how fast its application writes (wire rate; None: as fast as
-    TCP takes it); what it could not hand over waits, up to SEND_BUFFER segments. Acknowledgements are late by up to
-    ``jitter_s`` more, uniformly by ``rng``, in order: hosts and switches that are programs are not always at work.
+    ``law`` is reno, cubic or dctcp; with ``ecn`` reno and cubic react to ECN marks too. ``return_s`` is the sum of the
+    link delays there and back. ``rate_bps`` is the rate at which the application writes (wire rate; None: as fast as
+    TCP accepts data); data that TCP has not sent yet waits, at most SEND_BUFFER segments. Acknowledgements are late by
+    up to ``jitter_s`` more, uniformly by ``rng``, but stay in order: software hosts and switches are not scheduled at
+    all times.
     """
 
     reliable = True
@@ -78,49 +79,50 @@ class TcpSource(ModelSource):
         self.in_flight = 0
         self.acked = 0
         self.time_outs = 0
-        self._left: int | None = None
-        self._again = 0  # lost segments that wait to be sent again
+        self._unsent: int | None = None  # segments of transfers not sent yet; None: unlimited
+        self._to_resend = 0  # lost segments to be retransmitted
         self._acks: deque[_Ack] = deque()
-        self._holes: deque[tuple[int, int]] = deque()  # (segments delivered before it, segments lost)
+        self._gaps: deque[tuple[int, int]] = deque()  # (segments delivered before the gap, segments lost)
         self._srtt_s, self._rttvar_s, self.min_rtt_s = 0.0, 0.0, float("inf")
         self._backoff = 1
         self._recovery_end: int | None = None
         self._prr_acked = self._prr_sent = 0
-        self._prr_from = 1.0
+        self._prr_window = 1.0
         self._reduced_until = 0
         self._timer_s: float | None = None
         self._probed = self._repaired = False
         self._last_sent_s = 0.0
-        self._transfers: list[tuple[int, int, float]] = []  # (acked at its end, segments, began)
+        self._transfers: list[tuple[int, int, float]] = []  # (value of acked at its end, segments, start)
         self.transfers: list[Transfer] = []
 
     # -- the application
 
     def start(self, slot: int) -> None:
-        """Have something to say; after a pause longer than the time-out the window restarts (RFC 2861)."""
+        """Start to send. After an idle time longer than the retransmission time-out the window restarts (RFC 2861)."""
         super().start(slot)
         if not self.in_flight and slot * self._slot_s - self._last_sent_s > self._rto_s():
             self.window = min(self.window, float(INITIAL_WINDOW))
 
     def transfer(self, octets: int, slot: int) -> None:
-        """Send so many bytes of payload, and stop; ``transfers`` tells when they had arrived."""
+        """Send ``octets`` bytes of payload, then stop; ``transfers`` gets an entry when all are acknowledged."""
         if octets < 1:
             raise InvalidValueError("octets", octets, "is not above 0")
         packets = -(-octets // TCP_PAYLOAD_BYTES)
-        unsent = self._left or 0
-        self._left = unsent + packets
-        self._transfers.append((self.acked + self.in_flight + self._again + self._left, packets, slot * self._slot_s))
+        unsent = self._unsent or 0
+        self._unsent = unsent + packets
+        acked_at_end = self.acked + self.in_flight + self._to_resend + self._unsent
+        self._transfers.append((acked_at_end, packets, slot * self._slot_s))
         self.start(slot)
 
     @property
     def transferring(self) -> bool:
-        """Whether a transfer has not arrived yet."""
+        """Whether a transfer is not acknowledged completely yet."""
         return bool(self._transfers)
 
     # -- the network
 
     def arrive(self, packets: int, sent_slot: int, marked: int, slot: int) -> None:
-        """Segments arrived: they are acknowledged."""
+        """Schedule the acknowledgement of segments that reached the receiver."""
         self.delivered += packets
         self.marked += marked
         due_slot = slot + self._return_slots
@@ -130,17 +132,17 @@ class TcpSource(ModelSource):
         self._acks.append(_Ack(due_slot, packets, sent_slot, marked))
 
     def lose(self, packets: int, ahead: int) -> None:
-        """Segments were dropped: the sender will know once something sent later has arrived."""
+        """Record dropped segments; the sender detects the loss once a segment sent later is acknowledged."""
         self.lost += packets
-        hole = (self.delivered + ahead, packets)
-        holes = self._holes
-        if not holes or holes[-1][0] <= hole[0]:
-            holes.append(hole)
-        else:  # two ports on its way drop in one slot
-            self._holes = deque(sorted([*holes, hole]))
+        gap = (self.delivered + ahead, packets)
+        gaps = self._gaps
+        if not gaps or gaps[-1][0] <= gap[0]:
+            gaps.append(gap)
+        else:  # two ports of the path dropped segments in one slot
+            self._gaps = deque(sorted([*gaps, gap]))
 
     def offer(self, slot: int) -> int:
-        """Handle the acknowledgements that are due, then return what the window lets out."""
+        """Process the acknowledgements that are due; return how many segments are sent in this slot."""
         acks = self._acks
         while acks and acks[0].due_slot <= slot:
             self._acknowledge(acks.popleft(), slot)
@@ -148,25 +150,26 @@ class TcpSource(ModelSource):
             self._time_out(slot)
         if self._written_per_slot is not None and self.running:
             self._written = min(self._written + self._written_per_slot, float(SEND_BUFFER))
-        room = int(self.window + 1e-9) - self.in_flight
-        if room <= 0 or not (self._again or (self.running and self._left != 0)):
+        free_window = int(self.window + 1e-9) - self.in_flight
+        if free_window <= 0 or not (self._to_resend or (self.running and self._unsent != 0)):
             return 0
-        return self._send(room, slot)
+        return self._send(free_window, slot)
 
     # -- inside
 
-    def _send(self, room: int, slot: int) -> int:
-        again = min(room, self._again)
-        new = room - again if self.running else 0
+    def _send(self, free_window: int, slot: int) -> int:
+        """Return how many segments are sent: first retransmissions, then new data, as the free window allows."""
+        resent = min(free_window, self._to_resend)
+        new_segments = free_window - resent if self.running else 0
         if self._written_per_slot is not None:
-            new = min(new, int(self._written))
-            self._written -= new
-        if self._left is not None:
-            new = min(new, self._left)
-            self._left -= new
-            self.running = self.running and self._left > 0
-        self._again -= again
-        packets = again + new
+            new_segments = min(new_segments, int(self._written))
+            self._written -= new_segments
+        if self._unsent is not None:
+            new_segments = min(new_segments, self._unsent)
+            self._unsent -= new_segments
+            self.running = self.running and self._unsent > 0
+        self._to_resend -= resent
+        packets = resent + new_segments
         if packets:
             self.sent += packets
             self.in_flight += packets
@@ -177,6 +180,7 @@ class TcpSource(ModelSource):
         return packets
 
     def _acknowledge(self, ack: _Ack, slot: int) -> None:
+        """Update window and state for one acknowledgement; every gap before ``acked`` is a detected loss."""
         self.acked += ack.packets
         self.in_flight -= ack.packets
         self._backoff = 1
@@ -184,10 +188,10 @@ class TcpSource(ModelSource):
         rtt_s = (slot - ack.sent_slot) * self._slot_s
         self._measure(rtt_s)
         lost = 0
-        while self._holes and self._holes[0][0] < self.acked:
-            lost += self._holes.popleft()[1]
+        while self._gaps and self._gaps[0][0] < self.acked:
+            lost += self._gaps.popleft()[1]
         self.in_flight -= lost
-        self._again += lost
+        self._to_resend += lost
         if self._recovery_end is None:
             if lost or self._repaired:
                 self._enter_recovery(lost, slot)
@@ -201,6 +205,7 @@ class TcpSource(ModelSource):
         self._set_timer(slot)
 
     def _grow(self, ack: _Ack, rtt_s: float, slot: int) -> None:
+        """Adjust the window outside of recovery: reduce it for ECN marks, or grow it by slow start or the law."""
         now_s = slot * self._slot_s
         if self.ecn:
             reduced = self.law.marked(self.window, ack.packets, ack.marked, self.acked >= self._reduced_until)
@@ -218,48 +223,53 @@ class TcpSource(ModelSource):
         self.window = min(self.window, float(MAX_WINDOW))
 
     def _enter_recovery(self, lost: int, slot: int) -> None:
-        """Fast recovery (RFC 6675), its window steered by proportional rate reduction (RFC 6937)."""
-        self._prr_from = max(self.window, 1.0)
+        """Enter fast recovery (RFC 6675); proportional rate reduction (RFC 6937) controls its window."""
+        self._prr_window = max(self.window, 1.0)
         self.threshold = max(2.0, self.law.reduced(self.window, slot * self._slot_s))
         self._prr_acked = self._prr_sent = 0
         self._recovery_end = self.sent + lost
         self._repaired = False
 
     def _recover(self, packets: int, lost: int) -> None:
+        """Set the window during recovery (RFC 6937); end recovery when all segments sent before it are resolved.
+
+        ``packets`` were acknowledged and ``lost`` detected as lost now. ``resolved`` counts segments acknowledged or
+        lost.
+        """
         resolved = self.sent - self.in_flight
         assert self._recovery_end is not None
         if lost and resolved <= self._recovery_end:
-            self._recovery_end = self.sent + self._again
-        if resolved >= self._recovery_end and not self._again:
+            self._recovery_end = self.sent + self._to_resend
+        if resolved >= self._recovery_end and not self._to_resend:
             self._recovery_end = None
             self.window = self.threshold
             return
         self._prr_acked += packets
         if self.in_flight > self.threshold:
-            allowed = -int(-self._prr_acked * self.threshold // self._prr_from) - self._prr_sent
+            allowed = -int(-self._prr_acked * self.threshold // self._prr_window) - self._prr_sent
         else:
             allowed = max(self._prr_acked - self._prr_sent, packets) + (0 if lost or self._prr_sent else 1)
             allowed = min(allowed, int(self.threshold) - self.in_flight)
         self.window = float(self.in_flight + max(allowed, 0 if self._prr_sent else 1))
 
     def _time_out(self, slot: int) -> None:
-        """A tail loss probe first (RFC 8985, section 7), then the retransmission time-out (RFC 6298)."""
+        """First send a tail loss probe (RFC 8985, section 7); then do a retransmission time-out (RFC 6298)."""
         if not self._probed and self._recovery_end is None and self.in_flight > 0:
             self._probed = True
-            if not self._again and self._requeue_tail():
-                self._again, self._repaired = 1, True
+            if not self._to_resend and self._requeue_tail():
+                self._to_resend, self._repaired = 1, True
             self.window = max(self.window, self.in_flight + 1.0)
             self._timer_s = slot * self._slot_s + self._rto_s()
             return
-        lost = sum(count for _, count in self._holes)
-        self._holes.clear()
+        lost = sum(count for _, count in self._gaps)
+        self._gaps.clear()
         self._repaired = False
-        if not lost and not self._again:
+        if not lost and not self._to_resend:
             self._set_timer(slot)
             return
         self.time_outs += 1
         self.in_flight -= lost
-        self._again += lost
+        self._to_resend += lost
         if self._backoff == 1:
             self.threshold = max(2.0, self.law.reduced(self.window, slot * self._slot_s))
         self._backoff *= 2
@@ -268,17 +278,17 @@ class TcpSource(ModelSource):
         self._timer_s = slot * self._slot_s + self._rto_s()
 
     def _requeue_tail(self) -> bool:
-        """Take the last lost segment back to be sent again as the probe; with nothing lost the probe is new data."""
-        if not self._holes:
+        """Take the last lost segment out of flight to retransmit it as the probe; False if nothing is lost."""
+        if not self._gaps:
             return False
-        at, count = self._holes.pop()
-        if count > 1:
-            self._holes.append((at, count - 1))
+        delivered_before, lost = self._gaps.pop()
+        if lost > 1:
+            self._gaps.append((delivered_before, lost - 1))
         self.in_flight -= 1
         return True
 
     def _measure(self, rtt_s: float) -> None:
-        """Smoothed round-trip time and its variation (RFC 6298, section 2)."""
+        """Update the smoothed round-trip time and its variation (RFC 6298, section 2)."""
         self.min_rtt_s = min(self.min_rtt_s, rtt_s)
         if not self._srtt_s:
             self._srtt_s, self._rttvar_s = rtt_s, rtt_s / 2
@@ -288,10 +298,15 @@ class TcpSource(ModelSource):
 
     def _rto_s(self) -> float:
         # Linux keeps the variation at 200 ms at least, so that the time-out is that much above the round trip.
+        """Return the retransmission time-out in seconds, doubled after each time-out in a row."""
         return min((self._srtt_s + max(4 * self._rttvar_s, MIN_RTO_S)) * self._backoff, MAX_RTO_S)
 
     def _set_timer(self, slot: int) -> None:
-        if not (self.in_flight or self._again):
+        """Restart the timer, for a tail loss probe if allowed, otherwise for a time-out.
+
+        Stop it if nothing is in flight.
+        """
+        if not (self.in_flight or self._to_resend):
             self._timer_s = None
             return
         wait_s = self._rto_s()

@@ -14,18 +14,18 @@ Answers = tuple[int, ...]
 
 @dataclass(slots=True)
 class _Busy:
-    """A connection with a session: its remaining answers, and the time of the present request."""
+    """A connection that serves a session: the bytes of its remaining answers, and the time of the pending request."""
 
     left: deque[int]
     wanted_s: float
 
 
 class RequestClient:
-    """Makes requests: a session takes a free connection, or waits for one, first come, first served.
+    """A web client: each session takes a free connection, or waits for one, first come, first served.
 
-    A request is made when its session has a connection and the previous answer has arrived. The connections are the
-    server's sources. A request takes as long as an acknowledgement, which the sources count: so an answer is timed at
-    the server, from its first segment to the acknowledgement of its last.
+    A session makes a request when it has a connection and the previous answer has arrived. The connections are TCP
+    sources at the server. The time of a request is that of an acknowledgement, which the sources include: so an answer
+    is timed at the server, from its first segment to the acknowledgement of its last.
     """
 
     def __init__(

@@ -26,6 +26,8 @@ class EmulatedSwitch:
 
 
 def _with_limits(**limits: object) -> Callable[[Datapath], None]:
+    """Return a change that gives a switch these limits of meters."""
+
     def make(datapath: Datapath) -> None:
         datapath.abilities.limits = MeterLimits(**limits)  # type: ignore[arg-type]
 

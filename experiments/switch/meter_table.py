@@ -52,12 +52,12 @@ class MeterLimits:
     supports_burst_flag: bool = True
 
     def rounded(self, rate_kbps: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        """Return the rates that are set when these are requested."""
+        """Return the rates in kb/s that the switch sets for requested rates."""
         step = self.rate_step_kbps
         if self.rounds == "not" or step == 1:
             return rate_kbps
-        steps = rate_kbps.astype(np.int64) + (step - 1 if self.rounds == "up" else 0)
-        return np.maximum(steps // step * step, step).astype(np.uint32)
+        raised = rate_kbps.astype(np.int64) + (step - 1 if self.rounds == "up" else 0)
+        return np.maximum(raised // step * step, step).astype(np.uint32)
 
     def refusal(self, rate_kbps: int, burst_kbits: int) -> str | None:
         """Return the error code for a band; None: the band is accepted."""
@@ -118,8 +118,8 @@ class MeterTable:
     def apply_rows(self, rows: npt.NDArray[np.void], now_s: float) -> list[tuple[int, OpenFlowReplyError]]:
         """Apply meter-mods in order (columns of requests.METER_MOD); return the rejected rows with their errors."""
         refusals = []
-        plain = self._all_plain(rows)
-        if plain:
+        all_plain = self._all_plain(rows)
+        if all_plain:
             self._write(rows["meter_id"].astype(np.int64), rows, now_s)
             return []
         for number in range(len(rows)):
@@ -155,7 +155,9 @@ class MeterTable:
     def police_rates(
         self, ids: npt.NDArray[np.int64], offered_bytes: npt.NDArray[np.float64], packet_bytes: float, now_s: float
     ) -> npt.NDArray[np.float64]:
-        """Offer each meter its bytes, spread evenly since the last call; return the share that passes, 0..1.
+        """Offer each meter its bytes, spread evenly since the last call.
+
+        Return the share that passes, 0 to 1, (ids,).
 
         ``ids`` are all different. A deleted meter passes nothing.
         """
@@ -163,10 +165,10 @@ class MeterTable:
         cols = self._rows
         offered_bits = offered_bytes * _BITS_PER_BYTE
         elapsed_s = now_s - cols["filled_s"][ids]
-        room_bits = cols["bucket_bits"][ids] + cols["rate_kbps"][ids] * 1000.0 * elapsed_s
-        passed_bits = np.minimum(offered_bits, room_bits if self.abilities.limit else np.inf)
-        left_bits = np.maximum(room_bits - passed_bits, 0.0)
-        cols["bucket_bits"][ids] = np.minimum(left_bits, self._depth_bits(ids))
+        available_bits = cols["bucket_bits"][ids] + cols["rate_kbps"][ids] * 1000.0 * elapsed_s
+        passed_bits = np.minimum(offered_bits, available_bits if self.abilities.limit else np.inf)
+        remaining_bits = np.maximum(available_bits - passed_bits, 0.0)
+        cols["bucket_bits"][ids] = np.minimum(remaining_bits, self._depth_bits(ids))
         cols["filled_s"][ids] = now_s
         if self.abilities.count:
             dropped = (offered_bits - passed_bits) / _BITS_PER_BYTE
@@ -174,8 +176,8 @@ class MeterTable:
             cols["packets_in"][ids] += offered_bytes / packet_bytes
             cols["band_bytes"][ids] += dropped
             cols["band_packets"][ids] += dropped / packet_bytes
-        share = np.divide(passed_bits, offered_bits, out=np.ones(len(ids)), where=offered_bits > 0)
-        return np.where(cols["exists"][ids], share, 0.0)
+        passed_share = np.divide(passed_bits, offered_bits, out=np.ones(len(ids)), where=offered_bits > 0)
+        return np.where(cols["exists"][ids], passed_share, 0.0)
 
     def stats(
         self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
@@ -221,17 +223,22 @@ class MeterTable:
             self._rows[name] = 0
 
     def _depth_bits(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        bursts = (self._rows["flags"][ids] & MeterFlags.BURST > 0) & (self._rows["burst_kbits"][ids] > 0)
-        kbits: npt.NDArray[np.uint32] = np.where(bursts, self._rows["burst_kbits"][ids], self._rows["rate_kbps"][ids])
+        """Return the depth of buckets in bits: the burst if set, otherwise one second at the rate."""
+        uses_burst = (self._rows["flags"][ids] & MeterFlags.BURST > 0) & (self._rows["burst_kbits"][ids] > 0)
+        kbits: npt.NDArray[np.uint32] = np.where(
+            uses_burst, self._rows["burst_kbits"][ids], self._rows["rate_kbps"][ids]
+        )
         return (kbits * 1000.0).astype(np.float64)
 
     def _refill(self, ids: npt.NDArray[np.int64], now_s: float) -> None:
+        """Add the tokens of the time since the last refill, up to the depth of the bucket."""
         rows = self._rows
-        grown = rows["bucket_bits"][ids] + rows["rate_kbps"][ids] * 1000.0 * (now_s - rows["filled_s"][ids])
-        rows["bucket_bits"][ids] = np.minimum(grown, self._depth_bits(ids))
+        refilled = rows["bucket_bits"][ids] + rows["rate_kbps"][ids] * 1000.0 * (now_s - rows["filled_s"][ids])
+        rows["bucket_bits"][ids] = np.minimum(refilled, self._depth_bits(ids))
         rows["filled_s"][ids] = now_s
 
     def _grow(self, meter_id: int) -> None:
+        """Extend the columns so that a meter id has a row."""
         if meter_id >= len(self._rows):
             bigger = np.zeros(max(meter_id + 1, 2 * len(self._rows)), self._rows.dtype)
             bigger[: len(self._rows)] = self._rows
@@ -259,6 +266,7 @@ class MeterTable:
         return bool(adds and not self._rows["exists"][ids].any() and len(np.unique(ids)) == len(ids))
 
     def _apply_one(self, row: npt.NDArray[np.void], now_s: float) -> None:
+        """Apply one add or modify, (1,); OpenFlowReplyError with the code of the first reason to reject it."""
         command, meter_id, flags = int(row["command"][0]), int(row["meter_id"][0]), int(row["flags"][0])
         failed = ErrorType.METER_MOD_FAILED
         if command not in (MeterModCommand.ADD, MeterModCommand.MODIFY):
@@ -287,6 +295,7 @@ class MeterTable:
         self._write(np.array([meter_id]), row, now_s)
 
     def _write(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.void], now_s: float) -> None:
+        """Set meters: buckets are full and counters zero afterwards; the duration of existing meters continues."""
         cols = self._rows
         fresh = ids[~cols["exists"][ids]]
         cols["created_s"][fresh] = now_s

@@ -53,14 +53,14 @@ class Multipart:
         if len(body) < _HEAD.size:
             raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         part_type = _HEAD.unpack_from(body)[0]
-        answer = self._ANSWERS.get(part_type)
-        if answer is None:
+        handler = self._HANDLERS.get(part_type)
+        if handler is None:
             raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_MULTIPART")
-        made = answer(self, body[_HEAD.size :], now_s)
-        kind, size = MultipartType(part_type), self._options.part_bytes
-        if isinstance(made, np.ndarray):
-            return list(replies.multipart_rows(kind, xid, made, size))
-        return list(replies.multipart(kind, xid, made, size))
+        records = handler(self, body[_HEAD.size :], now_s)
+        reply_type, size = MultipartType(part_type), self._options.part_bytes
+        if isinstance(records, np.ndarray):
+            return list(replies.multipart_rows(reply_type, xid, records, size))
+        return list(replies.multipart(reply_type, xid, records, size))
 
     def _desc(self, body: memoryview, now_s: float) -> Iterable[bytes]:
         return [_DESC.pack(b"DETS", b"software switch", b"wire fabric", b"0", b"")]
@@ -71,36 +71,36 @@ class Multipart:
     def _aggregate(self, body: memoryview, now_s: float) -> Iterable[bytes]:
         reported = self._counters()
         rows = [entry.row for entry in self._tables.select(self._filter(body))]
-        known = [row for row in rows if row < len(reported)]
-        packets, octets = reported["packets"][known].sum(), reported["bytes"][known].sum()
+        reported_rows = [row for row in rows if row < len(reported)]
+        packets, octets = reported["packets"][reported_rows].sum(), reported["bytes"][reported_rows].sum()
         return [_AGGREGATE.pack(int(packets), int(octets), len(rows))]
 
     def _table(self, body: memoryview, now_s: float) -> Iterable[bytes]:
         return [_TABLE.pack(number, size, 0, 0) for number, size in enumerate(self._tables.sizes())]
 
     def _port(self, body: memoryview, now_s: float) -> np.ndarray:
-        return port_stats(self._some_ports(_unpack(_WORD, body)[0]), now_s)
+        return port_stats(self._requested_ports(_unpack(_WORD, body)[0]), now_s)
 
     def _queue(self, body: memoryview, now_s: float) -> np.ndarray:
         port_no, queue_id = _unpack(_TWO_WORDS, body)
-        ports = self._some_ports(port_no, ErrorType.QUEUE_OP_FAILED)
+        ports = self._requested_ports(port_no, ErrorType.QUEUE_OP_FAILED)
         if queue_id != ofp.QUEUE_ALL and not any(queue_id in port.queues for port in ports):
             raise OpenFlowReplyError(ErrorType.QUEUE_OP_FAILED, "BAD_QUEUE")
         return queue_stats(ports, queue_id, now_s)
 
     def _meter(self, body: memoryview, now_s: float) -> np.ndarray:
-        ids = self._some_meters(body)
+        ids = self._requested_meters(body)
         return self._meters.stats(ids, self._users_of(ids), now_s)
 
     def _meter_config(self, body: memoryview, now_s: float) -> np.ndarray:
-        return self._meters.config(self._some_meters(body))
+        return self._meters.config(self._requested_meters(body))
 
     def _meter_features(self, body: memoryview, now_s: float) -> Iterable[bytes]:
-        most = self._meters.abilities.max_meters
-        bands = 1 << ofp.METER_BAND_DROP if most else 0
-        flags = ofp.MeterFlags.KBPS | ofp.MeterFlags.BURST if most else ofp.MeterFlags(0)
-        flags |= ofp.MeterFlags.STATS if most and self._meters.abilities.reports_counting else ofp.MeterFlags(0)
-        return [_METER_FEATURES.pack(most, bands, flags, 1 if most else 0, 0)]
+        max_meters = self._meters.abilities.max_meters
+        bands = 1 << ofp.METER_BAND_DROP if max_meters else 0
+        flags = ofp.MeterFlags.KBPS | ofp.MeterFlags.BURST if max_meters else ofp.MeterFlags(0)
+        flags |= ofp.MeterFlags.STATS if max_meters and self._meters.abilities.reports_counting else ofp.MeterFlags(0)
+        return [_METER_FEATURES.pack(max_meters, bands, flags, 1 if max_meters else 0, 0)]
 
     def _port_desc(self, body: memoryview, now_s: float) -> Iterable[bytes]:
         return [port.description() for port in self._ports.values()]
@@ -112,9 +112,11 @@ class Multipart:
         return [_GROUP_FEATURES.pack(*[0] * 10)]
 
     def _counters(self) -> np.ndarray:
+        """Return the flow counters to report: the last copy if counters are stale, otherwise the present ones."""
         return self._reported if self._options.flow_stats_staleness_s > 0 else self._tables.counters
 
     def _filter(self, body: memoryview) -> FlowFilter:
+        """Return the filter of a flow-stats or aggregate request."""
         table_id, out_port, _out_group, cookie, mask = _unpack(_FLOW, body, exact=False)
         if table_id != ofp.TABLE_ALL and table_id >= self._options.tables:
             raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_TABLE_ID")
@@ -128,14 +130,16 @@ class Multipart:
         counts[ids < len(users)] = users[ids[ids < len(users)]]
         return counts
 
-    def _some_ports(self, port_no: int, error_type: ErrorType = ErrorType.BAD_REQUEST) -> list[SwitchPort]:
+    def _requested_ports(self, port_no: int, error_type: ErrorType = ErrorType.BAD_REQUEST) -> list[SwitchPort]:
+        """Return the port of a number, or all for PORT_ANY; OpenFlowReplyError if there is no such port."""
         if port_no == ofp.PORT_ANY:
             return list(self._ports.values())
         if port_no not in self._ports:
             raise OpenFlowReplyError(error_type, "BAD_PORT")
         return [self._ports[port_no]]
 
-    def _some_meters(self, body: memoryview) -> np.ndarray:
+    def _requested_meters(self, body: memoryview) -> np.ndarray:
+        """Return the ids of the requested meter, or of all for METER_ALL; OpenFlowReplyError if there is none."""
         (meter_id,) = _unpack(_WORD, body)
         if meter_id == ofp.METER_ALL:
             return self._meters.ids()
@@ -143,7 +147,7 @@ class Multipart:
             raise OpenFlowReplyError(ErrorType.METER_MOD_FAILED, "UNKNOWN_METER")
         return np.array([meter_id])
 
-    _ANSWERS: ClassVar[dict[int, Callable[[Multipart, memoryview, float], Iterable[bytes] | np.ndarray]]] = {
+    _HANDLERS: ClassVar[dict[int, Callable[[Multipart, memoryview, float], Iterable[bytes] | np.ndarray]]] = {
         MultipartType.DESC: _desc,
         MultipartType.FLOW: _flow,
         MultipartType.AGGREGATE: _aggregate,
@@ -161,6 +165,7 @@ class Multipart:
 
 
 def _unpack(layout: Struct, body: memoryview, exact: bool = True) -> tuple[int, ...]:
+    """Return the fields of a request; OpenFlowReplyError if the body has the wrong length."""
     if len(body) < layout.size or (exact and len(body) != layout.size):
         raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
     return layout.unpack_from(body)

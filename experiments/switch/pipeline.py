@@ -47,7 +47,7 @@ class Visitor(Protocol):
         """The frame goes to the controller; ``entry`` is None for a frame of a packet-out."""
 
 
-class _Place(NamedTuple):
+class _FrameState(NamedTuple):
     """The state of a frame: its input port, the matching entry (None: in a packet-out), and its metadata."""
 
     in_port: int
@@ -83,20 +83,20 @@ class Pipeline:
             visitor.hit(entry, len(frame))
             if flow.meter_id is not None and not visitor.police(flow.meter_id, len(frame)):
                 return
-            at = _Place(in_port, entry, metadata)
-            frame, queue_id = self._apply(flow.actions, at, frame, queue_id, visitor)
+            state = _FrameState(in_port, entry, metadata)
+            frame, queue_id = self._apply(flow.actions, state, frame, queue_id, visitor)
             if flow.write_metadata is not None:
                 metadata = metadata & ~flow.write_metadata.mask | flow.write_metadata.value
             table_id = flow.goto_table
 
     def act(self, actions: tuple[Action, ...], in_port: int, frame: bytes, visitor: Visitor) -> None:
         """Perform the actions of a packet-out."""
-        self._apply(actions, _Place(in_port, None, 0), frame, None, visitor)
+        self._apply(actions, _FrameState(in_port, None, 0), frame, None, visitor)
 
     def _apply(
         self,
         actions: tuple[Action, ...],
-        at: _Place,
+        state: _FrameState,
         frame: bytes,
         queue_id: int | None,
         visitor: Visitor,
@@ -105,7 +105,7 @@ class Pipeline:
         for action in actions:
             match action:
                 case Output(port_no, max_len):
-                    self._output(port_no, max_len, at, frame, queue_id, visitor)
+                    self._output(port_no, max_len, state, frame, queue_id, visitor)
                 case SetQueue(number):
                     queue_id = None if self._ignores_set_queue else number
                 case PushVlan():
@@ -124,12 +124,13 @@ class Pipeline:
         self,
         port_no: int,
         max_len: int,
-        at: _Place,
+        state: _FrameState,
         frame: bytes,
         queue_id: int | None,
         visitor: Visitor,
     ) -> None:
-        in_port, entry, metadata = at
+        """Send a frame to a port, or to the ports that a reserved port number stands for."""
+        in_port, entry, metadata = state
         if port_no == ofp.PORT_CONTROLLER:
             visitor.to_controller(entry, in_port, frame, max_len, metadata)
         elif port_no == ofp.PORT_TABLE and entry is None:

@@ -77,27 +77,30 @@ class SwitchPort:
             queue["tx_errors"] += dropped_packets
 
     def serve(self, offered_bps: dict[int | None, float], used_bps: float = 0.0) -> dict[int | None, float]:
-        """Return each queue's rate (None: no queue) on the link: first its minimum, then the rest by its quantum.
+        """Return the rate of each queue in bit/s (None: traffic without a queue): minima first, the rest by quantum.
 
-        ``used_bps`` of the link are used already. Traffic without a queue has the largest quantum.
+        ``offered_bps`` are the offered rates, of which the link serves ``rate_bps`` less ``used_bps``. Traffic without
+        a queue has the largest quantum. Queues that need less than their part leave it to the others.
         """
         rate_bps = max(self.rate_bps - used_bps, 0.0)
-        demand = {queue_id: min(rate, self._max_bps(queue_id)) for queue_id, rate in offered_bps.items()}
-        served = {queue_id: min(rate, self._min_bps(queue_id)) for queue_id, rate in demand.items()}
-        left_bps = rate_bps - sum(served.values())
-        if left_bps < 0:
-            shrink = rate_bps / sum(served.values())
-            return {queue_id: rate * shrink for queue_id, rate in served.items()}
-        waiting = {queue_id: self._quantum(queue_id) for queue_id in demand if served[queue_id] < demand[queue_id]}
-        while waiting and left_bps > 1e-3:
-            part_bps = left_bps / sum(waiting.values())
-            for queue_id, quantum in list(waiting.items()):
-                more_bps = min(part_bps * quantum, demand[queue_id] - served[queue_id])
-                served[queue_id] += more_bps
-                left_bps -= more_bps
-                if more_bps < part_bps * quantum:
-                    del waiting[queue_id]
-        return served
+        demand_bps = {queue_id: min(rate, self._max_bps(queue_id)) for queue_id, rate in offered_bps.items()}
+        served_bps = {queue_id: min(rate, self._min_bps(queue_id)) for queue_id, rate in demand_bps.items()}
+        free_bps = rate_bps - sum(served_bps.values())
+        if free_bps < 0:
+            shrink = rate_bps / sum(served_bps.values())
+            return {queue_id: rate * shrink for queue_id, rate in served_bps.items()}
+        quanta = {
+            queue_id: self._quantum(queue_id) for queue_id in demand_bps if served_bps[queue_id] < demand_bps[queue_id]
+        }
+        while quanta and free_bps > 1e-3:
+            per_quantum_bps = free_bps / sum(quanta.values())
+            for queue_id, quantum in list(quanta.items()):
+                more_bps = min(per_quantum_bps * quantum, demand_bps[queue_id] - served_bps[queue_id])
+                served_bps[queue_id] += more_bps
+                free_bps -= more_bps
+                if more_bps < per_quantum_bps * quantum:
+                    del quanta[queue_id]
+        return served_bps
 
     def reset_counters(self) -> None:
         """Zero the counters of the port and of its queues."""
@@ -105,14 +108,16 @@ class SwitchPort:
         self.queue_counters = {queue_id: dict.fromkeys(_QUEUE_COUNTERS, 0.0) for queue_id in self.queue_counters}
 
     def _min_bps(self, queue_id: int | None) -> float:
+        """Return the guaranteed rate of a queue; 0 without a queue."""
         return self.queues[queue_id].min_rate_bps if queue_id in self.queues else 0.0
 
     def _quantum(self, queue_id: int | None) -> float:
-        """Return a queue's quantum as a part of the largest."""
-        least_bps = self.queues[queue_id].min_rate_bps if queue_id in self.queues else _QUANTUM_MAX_BPS
-        return min(max(least_bps, _QUANTUM_MIN_BPS), _QUANTUM_MAX_BPS) / _QUANTUM_MAX_BPS
+        """Return the quantum of a queue as a part of the largest quantum, which traffic without a queue has."""
+        min_bps = self.queues[queue_id].min_rate_bps if queue_id in self.queues else _QUANTUM_MAX_BPS
+        return min(max(min_bps, _QUANTUM_MIN_BPS), _QUANTUM_MAX_BPS) / _QUANTUM_MAX_BPS
 
     def _max_bps(self, queue_id: int | None) -> float:
+        """Return the maximum rate of a queue; without a queue that of the link."""
         return self.queues[queue_id].max_rate_bps if queue_id in self.queues else self.rate_bps
 
 
@@ -143,4 +148,5 @@ def queue_stats(ports: Iterable[SwitchPort], queue_id: int, now_s: float) -> npt
 
 
 def _reported(count: float, offset: int) -> int:
+    """Return a counter as it is reported: a whole number with an injected offset, modulo 2**64."""
     return (int(count) + offset) % 2**64

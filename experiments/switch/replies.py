@@ -93,28 +93,28 @@ def multipart(
     part_type: MultipartType, xid: int, entries: Iterable[bytes], part_bytes: int = _MAX_UINT16
 ) -> Iterable[bytes]:
     """Yield the parts, none over ``part_bytes`` long if entries allow, of the reply made of ``entries``, in order."""
-    room = min(part_bytes, _MAX_UINT16) - HEADER.size - _MULTIPART.size
-    chunk: list[bytes] = []
-    size = 0
+    max_bytes = min(part_bytes, _MAX_UINT16) - HEADER.size - _MULTIPART.size
+    records: list[bytes] = []
+    used_bytes = 0
     for entry in entries:
-        if chunk and size + len(entry) > room:
-            yield _part(part_type, xid, ofp.MULTIPART_REPLY_MORE, b"".join(chunk))
-            chunk, size = [], 0
-        chunk.append(entry)
-        size += len(entry)
-    yield _part(part_type, xid, 0, b"".join(chunk))
+        if records and used_bytes + len(entry) > max_bytes:
+            yield _part(part_type, xid, ofp.MULTIPART_REPLY_MORE, b"".join(records))
+            records, used_bytes = [], 0
+        records.append(entry)
+        used_bytes += len(entry)
+    yield _part(part_type, xid, 0, b"".join(records))
 
 
 def multipart_rows(
     part_type: MultipartType, xid: int, rows: npt.NDArray[np.void], part_bytes: int = _MAX_UINT16
 ) -> Iterable[bytes]:
     """Yield the parts of a reply made of records of one size, without handling each record."""
-    room = min(part_bytes, _MAX_UINT16) - HEADER.size - _MULTIPART.size
-    at_once = max(room // rows.dtype.itemsize, 1)
-    starts = range(0, max(len(rows), 1), at_once)
+    max_bytes = min(part_bytes, _MAX_UINT16) - HEADER.size - _MULTIPART.size
+    rows_per_part = max(max_bytes // rows.dtype.itemsize, 1)
+    starts = range(0, max(len(rows), 1), rows_per_part)
     for start in starts:
-        more = ofp.MULTIPART_REPLY_MORE if start + at_once < len(rows) else 0
-        yield _part(part_type, xid, more, rows[start : start + at_once].tobytes())
+        flags = ofp.MULTIPART_REPLY_MORE if start + rows_per_part < len(rows) else 0
+        yield _part(part_type, xid, flags, rows[start : start + rows_per_part].tobytes())
 
 
 def packet_in(
@@ -165,4 +165,5 @@ def fill_duration(rows: npt.NDArray[np.void], age_s: npt.NDArray[np.float64]) ->
 
 
 def _part(part_type: MultipartType, xid: int, flags: int, body: bytes) -> bytes:
+    """Return one part of a multipart reply."""
     return message(MessageType.MULTIPART_REPLY, xid, _MULTIPART.pack(part_type, flags) + body)

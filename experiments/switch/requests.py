@@ -181,16 +181,17 @@ def meter_mod_rows(data: memoryview) -> npt.NDArray[np.void]:
     """Return the whole meter-mods with one band at the beginning of ``data``, up to the first other message."""
     count = len(data) // METER_MOD.itemsize
     rows = np.frombuffer(data[: count * METER_MOD.itemsize], METER_MOD)
-    fits = (
+    is_one_band = (
         (rows["version"] == ofp.VERSION)
         & (rows["type"] == ofp.MessageType.METER_MOD)
         & (rows["length"] == METER_MOD.itemsize)
         & (rows["band_length"] == METER_MOD.itemsize - 16)
     )
-    return rows if fits.all() else rows[: int(np.argmin(fits))]
+    return rows if is_one_band.all() else rows[: int(np.argmin(is_one_band))]
 
 
 def _instructions(view: memoryview) -> Instructions:
+    """Return the decoded instructions; OpenFlowReplyError with the code of the problem."""
     try:
         return decode_instructions(view, "FLOW_MOD")
     except UnknownInstructionError as error:
@@ -204,6 +205,7 @@ def _instructions(view: memoryview) -> Instructions:
 
 
 def _action_refusal(error: Exception) -> OpenFlowReplyError:
+    """Return the error reply for actions that cannot be decoded, by the text of the decoding error."""
     if isinstance(error, ProtocolError):
         return OpenFlowReplyError(ErrorType.BAD_ACTION, "BAD_LEN")
     text = str(error)

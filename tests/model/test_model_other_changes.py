@@ -121,7 +121,7 @@ def comes_back(plane: ControlPlane) -> None:
     plane.central.switch_disconnected(AWAY, plane.model.now_s)
     plane.push()
     plane.central.switch_connected(AWAY, flows, meters, plane.model.now_s)
-    plane._hello()
+    plane._send_probes()
 
 
 PNS = st.integers(1, 5)

@@ -48,10 +48,10 @@ _MULTIPART_HEAD = Struct("!HH4x")
 
 @dataclass(frozen=True, slots=True)
 class ControlTiming:
-    """When the loop runs: every ``interval_s``, late by up to ``jitter_s`` (uniform).
+    """The timing of the control loop: it runs every ``interval_s``, late by up to ``jitter_s`` (uniform).
 
-    From the reading of the counters to the new meters ``loop_delay_s`` pass; the control step is half-way. The default
-    was measured with the application on one Open vSwitch.
+    ``loop_delay_s`` pass from the reading of the counters to the new meters, with the control step half-way. The
+    default was measured with the application on one Open vSwitch.
     """
 
     interval_s: float = 0.055
@@ -67,7 +67,7 @@ class ControlTiming:
 
 
 def write_queues(model: ModelFabric, config: Config, vns: VnTable) -> None:
-    """Give the edge ports the queues that a controller would write over OVSDB for these limits.
+    """Configure the queues that a controller would write over OVSDB for the effective limits.
 
     The ports of a switch without an OVSDB address keep their single queue.
     """
@@ -91,7 +91,7 @@ class Messages(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of what the loop has done."""
+    """Counters of the loop since the start."""
 
     intervals: int = 0
     meter_mods: int = 0
@@ -114,7 +114,7 @@ class ControlPlane:
         self._xid = 0
         self._began_s = self._read_s = 0.0
         self._confirmed_s: dict[int, float] = {}
-        self._hello_s = -PROBE_INTERVAL_S
+        self._probed_s = -PROBE_INTERVAL_S
         self.on_control_frame: Callable[[PortId, bytes], None] = lambda _port, _frame: None
 
     def start(self) -> None:
@@ -125,7 +125,7 @@ class ControlPlane:
             self.central.switch_connected(dpid, (), np.empty(0, METER_CONFIG), model.now_s)
         self.push()
         for _ in range(_SETTLE_TICKS):
-            self._hello()
+            self._send_probes()
             self.central.tick(model.now_s)
             self.push()
         self.write_queues()
@@ -156,11 +156,12 @@ class ControlPlane:
     # -- the loop
 
     def _schedule(self) -> None:
-        at_s = self._began_s + (self.counts.intervals + 1) * self.timing.interval_s
-        self.model.at(at_s + self.model.rng.uniform(0.0, self.timing.jitter_s), self._read)
+        """Schedule the next interval, with its jitter."""
+        due_s = self._began_s + (self.counts.intervals + 1) * self.timing.interval_s
+        self.model.at(due_s + self.model.rng.uniform(0.0, self.timing.jitter_s), self._read)
 
     def _read(self) -> None:
-        """Read the counters; the reply takes half the loop's delay."""
+        """Read all counters, and schedule the control step on them half of the loop delay later."""
         model = self.model
         self.counts.intervals += 1
         model.count_hits()
@@ -179,46 +180,48 @@ class ControlPlane:
         self._schedule()
 
     def _step(self, stats: dict[int, NDArray[np.void]]) -> None:
-        """Run the control step; the switches get the messages after the other half of the delay."""
+        """Run the control step and encode its messages; the switches receive them half of the delay later."""
         began_s = time.process_time()
         now_s = self.model.now_s
         self.central.interval(stats, dict.fromkeys(stats, self._read_s), now_s, self._confirmed_s)
-        if now_s - self._hello_s >= PROBE_INTERVAL_S:
-            self._hello()
+        if now_s - self._probed_s >= PROBE_INTERVAL_S:
+            self._send_probes()
         self.central.tick(now_s)
-        updates, said = self._drain(), self.central.drain_agent_frames()
+        updates, agent_frames = self._drain(), self.central.drain_agent_frames()
         self.counts.cpu_s += time.process_time() - began_s
 
         def push() -> None:
             self._push(updates)
-            self._send_agent_frames(said)
+            self._send_agent_frames(agent_frames)
 
         self.model.at(now_s + self.timing.loop_delay_s / 2, push)
 
-    def _hello(self) -> None:
-        self._hello_s = self.model.now_s
+    def _send_probes(self) -> None:
+        """Deliver a discovery probe over every link, in both directions."""
+        self._probed_s = self.model.now_s
         for receiver, sender in self.model.links.items():
             self.central.on_discovery_frame(sender, receiver, self.model.now_s)
 
     # -- bytes
 
     def _drain(self) -> dict[int, Messages]:
-        """Return the due messages, encoded, by dpid."""
-        taken = {}
+        """Return the messages due now, encoded, by dpid."""
+        messages = {}
         for dpid, update in self.central.drain_updates().items():
-            taken[dpid] = Messages(update.encode(self._xid), update.restarts_counts)
+            messages[dpid] = Messages(update.encode(self._xid), update.restarts_counts)
             self._xid += len(update)
-        return taken
+        return messages
 
     def _push(self, updates: dict[int, Messages]) -> None:
+        """Deliver messages to the switches, process their replies, and count the meter-mods."""
         self.model.count_hits()
-        before = self._meter_mods()
+        mods_before = self._meter_mods()
         for dpid, messages in updates.items():
             self.model.switches[dpid].receive(messages.data, self.model.now_s)
             if messages.restarts_counts:
                 self._confirmed_s[dpid] = self.model.now_s
             self._listen(dpid)
-        self.counts.meter_mods += self._meter_mods() - before
+        self.counts.meter_mods += self._meter_mods() - mods_before
 
     def _send_agent_frames(self, frames: list[AgentFrame]) -> None:
         """Send the frames for agents by packet-out; frames that leave by agents' ports reach the agents."""
@@ -231,9 +234,11 @@ class ControlPlane:
                 self.on_control_frame(PortId(port.dpid, port_no), frame)
 
     def _meter_mods(self) -> int:
+        """Return the number of meter-mods that all switches have processed so far."""
         return sum(datapath.handled.get(MessageType.METER_MOD, 0) for datapath in self.model.switches.values())
 
     def _ask(self, dpid: int, encode: Callable[[int], bytes]) -> bytes:
+        """Send the request that ``encode`` makes for an xid; return the bodies of the reply, joined."""
         self.model.switches[dpid].receive(encode(self._xid), self.model.now_s)
         self._xid += 1
         return self._listen(dpid)

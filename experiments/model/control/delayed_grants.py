@@ -31,11 +31,12 @@ class DelayedGrants(Policy):
         """Return the grants that arrive now, and store those that were decided now."""
         decided = self.policy.decide(view, memory)
         columns = [f"late.{number}" for number in range(self.intervals)]
-        queue = [*map(memory.pair_column, columns), np.where(view.active, decided.grant_bps, np.nan)]
-        arrived_bps = np.minimum(np.where(np.isnan(queue[0]), view.limit_bps, queue[0]), view.available_bps)
-        on_the_way = dict(zip(columns, queue[1:], strict=True))
-        kept = decided.memory.updated(by_entry={**decided.memory.by_entry, **on_the_way})
-        return replace(decided, grant_bps=np.where(view.active, arrived_bps, decided.grant_bps), memory=kept)
+        grants_in_flight = [*map(memory.pair_column, columns), np.where(view.active, decided.grant_bps, np.nan)]
+        oldest_bps = grants_in_flight[0]
+        arrived_bps = np.minimum(np.where(np.isnan(oldest_bps), view.limit_bps, oldest_bps), view.available_bps)
+        still_in_flight = dict(zip(columns, grants_in_flight[1:], strict=True))
+        new_state = decided.memory.updated(by_entry={**decided.memory.by_entry, **still_in_flight})
+        return replace(decided, grant_bps=np.where(view.active, arrived_bps, decided.grant_bps), memory=new_state)
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return the constraint of the pair, as if its grant had not been late."""

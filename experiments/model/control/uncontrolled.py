@@ -75,15 +75,18 @@ def set_meter(
 
 
 def next_ports(model: ModelFabric, target: PortId) -> dict[int, int]:
-    """Return, by dpid, the port that leads to an edge port along the fewest links."""
-    found, waiting = {target.dpid: target.port_no}, deque([target.dpid])
-    while waiting:
-        reached = waiting.popleft()
-        for here, there in model.links.items():
-            if here.dpid == reached and there.dpid not in found:
-                found[there.dpid] = there.port_no
-                waiting.append(there.dpid)
-    return found
+    """Return the output port towards an edge port of each switch, by dpid, along the fewest links.
+
+    A breadth-first search from the edge port's switch.
+    """
+    port_by_dpid, to_visit = {target.dpid: target.port_no}, deque([target.dpid])
+    while to_visit:
+        dpid = to_visit.popleft()
+        for near_end, far_end in model.links.items():
+            if near_end.dpid == dpid and far_end.dpid not in port_by_dpid:
+                port_by_dpid[far_end.dpid] = far_end.port_no
+                to_visit.append(far_end.dpid)
+    return port_by_dpid
 
 
 def _add(
@@ -95,6 +98,7 @@ def _add(
     meter_id: int | None = None,
     queue_id: int | None = None,
 ) -> None:
+    """Add a flow entry that forwards matching frames to a port, through a meter and into a queue if given."""
     queue = () if queue_id is None else (SetQueue(queue_id),)
     flow = Flow(0, priority, match, 0, meter_id=meter_id, actions=(*queue, Output(port_no)))
     model.switches[dpid].receive(encode_flow_mods([(FlowModCommand.ADD, flow)], 0), model.now_s)
