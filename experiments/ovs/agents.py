@@ -54,31 +54,31 @@ def fabric_agents(pns: Iterable[PhysicalNode], folder: Path) -> Iterator[subproc
 
 
 def run_all(agents: dict[FrameSocket, Agent], stopped: threading.Event) -> None:
-    """Run agents, each at its own interval, until ``stopped``."""
+    """Run the agents, each at its own interval, until ``stopped``; receive frames between the intervals."""
     begun_s = time.monotonic()
-    due_s = {sock: begun_s + number * 0.055 / len(agents) for number, sock in enumerate(agents)}
+    due_s = {next_socket: begun_s + number * 0.055 / len(agents) for number, next_socket in enumerate(agents)}
     while not stopped.is_set():
-        sock = min(due_s, key=due_s.__getitem__)
-        left_s = due_s[sock] - time.monotonic()
-        if left_s > 0:
-            for ready in select.select(list(agents), [], [], left_s)[0]:
-                agents[ready].receive_frames()
+        next_socket = min(due_s, key=due_s.__getitem__)
+        wait_s = due_s[next_socket] - time.monotonic()
+        if wait_s > 0:
+            for ready_socket in select.select(list(agents), [], [], wait_s)[0]:
+                agents[ready_socket].receive_frames()
             continue
-        agents[sock].run_interval()
-        due_s[sock] = max(due_s[sock] + agents[sock].interval_s, time.monotonic())
+        agents[next_socket].run_interval()
+        due_s[next_socket] = max(due_s[next_socket] + agents[next_socket].interval_s, time.monotonic())
 
 
 def main(text: str) -> int:
     """Run the agents of a JSON list."""
     stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stopped.set())
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda _number, _frame: stopped.set())
     with contextlib.ExitStack() as stack:
         agents: dict[FrameSocket, Agent] = {}
-        for load in json.loads(text):
-            sock = stack.enter_context(FrameSocket(load["interface"], DIRECT_PRIORITY))
-            options = AgentOptions(tuple(load["vlans"]), load["link_rate_bps"])
-            shaper = HtbShaper(load["interface"], options.vlans, options.link_rate_bps, replace=True)
+        for job in json.loads(text):
+            sock = stack.enter_context(FrameSocket(job["interface"], DIRECT_PRIORITY))
+            options = AgentOptions(tuple(job["vlans"]), job["link_rate_bps"])
+            shaper = HtbShaper(job["interface"], options.vlans, options.link_rate_bps, replace=True)
             stack.callback(shaper.close, keep=True)
             agents[sock] = Agent(options, shaper, sock)
         print(READY, end="", flush=True)

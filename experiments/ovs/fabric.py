@@ -1,4 +1,4 @@
-"""A fabric's description made real with Mininet and Open vSwitch, and taken away again without a trace.
+"""A fabric built with Mininet and Open vSwitch from its description, and removed again completely.
 
     with OvsFabric(fig5(), OvsOptions(controller="tcp:127.0.0.1:6653")) as fabric:
         fabric.host("v1_1").cmd("ping -c 1 10.1.0.11")
@@ -21,7 +21,7 @@ from typing import Any
 from experiments.machine.cpu_usage import disable_cpu_idle
 from experiments.ovs.ovs_vsctl import OvsError, find_rows, ofctl, vsctl
 from experiments.ovs.queue_classifier import QueueClassifier, leaf_packets, uplink_lines
-from experiments.ovs.socket_buffers import complaints_about_vswitchd, large_receive_buffers
+from experiments.ovs.socket_buffers import large_receive_buffers, vswitchd_warnings
 from topologies.fabric import Fabric
 
 OWNER_KEY = "dets-fabric"
@@ -101,11 +101,11 @@ class OvsFabric:
         return [*self.edge_interfaces(), *trunks, *core]
 
     def set_uplink_queues(self, pn_number: int, vlans: Mapping[int, tuple[int, int]]) -> None:
-        """Give a PN's uplink a class for each of these VLANs: (min, max) rates in bit/s by VLAN id; none: one FIFO.
+        """Configure a class per VLAN on a PN's uplink: (min, max) rates in bit/s by VLAN id; none: one FIFO.
 
-        The classes stand for the scheduler on hosts that papers assume. Frames that are queued now are
-        dropped. Raises ValueError for a VLAN that the PN does not have, OvsError if PNs' vswitches are bridges: then
-        Open vSwitch shapes their trunks.
+        The classes stand for the scheduler on hosts that papers assume. Frames that wait in the queues now are dropped.
+        Raises ValueError for a VLAN that the PN is not in, and OvsError if PNs' vswitches are bridges: then Open
+        vSwitch shapes their trunks.
         """
         pn = self.fabric.pn(pn_number)
         for vid in vlans.keys() - set(pn.vlans):
@@ -126,7 +126,7 @@ class OvsFabric:
             qos_rows = _qos_rows_of([*self.shaped_interfaces()])
             shells = [node.shell for node in [*net.hosts, *net.switches]]
             net.stop()
-            _bury(shells)
+            _reap_shells(shells)
             _destroy_qos(qos_rows)
         self._awake.close()
 
@@ -192,16 +192,17 @@ class OvsFabric:
     def _check_ports(self) -> None:
         """Check that every port exists with its number: Mininet ignores the answers of ovs-vsctl."""
         rows = {row["name"]: row for row in find_rows("Interface", "name,ofport,error")}
-        wanted = {pn.edge_interface: pn.port_no for pn in self.fabric.pns}
+        expected = {pn.edge_interface: pn.port_no for pn in self.fabric.pns}
         for link in self.fabric.core_links:
-            wanted |= dict(zip(link.interfaces, (link.port_a, link.port_b), strict=True))
-        for interface, port_no in wanted.items():
+            expected |= dict(zip(link.interfaces, (link.port_a, link.port_b), strict=True))
+        for interface, port_no in expected.items():
             row = rows.get(interface)
             if row is None or row["ofport"] != port_no:
                 found = "missing" if row is None else f"port {row['ofport']}, error {row['error']!r}"
                 raise OvsError(f"{interface}: should be port {port_no} of its bridge, is {found}")
 
     def _fill_arp(self) -> None:
+        """Write permanent ARP entries for all VNs of a VLAN into each VN's table."""
         for vid in self.fabric.vlans:
             vns = [vn for vn in self.fabric.vns() if vn.vlan_vid == vid]
             lines = "; ".join(f"ip neigh replace {vn.ip} lladdr {vn.mac} nud permanent dev DEV" for vn in vns)
@@ -246,7 +247,7 @@ def check_machine(options: OvsOptions) -> list[str]:
         raise ValueError(
             f"congestion_control: {options.congestion_control!r} is not in this kernel ({', '.join(available)})"
         )
-    return complaints_about_vswitchd() if options.datapath == "user" else []
+    return vswitchd_warnings() if options.datapath == "user" else []
 
 
 def remove_leftovers() -> None:
@@ -271,7 +272,7 @@ def remove_leftovers() -> None:
 def describe_switches(fabric: Fabric) -> dict[str, dict[str, str]]:
     """Return, per edge and core switch, its own report: meter features, meters, queues, ports."""
     commands = ("meter-features", "dump-meters", "queue-get-config", "dump-ports-desc", "dump-desc")
-    return {switch.name: dict(_answers(switch.name, commands)) for switch in fabric.switches}
+    return {switch.name: dict(_command_outputs(switch.name, commands)) for switch in fabric.switches}
 
 
 def _one_class(interface: str, rate_bps: int) -> list[str]:
@@ -291,11 +292,12 @@ def _batch(tool: str, lines: list[str]) -> None:
 
 
 def _marked_interfaces() -> list[str]:
+    """Return the interfaces whose alias says that a fabric created them."""
     links = json.loads(subprocess.run(["ip", "-json", "link"], capture_output=True, check=True, timeout=10).stdout)
     return [link["ifname"] for link in links if link.get("ifalias") == OWNER_KEY]
 
 
-def _answers(bridge: str, commands: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _command_outputs(bridge: str, commands: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield (command, output or error) of each ovs-ofctl command on a bridge."""
     for command in commands:
         try:
@@ -319,7 +321,7 @@ def _prepare_host(host: Any, congestion_control: str) -> str:
     return str(answer).strip()
 
 
-def _bury(shells: list[subprocess.Popen[bytes]]) -> None:
+def _reap_shells(shells: list[subprocess.Popen[bytes]]) -> None:
     """Wait for the shells that Mininet has killed and close their files, which Mininet leaves open."""
     for shell in shells:
         shell.wait(timeout=10)
@@ -337,13 +339,13 @@ def _qos_rows_of(interfaces: list[str]) -> list[str]:
 def _destroy_qos(uuids: list[str]) -> None:
     """Destroy QoS rows without a port, and those of their queues that no other QoS row uses."""
     rows = {row["_uuid"]: set(row["queues"].values()) for row in find_rows("QoS", "_uuid,queues")}
-    kept = {queue for uuid, queues in rows.items() if uuid not in uuids for queue in queues}
+    shared_queues = {queue for uuid, queues in rows.items() if uuid not in uuids for queue in queues}
     in_use = {row["qos"] for row in find_rows("Port", "qos") if row["qos"]}
     commands: list[str] = []
     for uuid in uuids:
         if uuid in rows and uuid not in in_use:
             commands += ["--", "destroy", "QoS", uuid]
-            for queue in rows[uuid] - kept:
+            for queue in rows[uuid] - shared_queues:
                 commands += ["--", "--if-exists", "destroy", "Queue", queue]
     if commands:
         vsctl(*commands[1:])

@@ -44,6 +44,7 @@ def _plain(value: Any) -> Any:
 
 
 def _run(*command: str) -> str:
+    """Run a command and return its output; OvsError if it is not installed or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S + 5, check=False)
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Make ``set_queue`` real on Open vSwitch's userspace datapath.
+"""Make the action ``set_queue`` take effect on Open vSwitch's userspace datapath.
 
 There OVS creates the HTB classes of a port's QoS row and reports their statistics, but sends every packet to the
 default class. This follower adds what is missing, for the ports of an emulated fabric only:
@@ -121,20 +121,20 @@ def uplink_lines(interface: str, rate_bps: int, vlans: Mapping[int, tuple[int, i
     ``vlans`` holds (min, max) rates in bit/s by VLAN id; other frames go to a default class with a small guaranteed
     rate. Classes borrow from each other up to their max. The interface must have nothing at its root.
     """
-    root, inner = f"{ROOT_MAJOR:x}:", f"{ROOT_MAJOR:x}:{ROOT_CLASS_MINOR:x}"
+    root_id, inner_id = f"{ROOT_MAJOR:x}:", f"{ROOT_MAJOR:x}:{ROOT_CLASS_MINOR:x}"
     rates = {0: (min(UPLINK_DEFAULT_RATE_BPS, rate_bps), rate_bps), **vlans}
     lines = [
-        f"qdisc add dev {interface} root handle {root} htb default 1",
-        f"class add dev {interface} parent {root} classid {inner} htb rate {rate_bps}bit",
+        f"qdisc add dev {interface} root handle {root_id} htb default 1",
+        f"class add dev {interface} parent {root_id} classid {inner_id} htb rate {rate_bps}bit",
     ]
     for vid, (min_rate_bps, max_rate_bps) in rates.items():
         classid = f"{ROOT_MAJOR:x}:{vid + 1:x}"
         limits = f"rate {min_rate_bps}bit ceil {max_rate_bps}bit"
-        lines.append(f"class add dev {interface} parent {inner} classid {classid} htb {limits}")
+        lines.append(f"class add dev {interface} parent {inner_id} classid {classid} htb {limits}")
         leaf = leaf_packets(max_rate_bps)
         lines.append(f"qdisc add dev {interface} parent {classid} pfifo_head_drop limit {leaf}")
-    where = f"dev {interface} parent {root} protocol all prio {FILTER_PRIORITY}"
-    return [*lines, f'filter add {where} bpf bytecode "{uplink_program()}"']
+    filter_place = f"dev {interface} parent {root_id} protocol all prio {FILTER_PRIORITY}"
+    return [*lines, f'filter add {filter_place} bpf bytecode "{uplink_program()}"']
 
 
 def desired_program(classes: Iterable[HtbClass]) -> str:
@@ -144,7 +144,7 @@ def desired_program(classes: Iterable[HtbClass]) -> str:
 
 
 def changes_for(interface: str, state: PortState) -> list[str]:
-    """Return the lines for ``tc -batch`` that bring ``state`` to the desired state; empty if it is there."""
+    """Return the lines for ``tc -batch`` that make ``state`` the desired state; [] if there is nothing to change."""
     if not state.has_root or not state.classes:
         return []
     lines = []
@@ -155,20 +155,26 @@ def changes_for(interface: str, state: PortState) -> list[str]:
             lines.append(f"qdisc replace dev {interface} parent {parent} pfifo_head_drop limit {packets}")
     program = desired_program(state.classes)
     if state.program != program:
-        where = f"dev {interface} parent {ROOT_MAJOR}: protocol all prio {FILTER_PRIORITY}"
+        filter_place = f"dev {interface} parent {ROOT_MAJOR}: protocol all prio {FILTER_PRIORITY}"
         if state.program is not None:
-            lines.append(f"filter del {where}")
-        lines.append(f'filter add {where} bpf bytecode "{program}"')
+            lines.append(f"filter del {filter_place}")
+        lines.append(f'filter add {filter_place} bpf bytecode "{program}"')
     return lines
 
 
 def read_state(interface: str) -> PortState:
-    """Read the kernel's state; raise OSError if tc fails (for example if the interface is gone)."""
+    """Read the kernel's state of an interface; OSError if tc fails, for example because the interface is gone."""
     qdiscs = _tc_json("qdisc", "show", "dev", interface)
-    root = any(q["kind"] == "htb" and q.get("root") and q["handle"] == f"{ROOT_MAJOR}:" for q in qdiscs)
-    if not root:
+    has_root = any(
+        qdisc["kind"] == "htb" and qdisc.get("root") and qdisc["handle"] == f"{ROOT_MAJOR}:" for qdisc in qdiscs
+    )
+    if not has_root:
         return PortState(has_root=False)
-    leaves = {q["parent"]: f"{q['kind']} {q.get('options', {}).get('limit', '')}" for q in qdiscs if "parent" in q}
+    leaves = {
+        qdisc["parent"]: f"{qdisc['kind']} {qdisc.get('options', {}).get('limit', '')}"
+        for qdisc in qdiscs
+        if "parent" in qdisc
+    }
     classes = []
     for minor, ceil_bps in _read_classes(interface):
         classes.append(HtbClass(minor, ceil_bps, leaves.get(f"{ROOT_MAJOR:x}:{minor:x}", "")))
@@ -176,8 +182,11 @@ def read_state(interface: str) -> PortState:
     for row in _tc_json("filter", "show", "dev", interface, "parent", f"{ROOT_MAJOR}:"):
         if row.get("pref") == FILTER_PRIORITY and "bytecode" in row.get("options", {}):
             instructions = row["options"]["bytecode"]["insns"]
-            program = _program_text((i["code"], i["jt"], i["jf"], i["k"]) for i in instructions)
-    return PortState(True, tuple(sorted(classes, key=lambda c: c.minor)), program)
+            program = _program_text(
+                (instruction["code"], instruction["jt"], instruction["jf"], instruction["k"])
+                for instruction in instructions
+            )
+    return PortState(True, tuple(sorted(classes, key=lambda htb_class: htb_class.minor)), program)
 
 
 class QueueClassifier:
@@ -213,9 +222,11 @@ class QueueClassifier:
     def wait_ready(self, timeout_s: float = 5.0) -> None:
         """Wait until every interface with an HTB root has what it needs; TimeoutError naming the others."""
         deadline = time.monotonic() + timeout_s
-        while missing := [i for i in self.interfaces if changes_for(i, read_state(i))]:
+        while unfinished := [
+            interface for interface in self.interfaces if changes_for(interface, read_state(interface))
+        ]:
             if time.monotonic() > deadline or self.error is not None:
-                raise TimeoutError(f"queues not made real on {', '.join(missing)}: {self.error or 'no answer'}")
+                raise TimeoutError(f"queues not made real on {', '.join(unfinished)}: {self.error or 'no answer'}")
             time.sleep(0.02)
 
     def _run(self) -> None:
@@ -228,21 +239,22 @@ class QueueClassifier:
     def _follow(self) -> None:
         """Repair the queues of interfaces after each change that the kernel announces, until stopped."""
         with _open_rtnetlink() as announcements:
-            self._look_at(self.interfaces)
+            self._repair(self.interfaces)
             while True:
                 ready, _, _ = select.select([announcements.fileno(), self._stop_read], [], [], RESCAN_S)
                 if self._stop_read in ready:
                     return
                 if not ready:
-                    self._look_at(self.interfaces)
+                    self._repair(self.interfaces)
                     continue
                 changed = drain(announcements)
                 time.sleep(SETTLE_S)
                 changed |= drain(announcements)
-                names = self.interfaces if 0 in changed else self._names(changed)
-                self._look_at(names)
+                names = self.interfaces if 0 in changed else self._interfaces_of(changed)
+                self._repair(names)
 
-    def _names(self, indices: set[int]) -> list[str]:
+    def _interfaces_of(self, indices: set[int]) -> list[str]:
+        """Return the followed interfaces that have one of these interface indices."""
         names = []
         for interface in self.interfaces:
             with contextlib.suppress(OSError):
@@ -250,7 +262,7 @@ class QueueClassifier:
                     names.append(interface)
         return names
 
-    def _look_at(self, interfaces: Iterable[str]) -> None:
+    def _repair(self, interfaces: Iterable[str]) -> None:
         """Read interfaces and write what their queues lack; errors are kept for diagnosis."""
         for interface in interfaces:
             try:
@@ -282,18 +294,19 @@ def drain(announcements: socket.socket) -> set[int]:
 
 def announced_indices(data: bytes) -> set[int]:
     """Return the interface indices of a train of rtnetlink messages about traffic control."""
-    indices, at = set(), 0
-    while at + _NLMSG_HEADER.size + _TCMSG.size <= len(data):
-        length, kind, _, _, _ = _NLMSG_HEADER.unpack_from(data, at)
+    indices, offset = set(), 0
+    while offset + _NLMSG_HEADER.size + _TCMSG.size <= len(data):
+        length, kind, _, _, _ = _NLMSG_HEADER.unpack_from(data, offset)
         if length < _NLMSG_HEADER.size:
             break
         if kind in _RTM_TC_TYPES:
-            indices.add(_TCMSG.unpack_from(data, at + _NLMSG_HEADER.size)[1])
-        at += (length + 3) & ~3
+            indices.add(_TCMSG.unpack_from(data, offset + _NLMSG_HEADER.size)[1])
+        offset += (length + 3) & ~3
     return indices
 
 
 def _open_rtnetlink() -> socket.socket:
+    """Return a non-blocking netlink socket that receives announcements about traffic control."""
     sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
     sock.bind((0, _RTNLGRP_TC))
@@ -321,16 +334,19 @@ def parse_tc_rate(text: str) -> float:
 
 
 def _program_text(program: Iterable[tuple[int, int, int, int]]) -> str:
+    """Return a cBPF program in the form of tc: the number of instructions, then the instructions."""
     lines = [" ".join(map(str, line)) for line in program]
     return ",".join([str(len(lines)), *lines])
 
 
 def _tc_json(*arguments: str) -> list[dict[str, Any]]:
+    """Run tc with JSON output, and return its rows."""
     text = _tc("-j", *arguments)
     return list(json.loads(text)) if text.strip() else []
 
 
 def _tc(*arguments: str, lines: str | None = None) -> str:
+    """Run tc, with ``lines`` as its input, and return its output; OSError if it fails."""
     done = subprocess.run(["tc", *arguments], input=lines, capture_output=True, text=True, timeout=10, check=False)
     if done.returncode != 0:
         raise OSError(f"tc {' '.join(arguments)}: {done.stderr.strip()}")

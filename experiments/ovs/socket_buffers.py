@@ -37,25 +37,26 @@ def large_receive_buffers() -> Iterator[None]:
         setting.write_text(before)
 
 
-def complaints_about_vswitchd() -> list[str]:
+def vswitchd_warnings() -> list[str]:
     """Return the reasons why a busy userspace datapath loses frames on this machine, with remedies."""
-    complaints = []
+    warnings = []
     send_bytes = int((_CORE / "wmem_default").read_text())
     if send_bytes < MIN_SEND_BUFFER_BYTES:
-        complaints.append(
+        warnings.append(
             f"net.core.wmem_default is {send_bytes} bytes: one full queue of a port then stops its other queues. "
             "Set net.core.wmem_default=33554432 and net.core.wmem_max=67108864 and restart Open vSwitch"
         )
     niceness = _niceness_of_vswitchd()
     if niceness is not None and niceness >= ORDINARY_NICENESS:
-        complaints.append(
+        warnings.append(
             f"ovs-vswitchd runs with niceness {niceness}: other work on this machine delays its frames. "
             "Debian's service starts it with -10"
         )
-    return complaints
+    return warnings
 
 
 def _niceness_of_vswitchd() -> int | None:
+    """Return the niceness of ovs-vswitchd; None if it does not run here."""
     folder = Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch"))
     try:
         return os.getpriority(os.PRIO_PROCESS, int((folder / "ovs-vswitchd.pid").read_text()))

@@ -1,7 +1,7 @@
 """Limits without a controller: one fixed meter per pair and a queue per VLAN, set once with ovs-ofctl and ovs-vsctl.
 
 An operator can do this by hand if senders and receivers are known and never change. It shows what the fabric itself can
-enforce, and is the baseline that dynamic control has to beat once demands vary.
+enforce. This is the baseline that dynamic control must beat once demands vary.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def equal_shares(
     send_limit_bps: Mapping[VirtualNode, int],
     receive_limit_bps: Mapping[VirtualNode, int],
 ) -> list[Share]:
-    """Return a share for each pair of ``bursts_s``, whose value is the time at its rate that may come as one burst.
+    """Return a share for each pair: the lower of an equal part of the sender's and of the receiver's limit.
 
-    A VN's limits are divided equally among its peers; a pair gets the lower of its two parts.
+    A VN's limit is divided equally among its peers. ``bursts_s`` is the burst of each pair, as time at the pair's rate.
     """
-    receivers, senders = (Counter(ends[at] for ends in bursts_s) for at in (0, 1))
-    send_part_bps = {vn: send_limit_bps[vn] // count for vn, count in receivers.items()}
-    receive_part_bps = {vn: receive_limit_bps[vn] // count for vn, count in senders.items()}
+    peers_of_sender, peers_of_receiver = (Counter(ends[side] for ends in bursts_s) for side in (0, 1))
+    send_part_bps = {vn: send_limit_bps[vn] // count for vn, count in peers_of_sender.items()}
+    receive_part_bps = {vn: receive_limit_bps[vn] // count for vn, count in peers_of_receiver.items()}
     return whole_limits(bursts_s, send_part_bps, receive_part_bps)
 
 
@@ -74,6 +74,7 @@ def install_static_limits(fabric: Fabric, shares: Sequence[Share], queues: Queue
 
 
 def _add_meter(meter_id: int, share: Share) -> None:
+    """Add the meter of a share at the sender's edge switch, and the flow entry that uses the meter."""
     pn = share.sender.pn
     band = f"band=type=drop,rate={share.rate_kbps},burst_size={share.burst_kbits}"
     ofctl("add-meter", pn.switch, f"meter={meter_id},kbps,burst,stats,{band}")
@@ -82,7 +83,7 @@ def _add_meter(meter_id: int, share: Share) -> None:
 
 
 def _add_queues(receiver: PhysicalNode, limits_bps: Mapping[int, int]) -> None:
-    """Add a queue per VLAN. They go with the fabric, which destroys the QoS rows of its ports when it closes."""
+    """Add a queue per VLAN to the edge port of a receiving PN; the fabric destroys them when it closes."""
     commands = ["--", "--id=@q0", "create", "Queue", f"other_config:min-rate={DEFAULT_QUEUE_MIN_BPS}"]
     queues = ["queues:0=@q0"]
     for vid, limit_bps in limits_bps.items():

@@ -98,7 +98,10 @@ class Flow:
 
 def tcp_flows(senders: Sequence[VirtualNode], receiver: VirtualNode, congestion_control: str) -> list[Flow]:
     """Return one TCP flow from each sender to the receiver."""
-    return [Flow(vn, receiver, FIRST_PORT + i, congestion_control=congestion_control) for i, vn in enumerate(senders)]
+    return [
+        Flow(vn, receiver, FIRST_PORT + number, congestion_control=congestion_control)
+        for number, vn in enumerate(senders)
+    ]
 
 
 class Traffic:

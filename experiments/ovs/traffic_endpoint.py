@@ -127,29 +127,32 @@ def receive(job: dict[str, Any]) -> dict[str, Any]:
 def count_until(
     end_s: float, selector: selectors.BaseSelector, count: list[int], buffer: bytearray, clients: dict[int, Client]
 ) -> None:
-    """Count payload until ``end_s``; let the clients, by the number of their source, make their requests."""
+    """Count the received payload of each source in ``count``, (sources,) in bytes, until ``end_s``.
+
+    ``clients``, by the number of their source, make their requests meanwhile. ``buffer`` is scratch space.
+    """
     while (now_s := time.monotonic()) < end_s:
         for client in clients.values():
             client.begin_due(now_s)
         next_s = min([end_s, *(client.next_s() for client in clients.values())])
         for key, _ in selector.select(max(next_s - time.monotonic(), 0.0)):
-            index, listening = key.data
+            index, is_listening = key.data
             sock = key.fileobj
             assert isinstance(sock, socket.socket)
-            client_of = clients.get(index)
-            if listening:
+            web_client = clients.get(index)
+            if is_listening:
                 connection, _ = sock.accept()
                 connection.setblocking(False)
                 selector.register(connection, selectors.EVENT_READ, (index, False))
-                if client_of is not None:
-                    client_of.connected(connection)
+                if web_client is not None:
+                    web_client.connected(connection)
                 continue
             with contextlib.suppress(BlockingIOError, ConnectionResetError):
-                got = sock.recv_into(buffer)
-                count[index] += got
-                if got and client_of is not None:
-                    client_of.took(sock, got, time.monotonic())
-                if not got and sock.type == socket.SOCK_STREAM:
+                received_bytes = sock.recv_into(buffer)
+                count[index] += received_bytes
+                if received_bytes and web_client is not None:
+                    web_client.took(sock, received_bytes, time.monotonic())
+                if not received_bytes and sock.type == socket.SOCK_STREAM:
                     selector.unregister(sock)
                     sock.close()
 
@@ -171,14 +174,14 @@ def send(job: dict[str, Any]) -> dict[str, Any]:
     start_s = max(wait_for_start(), time.monotonic())  # traffic that was due before is not sent later
     threads = []
     for (source, sock), report in zip(flows, reports, strict=True):
-        work = send_udp if source["protocol"] == "udp" else send_tcp if source["sessions"] is None else serve
-        thread = threading.Thread(target=work, args=(sock, source, start_s, start_s + job["duration_s"], report))
+        sender = send_udp if source["protocol"] == "udp" else send_tcp if source["sessions"] is None else serve
+        thread = threading.Thread(target=sender, args=(sock, source, start_s, start_s + job["duration_s"], report))
         thread.start()
         threads.append(thread)
     for thread in threads:
         thread.join()
-    waiting = iter(reports)
-    return {"sources": [summed([next(waiting) for _ in range(source["flows"])]) for source in job["sources"]]}
+    by_flow = iter(reports)
+    return {"sources": [summed([next(by_flow) for _ in range(source["flows"])]) for source in job["sources"]]}
 
 
 def summed(reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -216,19 +219,19 @@ def open_socket(job: dict[str, Any], source: dict[str, Any]) -> socket.socket:
 
 
 def send_udp(sock: socket.socket, source: dict[str, Any], start_s: float, end_s: float, report: dict[str, Any]) -> None:
-    """Send datagrams at the source's rate in each of its spans, regardless of loss."""
-    datagram, per_s, sent = bytes(PAYLOAD_BYTES), source["payload_bps"] / (8 * PAYLOAD_BYTES), 0
+    """Send datagrams at the source's rate in each of its spans; datagrams that find no buffer count as sent."""
+    datagram, datagrams_per_s, sent = bytes(PAYLOAD_BYTES), source["payload_bps"] / (8 * PAYLOAD_BYTES), 0
     for begin, end in source["spans"]:
         sleep_until(start_s + begin)
-        begun_s, stop_s, mine = start_s + begin, min(start_s + end, end_s), 0
+        span_start_s, stop_s, span_sent = start_s + begin, min(start_s + end, end_s), 0
         while (now_s := time.monotonic()) < stop_s:
-            due = int((now_s - begun_s) * per_s) - mine
+            due = int((now_s - span_start_s) * datagrams_per_s) - span_sent
             for _ in range(due):
                 with contextlib.suppress(BlockingIOError, ConnectionRefusedError):
                     sock.send(datagram)
-            mine += due
-            time.sleep(max(TICK_S, (mine + 1) / per_s - (time.monotonic() - begun_s)))
-        sent += mine
+            span_sent += due
+            time.sleep(max(TICK_S, (span_sent + 1) / datagrams_per_s - (time.monotonic() - span_start_s)))
+        sent += span_sent
     report["sent"] = sent
 
 
@@ -251,19 +254,19 @@ def send_tcp(sock: socket.socket, source: dict[str, Any], start_s: float, end_s:
 def serve(sock: socket.socket, source: dict[str, Any], start_s: float, end_s: float, report: dict[str, Any]) -> None:
     """Answer web requests until the end: each is the number of requested bytes."""
     block, request = bytes(PAYLOAD_BYTES * 8), b""
-    while (left_s := end_s - time.monotonic()) > 0:
-        sock.settimeout(left_s)
+    while (remaining_s := end_s - time.monotonic()) > 0:
+        sock.settimeout(remaining_s)
         with contextlib.suppress(TimeoutError):
-            got = sock.recv(REQUEST_BYTES - len(request))
-            if not got:
+            part = sock.recv(REQUEST_BYTES - len(request))
+            if not part:
                 break
-            request += got
+            request += part
         if len(request) == REQUEST_BYTES:
-            left, request = int.from_bytes(request, "big"), b""
-            while left and (left_s := end_s - time.monotonic()) > 0:
-                sock.settimeout(left_s)
+            unsent_bytes, request = int.from_bytes(request, "big"), b""
+            while unsent_bytes and (remaining_s := end_s - time.monotonic()) > 0:
+                sock.settimeout(remaining_s)
                 with contextlib.suppress(TimeoutError):
-                    left -= sock.send(block[: min(left, len(block))])
+                    unsent_bytes -= sock.send(block[: min(unsent_bytes, len(block))])
     note_segments(sock, report)
 
 
@@ -277,14 +280,17 @@ def note_segments(sock: socket.socket, report: dict[str, Any]) -> None:
 def write_until(sock: socket.socket, stop_s: float) -> None:
     """Write as much as TCP takes."""
     block = bytes(PAYLOAD_BYTES * 8)
-    while (left_s := stop_s - time.monotonic()) > 0:
-        sock.settimeout(left_s)
+    while (remaining_s := stop_s - time.monotonic()) > 0:
+        sock.settimeout(remaining_s)
         with contextlib.suppress(TimeoutError):
             sock.send(block)
 
 
 def write_at_rate(sock: socket.socket, octets_per_s: float, begin_s: float, stop_s: float) -> None:
-    """Write at a rate; of what TCP does not take at once, at most a buffer's worth is sent later."""
+    """Write at a rate until ``stop_s``, like an application whose data TCP takes when it can.
+
+    Of the data that TCP does not take at once, at most a send buffer (90 segments) is written later.
+    """
     written = 0.0
     while (now_s := time.monotonic()) < stop_s:
         due = (now_s - begin_s) * octets_per_s - written
@@ -300,24 +306,24 @@ def write_at_rate(sock: socket.socket, octets_per_s: float, begin_s: float, stop
 
 def transfer(sock: socket.socket, octets: int, end_s: float) -> float | None:
     """Write ``octets`` bytes; return when the last of them was acknowledged, None if not in time."""
-    block, left = bytes(PAYLOAD_BYTES * 8), octets
-    while left and (left_s := end_s - time.monotonic()) > 0:
-        sock.settimeout(left_s)
+    block, unsent_bytes = bytes(PAYLOAD_BYTES * 8), octets
+    while unsent_bytes and (remaining_s := end_s - time.monotonic()) > 0:
+        sock.settimeout(remaining_s)
         with contextlib.suppress(TimeoutError):
-            left -= sock.send(block[: min(left, len(block))])
-    waiting = array.array("i", [0])
-    while not left and time.monotonic() < end_s:
-        fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, waiting)
-        if waiting[0] == 0:
+            unsent_bytes -= sock.send(block[: min(unsent_bytes, len(block))])
+    unacknowledged = array.array("i", [0])
+    while not unsent_bytes and time.monotonic() < end_s:
+        fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, unacknowledged)
+        if unacknowledged[0] == 0:
             return time.monotonic()
         time.sleep(TICK_S)
     return None
 
 
 def sleep_until(at_s: float) -> None:
-    """Sleep until a time of the monotonic clock."""
-    while (left_s := at_s - time.monotonic()) > 0:
-        time.sleep(left_s)
+    """Sleep until a time of the monotonic clock, in seconds."""
+    while (remaining_s := at_s - time.monotonic()) > 0:
+        time.sleep(remaining_s)
 
 
 def wait_for_start() -> float:

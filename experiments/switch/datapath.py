@@ -35,12 +35,13 @@ _GROUP_ADD, _GROUP_MODIFY = 0, 1
 
 @dataclass(slots=True)
 class FaultInjection:
-    """Faults from now on. ``lose_barriers``: that many more barriers get no reply (-1: all)."""
+    """Faults that the switch shows from now on."""
 
     lag_s: float = 0.0
-    """The switch does everything that much later, as if its processor were busy."""
+    """Delay of all message handling, as if the switch's processor were busy."""
     barrier_delay_s: float = 0.0
     lose_barriers: int = 0
+    """Number of further barriers without a reply (-1: all)."""
     lose_replies: set[int] = field(default_factory=set)
     """Multipart types without replies."""
     blank_errors: bool = False
@@ -53,12 +54,11 @@ class FaultInjection:
 
 
 class Datapath:
-    """A switch. Every call that may need it gets the time ``now_s``, which must never go back.
+    """An OpenFlow switch. Calls that depend on time get ``now_s``, which must never decrease.
 
     Its output collects in two lists that the caller empties: ``drain_messages`` and ``drain_frames``. It may have
     several controllers, an ``OpenFlowChannel`` each; calls without a channel are about the first one. ``writers``
-    records who has changed it: the number of the channel, its role and the generation id then, whenever they differ
-    from the last.
+    records changes of the writing controller: the number of its channel, its role and the generation id at that time.
     """
 
     def __init__(self, dpid: int, options: DatapathOptions | None = None) -> None:
@@ -138,8 +138,8 @@ class Datapath:
 
     def drain_messages(self, conversation: OpenFlowChannel | None = None) -> bytes:
         """Return and delete the bytes for a controller."""
-        mangle, messages = self.faults.corrupt, (conversation or self.conversations[0]).messages
-        out = b"".join(messages if mangle is None else map(mangle, messages))
+        corrupt, messages = self.faults.corrupt, (conversation or self.conversations[0]).messages
+        out = b"".join(messages if corrupt is None else map(corrupt, messages))
         messages.clear()
         return out
 
@@ -158,19 +158,19 @@ class Datapath:
         if self.faults.lag_s or conversation.lagging:
             conversation.lagging.append((now_s + self.faults.lag_s, data))
         else:
-            self._do(conversation, data, now_s)
+            self._process(conversation, data, now_s)
 
-    def _do(self, conversation: OpenFlowChannel, data: bytes, now_s: float) -> None:
-        """Handle the complete messages of a connection, and keep the rest."""
+    def _process(self, conversation: OpenFlowChannel, data: bytes, now_s: float) -> None:
+        """Handle the complete messages in a connection's bytes, and keep an incomplete one for the next call."""
         self.current = conversation
         buf = conversation.rest + data
         view = memoryview(buf)
         offset = 0
         while len(view) - offset >= HEADER.size and not conversation.broken:
             if buf[offset + 1] == MessageType.METER_MOD:
-                done = self._many_meter_mods(view[offset:], now_s)
-                if done:
-                    offset += done
+                handled_bytes = self._many_meter_mods(view[offset:], now_s)
+                if handled_bytes:
+                    offset += handled_bytes
                     continue
             _version, _type, length, _xid = HEADER.unpack_from(view, offset)
             if length < HEADER.size:
@@ -196,12 +196,12 @@ class Datapath:
         self.pipeline.run(port_no, frame, _Packet(self, now_s))
 
     def advance(self, now_s: float) -> None:
-        """Let time pass: flow entries expire, late replies become due, and so do lagging messages."""
+        """Advance the time: expire flow entries, send late replies, and handle lagging messages that are due."""
         while self.faults.rename_ports:
             self.rename_port(*self.faults.rename_ports.popitem())
         for conversation in self.conversations:
             while conversation.lagging and conversation.lagging[0][0] <= now_s:
-                self._do(conversation, conversation.lagging.popleft()[1], now_s)
+                self._process(conversation, conversation.lagging.popleft()[1], now_s)
         for entry, reason in self.tables.expired(now_s):
             self._flow_removed(entry, reason, now_s)
         self.multipart.revalidate(now_s)
@@ -214,8 +214,8 @@ class Datapath:
         self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int = 0
     ) -> None:
         """Send a packet-in; the reason is NO_MATCH if the table-miss entry sent it (section 5.4)."""
-        miss = entry is not None and entry.flow.priority == 0 and entry.flow.match == _ANY
-        reason = ofp.PacketInReason.NO_MATCH if miss else ofp.PacketInReason.ACTION
+        is_table_miss = entry is not None and entry.flow.priority == 0 and entry.flow.match == _ANY
+        reason = ofp.PacketInReason.NO_MATCH if is_table_miss else ofp.PacketInReason.ACTION
         table_id, cookie = (entry.flow.table_id, entry.flow.cookie) if entry else (0, 2**64 - 1)
         self._send_async(replies.packet_in(reason, table_id, cookie, in_port, frame, max_len, metadata))
 
@@ -250,6 +250,7 @@ class Datapath:
             self._refuse(refusal, bytes(raw), now_s)
 
     def _echo(self, xid: int, body: memoryview, now_s: float) -> None:
+        """Reply with the body of the echo request."""
         self._reply(MessageType.ECHO_REPLY, xid, bytes(body))
 
     def _features(self, xid: int, body: memoryview, now_s: float) -> None:
@@ -265,11 +266,13 @@ class Datapath:
         self.current.miss_send_len = _CONFIG.unpack(body)[1]
 
     def _flow_mod(self, xid: int, body: memoryview, now_s: float) -> None:
+        """Apply a flow-mod, and send a flow-removed for each entry that it deletes."""
         mod = requests.decode_flow_mod(body, self.options.tables)
         for entry, reason in self.tables.apply(mod, now_s, self.meters.exists):
             self._flow_removed(entry, reason, now_s)
 
     def _group_mod(self, xid: int, body: memoryview, now_s: float) -> None:
+        """Reject groups: the switch has none. Deletes succeed, as there is nothing to delete."""
         if len(body) < _GROUP_MOD.size:
             raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         command = _GROUP_MOD.unpack_from(body)[0]
@@ -278,7 +281,7 @@ class Datapath:
             raise OpenFlowReplyError(ErrorType.GROUP_MOD_FAILED, code)
 
     def _meter_mod(self, xid: int, body: memoryview, now_s: float) -> None:
-        """Handle one meter-mod that is not of the common form: deletes, and those with errors."""
+        """Handle a meter-mod that ``_many_meter_mods`` leaves over: delete the meter, or reject the message."""
         if len(body) < _METER_MOD_HEAD.size:
             raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         command, _flags, meter_id = _METER_MOD_HEAD.unpack_from(body)
@@ -293,14 +296,17 @@ class Datapath:
         raise OpenFlowReplyError(ErrorType.METER_MOD_FAILED, "OUT_OF_BANDS" if bands > 16 else "BAD_BAND")
 
     def _many_meter_mods(self, view: memoryview, now_s: float) -> int:
-        """Handle the run of one-band meter-mods at the start of ``view`` at once; return its length in bytes."""
+        """Handle the meter-mods with one band at the start of ``view`` together; return their length in bytes.
+
+        Only those before the first other message, and before the first delete. 0: none.
+        """
         rows = requests.meter_mod_rows(view)
         deletes = rows["command"] == MeterModCommand.DELETE
         if deletes.any():
             rows = rows[: int(deletes.argmax())]
         if not len(rows):
             return 0
-        size = rows.dtype.itemsize
+        message_bytes = rows.dtype.itemsize
         meter_mod = int(MessageType.METER_MOD)
         self.handled[meter_mod] = self.handled.get(meter_mod, 0) + len(rows)
         if self.current.role == ControllerRole.SLAVE:
@@ -309,19 +315,22 @@ class Datapath:
             self._note_writer()
             refusals = self.meters.apply_rows(rows, now_s)
         for number, refusal in refusals:
-            self._refuse(refusal, bytes(view[number * size : (number + 1) * size]), now_s)
-        return len(rows) * size
+            self._refuse(refusal, bytes(view[number * message_bytes : (number + 1) * message_bytes]), now_s)
+        return len(rows) * message_bytes
 
     def _packet_out(self, xid: int, body: memoryview, now_s: float) -> None:
+        """Apply the actions of a packet-out to its frame."""
         in_port, actions, frame = requests.decode_packet_out(body)
         self.pipeline.act(actions, in_port, frame, _Packet(self, now_s))
 
     def _multipart(self, xid: int, body: memoryview, now_s: float) -> None:
+        """Send the parts of a multipart reply, unless a fault suppresses them."""
         parts = self.multipart.reply(xid, body, now_s)
         if int.from_bytes(body[:2]) not in self.faults.lose_replies:
             self.current.messages += parts
 
     def _barrier(self, xid: int, body: memoryview, now_s: float) -> None:
+        """Send a barrier reply; at once or late, or not at all, as the faults demand."""
         if self.faults.lose_barriers:
             self.faults.lose_barriers -= self.faults.lose_barriers > 0
             return
@@ -332,7 +341,7 @@ class Datapath:
             self.current.messages.append(reply)
 
     def _role_request(self, xid: int, body: memoryview, now_s: float) -> None:
-        """Answer a role request; a role with an older generation id gets an error reply (section 6.3.4)."""
+        """Set the role of the current controller, and reply; a stale generation id gets an error (section 6.3.4)."""
         if len(body) != _ROLE.size:
             raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         role, generation = _ROLE.unpack(body)
@@ -348,16 +357,17 @@ class Datapath:
                     conversation.role = ControllerRole.SLAVE
         if role != ControllerRole.NOCHANGE:
             self.current.role = ControllerRole(role)
-        shown = 2**64 - 1 if self._generation is None else self._generation
-        self._reply(MessageType.ROLE_REPLY, xid, _ROLE.pack(self.current.role, shown))
+        reported_generation = 2**64 - 1 if self._generation is None else self._generation
+        self._reply(MessageType.ROLE_REPLY, xid, _ROLE.pack(self.current.role, reported_generation))
 
     def _ignore(self, xid: int, body: memoryview, now_s: float) -> None:
-        """Echo replies, errors and asynchronous-message settings need no reply; all asynchronous messages are sent."""
+        """Do nothing: echo replies, errors and set-async need no reply. All asynchronous messages are sent anyway."""
 
     def _reply(self, message_type: MessageType, xid: int, body: bytes) -> None:
         self.current.messages.append(replies.message(message_type, xid, body))
 
     def _note_writer(self) -> None:
+        """Record the current controller as the writer, if writer, role or generation id differ from the last record."""
         writer = self.conversations.index(self.current), self.current.role, self._generation
         if self.writers[-1:] != [writer]:
             self.writers.append(writer)
@@ -369,6 +379,7 @@ class Datapath:
                 conversation.messages.append(message)
 
     def _refuse(self, refusal: OpenFlowReplyError, raw: bytes, now_s: float) -> None:
+        """Send the error reply to the rejected message ``raw``, changed or delayed as the faults demand."""
         self.refused.append((raw[1], refusal))
         error = replies.error(refusal, raw)
         if self.faults.blank_errors:
@@ -394,6 +405,7 @@ class Datapath:
         self._send_async(buf)
 
     def _port_status(self, port: SwitchPort, reason: ofp.PortReason) -> None:
+        """Send a port-status to every controller."""
         body = bytes([reason]) + bytes(7) + port.description()
         for conversation in self.conversations:
             conversation.messages.append(replies.message(MessageType.PORT_STATUS, 0, body))

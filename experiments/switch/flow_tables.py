@@ -67,6 +67,7 @@ class FlowTables:
         """How many entries use each meter, by its id; ids beyond the end have none."""
         self._limit = entries_per_table
         self._entries: list[dict[tuple[int, Match], FlowTableEntry]] = [{} for _ in range(tables)]
+        # Per table and shape, by the values of the matched fields: (-priority, row, entry), highest priority first.
         self._shapes: list[dict[Shape, dict[tuple[int | None, ...], list[tuple[int, int, FlowTableEntry]]]]] = [
             {} for _ in range(tables)
         ]
@@ -93,15 +94,15 @@ class FlowTables:
     def lookup(
         self, table_id: int, in_port: int, header: FrameHeader, metadata: int = 0, ip_ecn: int | None = None
     ) -> FlowTableEntry | None:
-        """Return the entry of highest priority that matches, or None: then the packet is dropped (section 5.4).
+        """Return the matching entry of highest priority; None: the packet is dropped (section 5.4).
 
-        ``ip_ecn`` is None for packets without IP.
+        Tuple-space search: one hash lookup per shape. ``ip_ecn`` is None for packets without IP.
         """
         best: tuple[int, int, FlowTableEntry] | None = None
         for shape, table in self._shapes[table_id].items():
-            found = table.get(_key_of_packet(shape, in_port, header, metadata, ip_ecn))
-            if found and (best is None or found[0][0] < best[0]):
-                best = found[0]
+            candidates = table.get(_key_of_packet(shape, in_port, header, metadata, ip_ecn))
+            if candidates and (best is None or candidates[0][0] < best[0]):
+                best = candidates[0]
         return best[2] if best else None
 
     def apply(self, mod: FlowMod, now_s: float, has_meter: Callable[[int], bool]) -> list[tuple[FlowTableEntry, int]]:
@@ -112,24 +113,24 @@ class FlowTables:
                 self._add(mod, now_s)
                 return []
             case FlowModCommand.MODIFY | FlowModCommand.MODIFY_STRICT:
-                for entry in list(self._chosen(mod)):
+                for entry in list(self._selected_by(mod)):
                     _check_meter(mod, has_meter)
                     self._modify(entry, mod)
                 return []
-        gone = list(self._chosen(mod))
-        for entry in gone:
+        deleted = list(self._selected_by(mod))
+        for entry in deleted:
             self.remove(entry)
-        return [(entry, int(ofp.FlowRemovedReason.DELETE)) for entry in gone]
+        return [(entry, int(ofp.FlowRemovedReason.DELETE)) for entry in deleted]
 
     def select(self, flow_filter: FlowFilter) -> Iterator[FlowTableEntry]:
         """Yield the entries that match a request."""
         tables = self._entries if flow_filter.table_id == ofp.TABLE_ALL else self._entries[flow_filter.table_id :][:1]
-        everything = flow_filter.match == Match()
+        matches_all = flow_filter.match == Match()
         for table in tables:
             for entry in table.values():
                 if (
                     (entry.flow.cookie ^ flow_filter.cookie) & flow_filter.cookie_mask == 0
-                    and (everything or _is_within(entry.flow.match, flow_filter.match))
+                    and (matches_all or _is_within(entry.flow.match, flow_filter.match))
                     and entry.outputs_to(flow_filter.out_port)
                 ):
                     yield entry
@@ -157,10 +158,10 @@ class FlowTables:
         """Remove every entry that uses a deleted meter (section 7.3.4.4) and return them."""
         if meter_id >= len(self.meter_users) or not self.meter_users[meter_id]:
             return []
-        gone = [entry for table in self._entries for entry in table.values() if entry.flow.meter_id == meter_id]
-        for entry in gone:
+        removed = [entry for table in self._entries for entry in table.values() if entry.flow.meter_id == meter_id]
+        for entry in removed:
             self.remove(entry)
-        return gone
+        return removed
 
     def expired(self, now_s: float) -> list[tuple[FlowTableEntry, int]]:
         """Remove expired entries; return each with the reason."""
@@ -191,32 +192,36 @@ class FlowTables:
         self.counters["used_s"][rows[octets > 0]] = now_s
 
     def stats(self, entries: Sequence[FlowTableEntry], reported: npt.NDArray[np.void], now_s: float) -> list[bytes]:
-        """Return the ofp_flow_stats of these entries with the counters in ``reported``, zero where it has none."""
-        row = np.array([entry.row for entry in entries], dtype=np.int64)
-        age_s = (now_s - self.counters["created_s"][row]).tolist()
-        counted = np.zeros((2, len(row)), dtype=np.int64)
-        known = row < len(reported)
-        for line, name in zip(counted, ("packets", "bytes"), strict=True):
-            line[known] = reported[name][row[known]]
-        made = []
-        for entry, entry_s, packets, octets in zip(entries, age_s, *counted.tolist(), strict=True):
+        """Return the ofp_flow_stats of these entries, encoded.
+
+        The counters are those in ``reported``, a copy of the counter columns, which may be old: entries added since
+        have zero.
+        """
+        rows = np.array([entry.row for entry in entries], dtype=np.int64)
+        age_s = (now_s - self.counters["created_s"][rows]).tolist()
+        counts = np.zeros((2, len(rows)), dtype=np.int64)
+        has_report = rows < len(reported)
+        for target, name in zip(counts, ("packets", "bytes"), strict=True):
+            target[has_report] = reported[name][rows[has_report]]
+        records = []
+        for entry, entry_s, packets, octets in zip(entries, age_s, *counts.tolist(), strict=True):
             flow = entry.flow
             length = _STATS.size + len(entry.tail)
             timeouts = (flow.idle_timeout_s, entry.hard_timeout_s)
             fixed = (length, flow.table_id, *replies.split_duration(entry_s), flow.priority, *timeouts, entry.flags)
-            made.append(_STATS.pack(*fixed, flow.cookie, packets, octets) + entry.tail)
-        return made
+            records.append(_STATS.pack(*fixed, flow.cookie, packets, octets) + entry.tail)
+        return records
 
     def _add(self, mod: FlowMod, now_s: float) -> None:
         """Add a flow entry, or replace the one of the same match and priority; OpenFlowReplyError if refused."""
         table = self._entries[mod.table_id]
-        old = table.get((mod.priority, mod.match))
-        if old is None and len(table) >= self._limit:
+        replaced = table.get((mod.priority, mod.match))
+        if replaced is None and len(table) >= self._limit:
             raise OpenFlowReplyError(ErrorType.FLOW_MOD_FAILED, "TABLE_FULL")
-        if old is None and mod.flags & FlowModFlags.CHECK_OVERLAP and self._overlaps(mod):
+        if replaced is None and mod.flags & FlowModFlags.CHECK_OVERLAP and self._overlaps(mod):
             raise OpenFlowReplyError(ErrorType.FLOW_MOD_FAILED, "OVERLAP")
-        if old is not None:
-            self.remove(old)
+        if replaced is not None:
+            self.remove(replaced)
         flow = mod.flow()
         row = self._free.pop() if self._free else self._serial
         if row == self._serial:
@@ -235,43 +240,49 @@ class FlowTables:
 
     def _modify(self, entry: FlowTableEntry, mod: FlowMod) -> None:
         """Replace the instructions of a flow entry; its counters stay unless the request resets them."""
-        does: Instructions = mod.instructions
+        instructions: Instructions = mod.instructions
         self._count_meter(entry.flow.meter_id, -1)
         entry.flow = entry.flow._replace(
-            meter_id=does.meter_id,
-            actions=does.actions,
-            goto_table=does.goto_table,
-            write_metadata=does.write_metadata,
+            meter_id=instructions.meter_id,
+            actions=instructions.actions,
+            goto_table=instructions.goto_table,
+            write_metadata=instructions.write_metadata,
         )
-        self._count_meter(does.meter_id, 1)
+        self._count_meter(instructions.meter_id, 1)
         entry.tail = encode_match(entry.flow.match) + encode_instructions(entry.flow)
         if mod.flags & FlowModFlags.RESET_COUNTS:
             self.counters["packets"][entry.row] = self.counters["bytes"][entry.row] = 0
         self.touch()
 
-    def _chosen(self, mod: FlowMod) -> Iterator[FlowTableEntry]:
+    def _selected_by(self, mod: FlowMod) -> Iterator[FlowTableEntry]:
+        """Yield the entries to which a modify or delete applies (section 6.4).
+
+        Strict needs equal match and priority.
+        """
         strict = mod.command in (FlowModCommand.MODIFY_STRICT, FlowModCommand.DELETE_STRICT)
         deletes = mod.command in (FlowModCommand.DELETE, FlowModCommand.DELETE_STRICT)
         out_port = mod.out_port if deletes else ofp.PORT_ANY
-        wanted = FlowFilter(mod.table_id, mod.match, mod.cookie, mod.cookie_mask, out_port)
+        flow_filter = FlowFilter(mod.table_id, mod.match, mod.cookie, mod.cookie_mask, out_port)
         if strict and mod.table_id != ofp.TABLE_ALL:
             entry = self._entries[mod.table_id].get((mod.priority, mod.match))
             if entry and not (entry.flow.cookie ^ mod.cookie) & mod.cookie_mask and entry.outputs_to(out_port):
                 yield entry
             return
-        for entry in self.select(wanted):
+        for entry in self.select(flow_filter):
             if not strict or (entry.flow.priority, entry.flow.match) == (mod.priority, mod.match):
                 yield entry
 
     def _overlaps(self, mod: FlowMod) -> bool:
+        """Return whether another entry of the same priority can match the same packet (CHECK_OVERLAP)."""
         return any(
             entry.flow.priority == mod.priority
             and entry.flow.match != mod.match
-            and _can_meet(entry.flow.match, mod.match)
+            and _can_overlap(entry.flow.match, mod.match)
             for entry in self._entries[mod.table_id].values()
         )
 
     def _count_meter(self, meter_id: int | None, change: int) -> None:
+        """Add ``change`` to the number of entries that use a meter."""
         if meter_id is None:
             return
         if meter_id >= len(self.meter_users):
@@ -302,10 +313,12 @@ def shape_of(match: Match) -> Shape:
 
 
 def _mask(value: int | None, mask: int | None, bits: int) -> int:
+    """Return the effective mask of a match field: 0 if the field is absent, all ones without a mask."""
     return 0 if value is None else mask or 2**bits - 1
 
 
 def _key_of_match(match: Match) -> tuple[int | None, ...]:
+    """Return the field values of a match, in the order of ``_key_of_packet``."""
     return (*match[:5], match.metadata, match.ip_ecn)
 
 
@@ -336,13 +349,14 @@ def _is_within(match: Match, wider: Match) -> bool:
     )
 
 
-def _can_meet(match: Match, other: Match) -> bool:
+def _can_overlap(match: Match, other: Match) -> bool:
     """Whether some packet matches both."""
     for name in ("in_port", "vlan_vid", "eth_type", "ip_ecn"):
         a, b = getattr(match, name), getattr(other, name)
         if a is not None and b is not None and a != b:
             return False
-    return all((a ^ b) & mask & of == 0 for (a, mask), (b, of) in zip(_masked(match), _masked(other), strict=True))
+    fields = zip(_masked(match), _masked(other), strict=True)
+    return all((a ^ b) & mask & other_mask == 0 for (a, mask), (b, other_mask) in fields)
 
 
 def _masked(match: Match) -> Iterator[tuple[int, int]]:

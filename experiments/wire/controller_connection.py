@@ -13,10 +13,12 @@ from experiments.switch.openflow_channel import OpenFlowChannel
 
 
 class ControllerConnection(asyncio.Protocol):
-    """Keeps a Datapath connected to one of its controllers, in the event loop of a fabric.
+    """The connection of a Datapath to one of its controllers, in the event loop of a fabric.
 
-    ``handle`` gets the bytes that arrive; it runs in the loop, under the fabric's lock. It connects from ``source``.
-    While the controller does not read, nothing is read from the controller either.
+    It reconnects by itself.
+
+    ``handle`` gets the bytes that arrive; it runs in the loop, under the fabric's lock. ``source`` is the local
+    address. While the controller does not read, nothing is read from the controller either.
     """
 
     def __init__(

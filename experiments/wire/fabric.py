@@ -200,13 +200,13 @@ class WireFabric:
     def disconnect(self, dpid: int, *, keep_tables: bool = True, reconnect: bool = True, controller: int = 0) -> None:
         """Disconnect a switch; it reconnects automatically, or on ``reconnect``, with tables or (restarted) without."""
 
-        def cut() -> None:
+        def close() -> None:
             if not keep_tables:
                 with self._lock:
                     self.switches[dpid].clear_tables()
             self._connections[dpid, controller].disconnect(reconnect)
 
-        self._in_loop(cut)
+        self._in_loop(close)
 
     def reconnect(self, dpid: int, controller: int = 0) -> None:
         """Let a disconnected switch connect again."""
@@ -229,35 +229,39 @@ class WireFabric:
             time.sleep(0.005)
 
     def _connect(self, dpid: int) -> None:
+        """Start the connections of a switch to all controllers, in the loop."""
+
         def connect() -> None:
             datapath = self.switches[dpid]
-            for number, (address, conversation) in enumerate(
+            for controller, (address, conversation) in enumerate(
                 zip(self._controllers, datapath.conversations, strict=True)
             ):
                 retry_s, source = self._retry_s, self._sources.get(dpid)
                 connection = ControllerConnection(datapath, conversation, address, retry_s, self._lock, source)
                 connection.handle = self._handle
-                self._connections[dpid, number] = connection
+                self._connections[dpid, controller] = connection
                 self._spawn(connection.run())
 
         self._in_loop(connect)
 
     def _handle(self, connection: ControllerConnection, data: bytes) -> None:
+        """Process bytes from a controller: update rates if due, let the switch handle them, and send the replies."""
         datapath = connection.datapath
         with self._lock:
             now_s = self._clock()
-            concerned = {datapath.dpid: datapath}  # a benchmark has hundreds: not all are checked each time
+            to_carry = {datapath.dpid: datapath}  # a benchmark has hundreds: not all are checked each time
             if now_s - self._rates_moved_s >= self._rate_step_s:
                 self._rates_moved_s = now_s
                 self.rates.advance(now_s)
-                concerned = self.switches
+                to_carry = self.switches
             datapath.receive(data, now_s, connection.conversation)
-            for dpid in self._carry_frames(concerned):
+            for dpid in self._carry_frames(to_carry):
                 for number in range(len(self._controllers)):
                     if (dpid, number) in self._connections:  # one may be about to connect
                         self._connections[dpid, number].flush()
 
     def _pass_time(self) -> None:
+        """Advance rates and switches to the present time, and carry the frames that result."""
         now_s = self._clock()
         self._rates_moved_s = now_s
         self.rates.advance(now_s)
@@ -271,13 +275,16 @@ class WireFabric:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._flush)
 
-    def _carry_frames(self, concerned: Mapping[int, Datapath]) -> set[int]:
-        """Carry the frames of these switches until none is in flight; return all affected switches, by dpid."""
-        met = set(concerned)
-        under_way = deque((dpid, *frame) for dpid, datapath in concerned.items() for frame in datapath.drain_frames())
+    def _carry_frames(self, sending: Mapping[int, Datapath]) -> set[int]:
+        """Carry the frames of ``sending`` switches until none is in flight.
+
+        Return the dpids of all affected switches.
+        """
+        affected = set(sending)
+        in_flight = deque((dpid, *frame) for dpid, datapath in sending.items() for frame in datapath.drain_frames())
         hops = 0
-        while under_way:
-            dpid, port_no, frame = under_way.popleft()
+        while in_flight:
+            dpid, port_no, frame = in_flight.popleft()
             peer = self._links.get((dpid, port_no))
             if peer is None:
                 self._received[dpid, port_no].append(frame)
@@ -287,16 +294,18 @@ class WireFabric:
                 self.problems.append(f"a loop: a frame from {frame[6:12].hex(':')} to {frame[:6].hex(':')} never ends")
                 break
             datapath = self.switches[peer[0]]
-            met.add(peer[0])
+            affected.add(peer[0])
             datapath.inject(peer[1], self.on_link((dpid, port_no), frame), self._clock())
-            under_way.extend((peer[0], *leaving) for leaving in datapath.drain_frames())
-        return met
+            in_flight.extend((peer[0], *frame_out) for frame_out in datapath.drain_frames())
+        return affected
 
     def _flush(self) -> None:
+        """Send the pending messages of all switches."""
         for connection in self._connections.values():
             connection.flush()
 
     async def _tick(self) -> None:
+        """Let time pass every ``tick_s``, until cancelled."""
         while True:
             await asyncio.sleep(self._tick_s)
             with self._lock:
@@ -306,6 +315,7 @@ class WireFabric:
         self._tasks.append(asyncio.ensure_future(work))
 
     async def _cancel(self) -> None:
+        """End the tasks; errors of a task become problems."""
         for task in self._tasks:
             task.cancel()
         results = await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,7 +1,7 @@
 """Traffic as rates: meters, flow entries, ports and queues of many switches advance without work per packet.
 
-Every offered flow is traced once through the pipelines of the fabric and then only multiplied: in each step of its path
-an array of lanes (a lane is a flow, or one branch of a copied flow) meets an array of meters, ports or entries.
+Every offered flow is traced once through the pipelines of the fabric. After that its bytes are only multiplied: in each
+step of the path an array of lanes meets an array of meters, ports or entries. A lane is a flow, or one copy of a flow.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ class OfferedFlow:
 
 @dataclass(slots=True)
 class _Steps:
-    """The objects that the lanes meet in one step, by switch: (lane, key) pairs."""
+    """The objects that lanes meet in one step, by switch: (lane, key) pairs.
+
+    A key is a port number, the row of an entry, a meter id, or port and queue in one integer. ``born`` are (lane,
+    parent lane): lanes of copies that begin in this step.
+    """
 
     receive: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     entry: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -53,7 +57,10 @@ class _Steps:
 
 
 class _StageLoad(NamedTuple):
-    """Lanes that meet objects of one kind on one switch: lane ``lanes[i]`` meets ``keys[where[i]]``."""
+    """The lanes that meet objects of one kind on one switch: lane ``lanes[i]`` meets object ``keys[where[i]]``.
+
+    ``lanes`` and ``where`` (meetings,), ``keys`` (objects,).
+    """
 
     dpid: int
     lanes: npt.NDArray[np.int64]
@@ -77,10 +84,10 @@ class _Step:
 
 
 class FluidTraffic:
-    """The offered flows of a fabric and the counters that they advance.
+    """The offered flows of a fabric, and the counters that they advance.
 
     ``packet_bytes`` is the frame size of all flows. Changed tables take effect at once, or at most every ``retrace_s``;
-    until then counters go to the old entries.
+    until then the old entries count the traffic. Packet-ins are sent every ``sample_s``.
     """
 
     def __init__(
@@ -144,58 +151,63 @@ class FluidTraffic:
                 self._switches[dpid].packet_in(entry, in_port, frame, max_len, metadata)
 
     def _move(self, now_s: float, elapsed_s: float) -> None:
-        offered = self._rate_bps[: len(self.flows)] / _BITS_PER_BYTE * elapsed_s
-        octets = offered[self._flow_of_lane]
+        """Move the bytes of ``elapsed_s`` through all steps: meters and ports multiply those of lanes by shares."""
+        flow_bytes = self._rate_bps[: len(self.flows)] / _BITS_PER_BYTE * elapsed_s
+        lane_bytes = flow_bytes[self._flow_of_lane]
         used_bps: dict[_PortKey, float] = {}
         for step in self._steps:
             if len(step.born):
-                octets[step.born[:, 0]] = octets[step.born[:, 1]]
-            for meeting in step.receive:
-                self._receive(meeting, octets)
-            for meeting in step.entry:
-                tables = self._switches[meeting.dpid].tables
-                tables.hit_rates(meeting.keys, meeting.total(octets), self._packet_bytes, now_s)
-            for meeting in step.meter:
-                meters = self._switches[meeting.dpid].meters
-                shares = meters.police_rates(meeting.keys, meeting.total(octets), self._packet_bytes, now_s)
-                octets[meeting.lanes] *= shares[meeting.where]
-            for meeting in step.send:
-                octets[meeting.lanes] *= self._send(meeting, octets, elapsed_s, used_bps)[meeting.where]
-        to_hosts = np.bincount(self._flow_of_lane[self._leaves], octets[self._leaves], len(self.flows))
-        self.delivered_bps = to_hosts * _BITS_PER_BYTE / elapsed_s
+                lane_bytes[step.born[:, 0]] = lane_bytes[step.born[:, 1]]
+            for load in step.receive:
+                self._receive(load, lane_bytes)
+            for load in step.entry:
+                tables = self._switches[load.dpid].tables
+                tables.hit_rates(load.keys, load.total(lane_bytes), self._packet_bytes, now_s)
+            for load in step.meter:
+                meters = self._switches[load.dpid].meters
+                shares = meters.police_rates(load.keys, load.total(lane_bytes), self._packet_bytes, now_s)
+                lane_bytes[load.lanes] *= shares[load.where]
+            for load in step.send:
+                lane_bytes[load.lanes] *= self._send(load, lane_bytes, elapsed_s, used_bps)[load.where]
+        delivered_bytes = np.bincount(self._flow_of_lane[self._leaves], lane_bytes[self._leaves], len(self.flows))
+        self.delivered_bps = delivered_bytes * _BITS_PER_BYTE / elapsed_s
 
-    def _receive(self, meeting: _StageLoad, octets: npt.NDArray[np.float64]) -> None:
-        ports = self._switches[meeting.dpid].ports
-        for port_no, count in zip(meeting.keys.tolist(), meeting.total(octets).tolist(), strict=True):
+    def _receive(self, load: _StageLoad, lane_bytes: npt.NDArray[np.float64]) -> None:
+        """Count the bytes that lanes bring to ports."""
+        ports = self._switches[load.dpid].ports
+        for port_no, received_bytes in zip(load.keys.tolist(), load.total(lane_bytes).tolist(), strict=True):
             if port_no in ports:
-                ports[port_no].receive(count, count / self._packet_bytes)
+                ports[port_no].receive(received_bytes, received_bytes / self._packet_bytes)
 
     def _send(
         self,
-        meeting: _StageLoad,
-        octets: npt.NDArray[np.float64],
+        load: _StageLoad,
+        lane_bytes: npt.NDArray[np.float64],
         elapsed_s: float,
         used_bps: dict[_PortKey, float],
     ) -> npt.NDArray[np.float64]:
-        """Serve the queues of each port with the rate that ``used_bps`` leaves; return each queue's delivered share."""
-        offered = meeting.total(octets)
-        port_of_key, queue_of_key = meeting.keys >> _QUEUE_BITS, meeting.keys & _NO_QUEUE
-        shares = np.zeros(len(meeting.keys))
+        """Serve the queues of each port, and return the share of the offered bytes that each queue sends, (keys,).
+
+        ``used_bps`` is the rate that earlier steps have used of each port; it is updated.
+        """
+        offered = load.total(lane_bytes)
+        port_of_key, queue_of_key = load.keys >> _QUEUE_BITS, load.keys & _NO_QUEUE
+        shares = np.zeros(len(load.keys))
         for port_no in np.unique(port_of_key).tolist():
-            port = self._switches[meeting.dpid].ports.get(port_no)
+            port = self._switches[load.dpid].ports.get(port_no)
             if port is None or not port.up:
                 continue
             rows = np.flatnonzero(port_of_key == port_no)
-            names = [None if queue_id == _NO_QUEUE else queue_id for queue_id in queue_of_key[rows].tolist()]
-            rates = (offered[rows] * _BITS_PER_BYTE / elapsed_s).tolist()
-            used = used_bps.get((meeting.dpid, port_no), 0.0)
-            served = port.serve(dict(zip(names, rates, strict=True)), used)
-            used_bps[meeting.dpid, port_no] = used + sum(served.values())
-            for row, name, rate_bps in zip(rows, names, rates, strict=True):
-                sent = served[name] * elapsed_s / _BITS_PER_BYTE
+            queue_ids = [None if queue_id == _NO_QUEUE else queue_id for queue_id in queue_of_key[rows].tolist()]
+            rates_bps = (offered[rows] * _BITS_PER_BYTE / elapsed_s).tolist()
+            port_used_bps = used_bps.get((load.dpid, port_no), 0.0)
+            served_bps = port.serve(dict(zip(queue_ids, rates_bps, strict=True)), port_used_bps)
+            used_bps[load.dpid, port_no] = port_used_bps + sum(served_bps.values())
+            for row, name, rate_bps in zip(rows, queue_ids, rates_bps, strict=True):
+                sent = served_bps[name] * elapsed_s / _BITS_PER_BYTE
                 lost = offered[row] - sent
                 port.send(name, sent, sent / self._packet_bytes, lost / self._packet_bytes)
-                shares[row] = served[name] / rate_bps if rate_bps else 1.0
+                shares[row] = served_bps[name] / rate_bps if rate_bps else 1.0
         return shares
 
     def _retrace_when_due(self, now_s: float) -> None:
@@ -211,10 +223,10 @@ class FluidTraffic:
         """Replace the steps of the traffic, its leaves and its samples by those of a trace."""
         self._steps = [
             _Step(
-                _meetings(step.receive),
-                _meetings(step.entry),
-                _meetings(step.meter),
-                _meetings(step.send),
+                _stage_loads(step.receive),
+                _stage_loads(step.entry),
+                _stage_loads(step.meter),
+                _stage_loads(step.send),
                 _pairs(step.born),
             )
             for step in trace.steps
@@ -226,10 +238,13 @@ class FluidTraffic:
 
 @dataclass(slots=True)
 class _Hop:
-    """A frame's path through one switch: the objects it meets, as (kind, lane, key) in order, and its output ports.
+    """A frame's path through one switch: the objects that it meets, and its output ports.
 
-    ``ways`` are (steps before it leaves, lane, parent lane or None, port and queue), ``after`` the port that it left
-    before, None at the fabric's edge. ``next`` are the following hops, by the index in ``ways``.
+    ``met`` are the objects as (kind, lane, key), in order.
+
+    ``ways`` are (steps before the output, lane, parent lane or None, port and queue). ``after`` is the port by which
+    the frame left the switch before; None at the fabric's edge. ``next`` are the following hops, by the index in
+    ``ways``.
     """
 
     dpid: int
@@ -265,36 +280,41 @@ class _Trace:
         self._outputs: list[tuple[int, int, int, bytes]] = []
 
     def run(self, rates: FluidTraffic) -> None:
+        """Trace all flows of ``rates``, and give the steps to it."""
         hops: list[_Hop] = []
-        first: list[_Hop] = []
-        for number, flow in enumerate(rates.flows):  # 1
-            lane = self._new_lane(number)
-            waiting: list[_Arrival] = [_Arrival(None, 0, lane, 0, flow.dpid, flow.port_no, flow.frame)]
-            while waiting:
-                arrival = waiting.pop()
-                hop = self._walk(number, arrival, waiting)
+        first_hops: list[_Hop] = []
+        for flow_number, flow in enumerate(rates.flows):  # 1
+            lane = self._new_lane(flow_number)
+            arrivals: list[_Arrival] = [_Arrival(None, 0, lane, 0, flow.dpid, flow.port_no, flow.frame)]
+            while arrivals:
+                arrival = arrivals.pop()
+                hop = self._walk(flow_number, arrival, arrivals)
                 if hop is None:
                     continue
                 hops.append(hop)
                 if arrival.before is None:
-                    first.append(hop)
+                    first_hops.append(hop)
                 else:
                     arrival.before.next[arrival.way] = hop
-        served = _serving_steps(hops)  # 2
-        for hop in first:  # 3
-            self._put_in_steps(hop, served)
+        step_of_port = _serving_steps(hops)  # 2
+        for hop in first_hops:  # 3
+            self._put_in_steps(hop, step_of_port)
         rates.adopt(self)
 
-    def _walk(self, number: int, arrival: _Arrival, waiting: list[_Arrival]) -> _Hop | None:
+    def _walk(self, number: int, arrival: _Arrival, arrivals: list[_Arrival]) -> _Hop | None:
+        """Walk a frame through one switch; append its arrivals at the next switches.
+
+        None if the port is down or in a loop.
+        """
         before, _way, lane, hops, dpid, port_no, frame = arrival
         datapath = self._switches[dpid]
         port = datapath.ports.get(port_no)
         if port is None or not port.up or hops >= _MAX_HOPS:
             return None
-        after = None
+        previous_port = None
         if before is not None:
-            after = (before.dpid, before.ways[arrival.way][3] >> _QUEUE_BITS)
-        self._hop, self._lane, self._outputs = _Hop(dpid, after, [("receive", lane, port_no)]), lane, []
+            previous_port = (before.dpid, before.ways[arrival.way][3] >> _QUEUE_BITS)
+        self._hop, self._lane, self._outputs = _Hop(dpid, previous_port, [("receive", lane, port_no)]), lane, []
         datapath.pipeline.run(port_no, frame, self)
         # A copy that is not the end of the walk gets its own lane, since later meters do not apply to it.
         for index, (steps, out_port, queue_id, sent) in enumerate(self._outputs):
@@ -306,22 +326,26 @@ class _Trace:
             if peer is None:
                 self.leaves.append(branch)
             else:
-                waiting.append(_Arrival(self._hop, index, branch, hops + 1, *peer, sent))
+                arrivals.append(_Arrival(self._hop, index, branch, hops + 1, *peer, sent))
         return self._hop
 
-    def _put_in_steps(self, first: _Hop, served: dict[_PortKey, int]) -> None:
-        waiting = [(first, 0)]
-        while waiting:
-            hop, start = waiting.pop()
-            for steps, (kind, lane, what) in enumerate(hop.met):
-                getattr(self._at(start + steps), kind)[hop.dpid].append((lane, what))
-            for index, (steps, lane, parent, out) in enumerate(hop.ways):
+    def _put_in_steps(self, first: _Hop, step_of_port: dict[_PortKey, int]) -> None:
+        """Put the objects that the lanes meet from a first hop on into steps.
+
+        A port is served in its step of ``step_of_port``, at which all its lanes have arrived.
+        """
+        to_place = [(first, 0)]
+        while to_place:
+            hop, start = to_place.pop()
+            for steps, (kind, lane, key) in enumerate(hop.met):
+                getattr(self._step(start + steps), kind)[hop.dpid].append((lane, key))
+            for index, (steps, lane, parent, port_and_queue) in enumerate(hop.ways):
                 if parent is not None:
-                    self._at(start + steps).born.append((lane, parent))
-                step = max(start + steps, served[hop.dpid, out >> _QUEUE_BITS])
-                self._at(step).send[hop.dpid].append((lane, out))
+                    self._step(start + steps).born.append((lane, parent))
+                step = max(start + steps, step_of_port[hop.dpid, port_and_queue >> _QUEUE_BITS])
+                self._step(step).send[hop.dpid].append((lane, port_and_queue))
                 if index in hop.next:
-                    waiting.append((hop.next[index], step + 1))
+                    to_place.append((hop.next[index], step + 1))
 
     def hit(self, entry: FlowTableEntry, octets: int) -> None:
         self._hop.met.append(("entry", self._lane, entry.row))
@@ -339,10 +363,12 @@ class _Trace:
         self.samples.append((self._hop.dpid, entry, in_port, frame, max_len, metadata))
 
     def _new_lane(self, number: int) -> int:
+        """Add a lane of a flow; return its number."""
         self.flow_of_lane.append(number)
         return len(self.flow_of_lane) - 1
 
-    def _at(self, step: int) -> _Steps:
+    def _step(self, step: int) -> _Steps:
+        """Return a step, made if it does not exist yet."""
         while len(self.steps) <= step:
             self.steps.append(_Steps())
         return self.steps[step]
@@ -363,39 +389,46 @@ class _Arrival(NamedTuple):
 def _serving_steps(hops: list[_Hop]) -> dict[_PortKey, int]:
     """Return the step in which each port is served: the last in which one of its lanes arrives.
 
-    A port comes after those that its lanes come from. If these wait for each other in a circle, one of them is served
-    more than once in a step of time; its later lanes get what the earlier ones left.
+    A depth-first search: a port comes after the ports from which its lanes come. If ports wait for each other in a
+    circle, one of them is served more than once in a step of time; its later lanes get what the earlier lanes left.
     """
-    before: defaultdict[_PortKey, dict[_PortKey | None, int]] = defaultdict(dict)
+    steps_after: defaultdict[_PortKey, dict[_PortKey | None, int]] = defaultdict(dict)
     for hop in hops:
         for steps, port in hop.ports():
-            before[port][hop.after] = max(steps, before[port].get(hop.after, 0))
-    served: dict[_PortKey, int] = {}
-    entered: set[_PortKey] = set()
-    for port in before:
-        waiting = [port]
-        while waiting:
-            here = waiting[-1]
-            ahead = [a for a in before[here] if a is not None and a not in served and a not in entered]
-            entered.add(here)
-            if ahead:
-                waiting += ahead[:1]
+            steps_after[port][hop.after] = max(steps, steps_after[port].get(hop.after, 0))
+    step_of_port: dict[_PortKey, int] = {}
+    visited: set[_PortKey] = set()
+    for port in steps_after:
+        stack = [port]
+        while stack:
+            current = stack[-1]
+            not_served = [
+                previous
+                for previous in steps_after[current]
+                if previous is not None and previous not in step_of_port and previous not in visited
+            ]
+            visited.add(current)
+            if not_served:
+                stack += not_served[:1]
                 continue
-            waiting.pop()
-            if here not in served:
-                served[here] = max(
-                    steps + (served.get(a, 0) + 1 if a is not None else 0) for a, steps in before[here].items()
+            stack.pop()
+            if current not in step_of_port:
+                step_of_port[current] = max(
+                    steps + (step_of_port.get(previous, 0) + 1 if previous is not None else 0)
+                    for previous, steps in steps_after[current].items()
                 )
-    return served
+    return step_of_port
 
 
 def _pairs(rows: list[tuple[int, int]]) -> npt.NDArray[np.int64]:
+    """Return pairs as an array, (pairs, 2)."""
     return np.array(rows, np.int64).reshape(-1, 2)
 
 
-def _meetings(by_switch: dict[int, list[tuple[int, int]]]) -> list[_StageLoad]:
-    made = []
+def _stage_loads(by_switch: dict[int, list[tuple[int, int]]]) -> list[_StageLoad]:
+    """Return the (lane, key) pairs of each switch as arrays, with each key once."""
+    loads = []
     for dpid, rows in by_switch.items():
-        lanes, what = _pairs(rows).T
-        made.append(_StageLoad(dpid, lanes, *np.unique(what, return_inverse=True)))
-    return made
+        lanes, keys = _pairs(rows).T
+        loads.append(_StageLoad(dpid, lanes, *np.unique(keys, return_inverse=True)))
+    return loads

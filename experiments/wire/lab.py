@@ -18,9 +18,9 @@ from controller.openflow.ethernet import FrameHeader, build_frame
 from controller.units import parse_rate
 from experiments.wire.fabric import WireFabric
 
-SPEAK_EVERY_S = 2.0
+BROADCAST_INTERVAL_S = 2.0
 POLL_INTERVAL_S = 0.1
-ALONE_S = 3.0
+NO_CONTROLLER_S = 3.0
 """after this time without a controller a message reports it"""
 _ETH_TYPE = 0x88B5
 _EVERYBODY = 2**48 - 1
@@ -83,29 +83,31 @@ class Lab:
         self._config = config
         listen = config.openflow_listen
         self.fabric = WireFabric((listen.host, listen.port), retry_s=0.5)
-        ends = {(end.dpid, end.port_no): link.capacity_bps for link in config.links for end in link.ends}
+        capacity_of_end = {(end.dpid, end.port_no): link.capacity_bps for link in config.links for end in link.ends}
         self._number: dict[tuple[int, int], int] = {}
         for switch in config.switches.values():
             numbered = _numbered(config, switch)
             self._number |= {(switch.dpid, port.port_no): number for number, port in numbered.items()}
             rates_bps = {number: float(port.capacity_bps) for number, port in numbered.items()}
-            rates_bps |= {port_no: float(bps) for (dpid, port_no), bps in ends.items() if dpid == switch.dpid}
+            rates_bps |= {
+                port_no: float(bps) for (dpid, port_no), bps in capacity_of_end.items() if dpid == switch.dpid
+            }
             names = {number: port.interface or port.expect for number, port in numbered.items()}
-            known = {number: name for number, name in names.items() if name is not None and name != ANY_NAME}
-            self.fabric.add_switch(switch.dpid, rates_bps, names=known)
+            given_names = {number: name for number, name in names.items() if name is not None and name != ANY_NAME}
+            self.fabric.add_switch(switch.dpid, rates_bps, names=given_names)
         for link in config.links:
             one, other = link.ends
             self.fabric.link((one.dpid, one.port_no), (other.dpid, other.port_no))
         macs = {vn: _FIRST_MAC + index for index, vn in enumerate(config.vns())}
         for offer in offers:
-            here = offer.sender
+            sender = offer.sender
             self.fabric.rates.offer(
-                here.dpid,
-                self._number[here.dpid, here.port_no],
+                sender.dpid,
+                self._number[sender.dpid, sender.port_no],
                 float(offer.rate_bps),
-                eth_src=macs[here],
+                eth_src=macs[sender],
                 eth_dst=macs[offer.receiver],
-                vlan_vid=self._tag(here),
+                vlan_vid=self._tag(sender),
             )
         self._frames = [
             (
@@ -128,30 +130,33 @@ class Lab:
 
         ``report_progress`` gets the names of switches that connect or are disconnected, and a line if none connects.
         """
-        alone_s = time.monotonic() + ALONE_S
+        report_at_s = time.monotonic() + NO_CONTROLLER_S
         end_s = None if duration_s is None else time.monotonic() + duration_s
         connected: set[str] = set()
-        speak_s, pause_s = 0.0, SPEAK_EVERY_S
+        broadcast_at_s, pause_s = 0.0, BROADCAST_INTERVAL_S
         while end_s is None or time.monotonic() < end_s:
-            now = {name for name, switch in self._config.switches.items() if self.fabric.connected(switch.dpid)}
-            for name in sorted(now ^ connected):
-                report_progress(f"{name} {'is connected' if name in now else 'is disconnected'}")
-            if now:
-                alone_s = math.inf
-            elif time.monotonic() >= alone_s:
+            now_connected = {
+                name for name, switch in self._config.switches.items() if self.fabric.connected(switch.dpid)
+            }
+            for name in sorted(now_connected ^ connected):
+                report_progress(f"{name} {'is connected' if name in now_connected else 'is disconnected'}")
+            if now_connected:
+                report_at_s = math.inf
+            elif time.monotonic() >= report_at_s:
                 report_progress(
                     f"no controller accepts the switches at {self._config.openflow_listen}; they keep trying"
                 )
-                alone_s = math.inf
-            if now > connected:  # repeat soon: the controller may not listen yet
-                speak_s, pause_s = 0.0, POLL_INTERVAL_S
-            if time.monotonic() >= speak_s:
-                pause_s = min(2 * pause_s, SPEAK_EVERY_S)
-                speak_s = time.monotonic() + pause_s
+                report_at_s = math.inf
+            if now_connected > connected:  # repeat soon: the controller may not listen yet
+                broadcast_at_s, pause_s = 0.0, POLL_INTERVAL_S
+            if time.monotonic() >= broadcast_at_s:
+                pause_s = min(2 * pause_s, BROADCAST_INTERVAL_S)
+                broadcast_at_s = time.monotonic() + pause_s
                 for dpid, port_no, frame in self._frames:
                     self.fabric.inject(dpid, port_no, frame)
-            connected = now
+            connected = now_connected
             time.sleep(POLL_INTERVAL_S)
 
     def _tag(self, vn: Vn) -> int | None:
+        """Return the VLAN tag of a VN's frames at its port; None: untagged."""
         return self._config.switches[vn.switch].ports[vn.port_no].tag_of(vn.vlan_vid)

@@ -27,8 +27,8 @@ from experiments.wire.controller_connection import ControllerConnection
 from experiments.wire.fabric import WireFabric
 
 REPORT_INTERVAL_S = 0.055
-INTRODUCE_S = 1.0  # interval of the hosts' broadcasts, until all switches have learned them
-INTRODUCED_S = 30.0  # time for all switches to learn all hosts
+ANNOUNCE_INTERVAL_S = 1.0  # interval of the hosts' broadcasts, until all switches have learned them
+ANNOUNCE_TIMEOUT_S = 30.0  # time for all switches to learn all hosts
 TICK_S = 0.005
 
 
@@ -64,24 +64,24 @@ class WireModel(WireFabric):
 
         Raises TimeoutError if they do not.
         """
-        said_s = -math.inf
+        announced_s = -math.inf
         vns = list(self.model.received)
 
-        def known() -> bool:
-            nonlocal said_s
-            if time.monotonic() - said_s > INTRODUCE_S:
-                said_s = time.monotonic()
+        def all_learned() -> bool:
+            nonlocal announced_s
+            if time.monotonic() - announced_s > ANNOUNCE_INTERVAL_S:
+                announced_s = time.monotonic()
                 for vn in vns:
                     port: PortId = self.model.edge_port(vn)
                     self.inject(port.dpid, port.port_no, frame_of(mac_of(vn), BROADCAST, vn.vlan_vid))
-            wanted = {Match(vlan_vid=vn.vlan_vid, eth_dst=mac_of(vn)) for vn in vns}
+            expected = {Match(vlan_vid=vn.vlan_vid, eth_dst=mac_of(vn)) for vn in vns}
             forwarded = (
                 {flow.match for flow in datapath.tables.flows() if flow.table_id == Table.FORWARD}
                 for datapath in self.switches.values()
             )
-            return all(wanted <= matches for matches in forwarded)
+            return all(expected <= matches for matches in forwarded)
 
-        self.wait_for(known, INTRODUCED_S)
+        self.wait_for(all_learned, ANNOUNCE_TIMEOUT_S)
 
     def run(self, until_s: float) -> None:
         """Wait until the model's time is ``until_s``; raises the error that stopped the model, if any."""
@@ -101,11 +101,13 @@ class WireModel(WireFabric):
         model.count_hits()
 
     def _handle(self, connection: ControllerConnection, data: bytes) -> None:
+        """Bring the model up to real time, then process the bytes."""
         with self._lock:
             self._follow()
             super()._handle(connection, data)
 
     def _pass_time(self) -> None:
+        """Bring the model up to real time; send the packet-ins of each interval."""
         self._follow()
         if self.model.now_s - self._reported_s >= REPORT_INTERVAL_S:
             self._reported_s = self.model.now_s

@@ -155,7 +155,7 @@ def receives_bps(running: Lab, app: Application) -> float:
 def test_a_lab_without_a_controller_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     (port,) = free_ports(1)
     said: list[str] = []
-    monkeypatch.setattr(lab, "ALONE_S", 0.0)
+    monkeypatch.setattr(lab, "NO_CONTROLLER_S", 0.0)
     with Lab(star(2, openflow={"listen": f"127.0.0.1:{port}"}), []) as running:
         running.run(said.append, 0.3)
     assert said == [f"no controller accepts the switches at 127.0.0.1:{port}; they keep trying"]
