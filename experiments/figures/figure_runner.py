@@ -71,19 +71,22 @@ class FigureOptions:
         for control in self.controls:
             check_control(control)
         seeds = MIN_SEEDS if self.follows else self.seeds
-        named = {name: known[name].controls_on(self.fabric) for name in self.experiments or known}
+        controls_of = {name: known[name].controls_on(self.fabric) for name in self.experiments or known}
         # A control that no experiment names runs in all of them: so a new algorithm is compared.
-        new = [control for control in self.controls if not any(control in names for names in named.values())]
-        found: list[RunSpec] = []
+        named = {control for controls in controls_of.values() for control in controls}
+        new_controls = [control for control in self.controls if control not in named]
+        specs: list[RunSpec] = []
         if self.conditions != "paper":
-            for name, names in named.items():
-                found += scenario_cells(name, known[name], self.fabric, seeds, self._wanted(names, new))
+            for name, names in controls_of.items():
+                controls = self._controls_to_run(names, new_controls)
+                specs += scenario_cells(name, known[name], self.fabric, seeds, controls)
         if self.conditions != "product":
             compared = compared_cells(self.fabric, self.experiments or known, seeds)
-            found += [cell for cell in compared if not self.controls or cell.control in self.controls]
-        return list({cell.folder: cell for cell in found}.values())
+            specs += [spec for spec in compared if not self.controls or spec.control in self.controls]
+        return list({spec.folder: spec for spec in specs}.values())
 
-    def _wanted(self, names: Sequence[str], new: Sequence[str]) -> list[str]:
+    def _controls_to_run(self, names: Sequence[str], new: Sequence[str]) -> list[str]:
+        """Return the controls of an experiment that were requested, and the requested new ones."""
         return [*(name for name in names if not self.controls or name in self.controls), *new]
 
     @property
@@ -94,20 +97,20 @@ class FigureOptions:
     def following(self) -> list[RunSpec]:
         """Return the next seeds of the complete runs that leave a claim undecided; none: all claims are decided."""
         known = self.known
-        done = [run for run in completed_runs(self.fabric, self.cell_folder) if run[0].experiment in known]
-        have: dict[tuple[str, str, str], int] = {}
-        for cell, _ in done:
-            what = (cell.experiment, cell.control, cell.conditions)
-            have[what] = max(have.get(what, 0), cell.seed)
-        wanted = paper_named(self.paper).undecided([summary for _, summary in done])
-        found = []
-        for what in sorted(wanted & have.keys()):
-            name, control, conditions = what
-            chosen = name in (self.experiments or known) and control in (self.controls or [control])
-            if chosen and have[what] < MAX_FOLLOWED:
-                seeds = min(have[what] + FOLLOWED_AT_ONCE, MAX_FOLLOWED)
-                found += scenario_cells(name, known[name].with_conditions(conditions), self.fabric, seeds, [control])
-        return [cell for cell in found if cell.summary(self.cell_folder) is None]
+        completed = [run for run in completed_runs(self.fabric, self.cell_folder) if run[0].experiment in known]
+        highest_seed: dict[tuple[str, str, str], int] = {}
+        for spec, _ in completed:
+            key = (spec.experiment, spec.control, spec.conditions)
+            highest_seed[key] = max(highest_seed.get(key, 0), spec.seed)
+        undecided = paper_named(self.paper).undecided([summary for _, summary in completed])
+        specs = []
+        for key in sorted(undecided & highest_seed.keys()):
+            name, control, conditions = key
+            requested = name in (self.experiments or known) and control in (self.controls or [control])
+            if requested and highest_seed[key] < MAX_FOLLOWED:
+                seeds = min(highest_seed[key] + FOLLOWED_AT_ONCE, MAX_FOLLOWED)
+                specs += scenario_cells(name, known[name].with_conditions(conditions), self.fabric, seeds, [control])
+        return [spec for spec in specs if spec.summary(self.cell_folder) is None]
 
     @property
     def known(self) -> dict[str, Scenario]:
@@ -138,15 +141,15 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
     Complete runs are kept after an interruption. Failed runs are reported at the end, as RuntimeError.
     """
     chosen = options.chosen()
-    todo = [cell for cell in chosen if options.force or cell.summary(options.cell_folder) is None]
-    failures = _run(todo, options) if todo else []
-    while options.follows and not failures and (more := options.following()):
-        todo += more
-        failures += _run(more, options)
+    missing = [spec for spec in chosen if options.force or spec.summary(options.cell_folder) is None]
+    failures = _run(missing, options) if missing else []
+    while options.follows and not failures and (next_seeds := options.following()):
+        missing += next_seeds
+        failures += _run(next_seeds, options)
     digest = keep_digest(options)
     write_pages(options)
     if failures:
-        raise RuntimeError(f"{len(failures)} of {len(todo)} runs failed, {failures[0]}")
+        raise RuntimeError(f"{len(failures)} of {len(missing)} runs failed, {failures[0]}")
     return digest
 
 
@@ -156,12 +159,12 @@ def keep_digest(options: FigureOptions) -> dict[str, Any]:
     from experiments.figures.result_digests import conditions_digest, digest_of, write_digest
 
     known, paper, folder = options.known, paper_named(options.paper), options.docs / "results"
-    done = [run for run in completed_runs(options.fabric, options.cell_folder) if run[0].experiment in known]
-    compared = [summary for cell, summary in done if cell.control in known[cell.experiment].paper_controls]
-    product = [(cell, summary) for cell, summary in done if cell.conditions == "product"]
-    any_conditions = [summary for _, summary in done]
-    ran = [summary for _, summary in product]
-    digest = digest_of(paper, options.fabric, ran, options.command, any_conditions)
+    completed = [run for run in completed_runs(options.fabric, options.cell_folder) if run[0].experiment in known]
+    compared = [summary for spec, summary in completed if spec.control in known[spec.experiment].paper_controls]
+    product = [(spec, summary) for spec, summary in completed if spec.conditions == "product"]
+    all_summaries = [summary for _, summary in completed]
+    product_summaries = [summary for _, summary in product]
+    digest = digest_of(paper, options.fabric, product_summaries, options.command, all_summaries)
     digest["outcomes"] = outcomes_of(product)
     name = f"{options.paper}-{options.fabric}"
     if options.conditions != "paper":
@@ -184,25 +187,25 @@ def repeat_runs(options: FigureOptions) -> list[str]:
     digest = read_digests(folder, options.paper).get("model", {})
     if options.fabric != "model" or not digest.get("outcomes"):
         raise InvalidValueError("repeat", options.fabric, "needs the model, and results with recorded outcomes")
-    was = [
+    recorded = [
         (RunSpec(name, control, seed, "model", known[name].on("model", SCALE["model"])), outcome)
         for name, control, seed, outcome in digest["outcomes"]
         if name in known
     ]
     with TemporaryDirectory() as scratch:
-        again = replace(options, results=Path(scratch))
-        _run([cell for cell, _ in was], again)
-        gave = [cell.summary(again.cell_folder) for cell, _ in was]
-    other = [name for name, *_ in digest["outcomes"] if name not in known]
-    for (cell, outcome), summary in zip(was, gave, strict=True):
+        repetition = replace(options, results=Path(scratch))
+        _run([spec for spec, _ in recorded], repetition)
+        summaries = [spec.summary(repetition.cell_folder) for spec, _ in recorded]
+    changed = [name for name, *_ in digest["outcomes"] if name not in known]
+    for (spec, outcome), summary in zip(recorded, summaries, strict=True):
         if summary is None or outcome_digest(summary) != outcome:
-            other.append(_name(cell))
-    if not other:
-        parts = {part: part_digest for cell, _ in was for part, part_digest in cell.depends.items()}
-        repeated = {"runs": len(was), "depends": dict(sorted(parts.items()))}
+            changed.append(_name(spec))
+    if not changed:
+        parts = {part: part_digest for spec, _ in recorded for part, part_digest in spec.depends.items()}
+        repeated = {"runs": len(recorded), "depends": dict(sorted(parts.items()))}
         write_digest(folder, f"{options.paper}-model", {**digest, "repeated": repeated})
         write_pages(options)
-    return other
+    return changed
 
 
 def write_pages(options: FigureOptions) -> list[Path]:
@@ -247,7 +250,7 @@ def _draw(options: FigureOptions, done: Sequence[tuple[RunSpec, dict[str, Any]]]
             draw_trade_off(rows, path.with_stem(f"{name}-use-and-fairness"))
 
 
-def _run(todo: Sequence[RunSpec], options: FigureOptions) -> list[str]:
+def _run(specs: Sequence[RunSpec], options: FigureOptions) -> list[str]:
     """Execute runs, on the model several at a time; return the failures."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -255,59 +258,61 @@ def _run(todo: Sequence[RunSpec], options: FigureOptions) -> list[str]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[runs]}"), TimeRemainingColumn())
     failures: list[str] = []
     with Progress(*columns, console=Console(stderr=True), disable=options.quiet) as bar:
-        task = bar.add_task(options.fabric, total=sum(cell.expected_s for cell in todo), runs=f"0/{len(todo)}")
+        task = bar.add_task(options.fabric, total=sum(spec.expected_s for spec in specs), runs=f"0/{len(specs)}")
 
-        def finished(number: int, cell: RunSpec, error: BaseException | None, left_s: float) -> None:
-            bar.update(task, description=f"{options.fabric}: {_name(cell)}", runs=f"{number}/{len(todo)}")
-            bar.advance(task, left_s)
+        def finished(number: int, spec: RunSpec, error: BaseException | None, remaining_s: float) -> None:
+            bar.update(task, description=f"{options.fabric}: {_name(spec)}", runs=f"{number}/{len(specs)}")
+            bar.advance(task, remaining_s)
             if error is not None:
-                failures.append(f"{_name(cell)}: {type(error).__name__}: {error}")
+                failures.append(f"{_name(spec)}: {type(error).__name__}: {error}")
 
         if options.fabric == "model":
-            _run_side_by_side(todo, options, finished)
+            _run_side_by_side(specs, options, finished)
         else:
-            for number, cell in enumerate(todo, start=1):
-                bar.update(task, description=f"{options.fabric}: {_name(cell)}")
-                error = _run_one(cell, options.cell_folder, lambda passed_s: bar.advance(task, passed_s))
-                finished(number, cell, error, cell.expected_s - cell.traffic_s)
+            for number, spec in enumerate(specs, start=1):
+                bar.update(task, description=f"{options.fabric}: {_name(spec)}")
+                error = _run_one(spec, options.cell_folder, lambda passed_s: bar.advance(task, passed_s))
+                finished(number, spec, error, spec.expected_s - spec.traffic_s)
     return failures
 
 
-def _name(cell: RunSpec) -> str:
-    conditions = "" if cell.conditions == "product" else f" ({cell.conditions})"
-    return f"{cell.experiment} {cell.control}{conditions} seed {cell.seed}"
+def _name(spec: RunSpec) -> str:
+    """Return the name of a run for messages."""
+    conditions = "" if spec.conditions == "product" else f" ({spec.conditions})"
+    return f"{spec.experiment} {spec.control}{conditions} seed {spec.seed}"
 
 
-def _run_one(cell: RunSpec, folder: Path, progress: Callable[[float], None]) -> BaseException | None:
+def _run_one(spec: RunSpec, folder: Path, progress: Callable[[float], None]) -> BaseException | None:
+    """Execute a run; return its error, or None. The other runs continue; errors are reported at the end."""
     try:
-        execute_run(cell, folder, progress)
+        execute_run(spec, folder, progress)
     except Exception as error:  # reported at the end, by name; the other runs go on
         return error
     return None
 
 
-def execute_apart(cell: RunSpec, folder: Path) -> None:
+def execute_apart(spec: RunSpec, folder: Path) -> None:
     """Execute a run in its own process; an exception becomes text, since not every exception can be sent back."""
     try:
-        execute_run(cell, folder)
+        execute_run(spec, folder)
     except Exception as error:
         raise RuntimeError(f"{type(error).__name__}: {error}") from None
 
 
 def _run_side_by_side(
-    todo: Sequence[RunSpec],
+    specs: Sequence[RunSpec],
     options: FigureOptions,
     finished: Callable[[int, RunSpec, BaseException | None, float], None],
 ) -> None:
     """Execute runs in parallel processes, the longest first; ``finished`` is called after each."""
-    workers = min(options.workers or os.cpu_count() or 1, len(todo))
-    longest_first = sorted(todo, key=lambda cell: -cell.expected_s * len(cell.scenario.sources))
+    workers = min(options.workers or os.cpu_count() or 1, len(specs))
+    longest_first = sorted(specs, key=lambda spec: -spec.expected_s * len(spec.scenario.sources))
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        cell_of = {pool.submit(execute_apart, cell, options.cell_folder): cell for cell in longest_first}
+        spec_of = {pool.submit(execute_apart, spec, options.cell_folder): spec for spec in longest_first}
         try:
-            for number, future in enumerate(as_completed(cell_of), start=1):
-                cell = cell_of[future]
-                finished(number, cell, future.exception(), cell.expected_s)
+            for number, future in enumerate(as_completed(spec_of), start=1):
+                spec = spec_of[future]
+                finished(number, spec, future.exception(), spec.expected_s)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise

@@ -93,6 +93,7 @@ def digest_of(
 
 
 def _as_json(verdicts: Mapping[str, ClaimVerdict]) -> dict[str, dict[str, Any]]:
+    """Return the verdicts as dicts."""
     return {key: dataclasses.asdict(verdict) for key, verdict in verdicts.items()}
 
 
@@ -103,45 +104,53 @@ def warnings_of(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"runs_with_warnings": sum(map(bool, kinds_by_run)), "warnings": dict(kinds.most_common())}
 
 
-def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: Mapping[str, Any]) -> dict[str, Any]:
+def conditions_digest(
+    paper: Paper, summaries: Sequence[dict[str, Any]], own_digest: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the results of a fabric's runs under each of the conditions, as JSON can hold them.
 
-    ``made`` is the value of digest_of for all runs of the fabric.
+    ``own_digest`` is the value of digest_of for all runs of the fabric.
     """
     rows = [summary for summary in summaries if "conditions" in summary]
     names = [name for name in CONDITIONS if any(row["conditions"] == name for row in rows)]
     rows = _paired(rows, names)
-    under = {name: [row for row in rows if row["conditions"] == name] for name in names}
-    measured = {name: Measured(runs) for name, runs in under.items()}
+    runs_under = {name: [row for row in rows if row["conditions"] == name] for name in names}
+    measured = {name: Measured(runs) for name, runs in runs_under.items()}
     claims = []
     for claim in paper.compared:
-        verdicts = {name: paper.verdict(claim.judge, under[name]) for name in names}
+        verdicts = {name: paper.verdict(claim.judge, runs_under[name]) for name in names}
         holds = {name: verdict.holds for name, verdict in verdicts.items()}
         shown = [f"{HOLDS[verdict.holds]}: {verdict.result}" for verdict in verdicts.values()]
         claims.append(
             {"section": claim.section, "says": claim.title, "verdicts": shown, "decides": deciding_condition(holds)}
         )
-    kept = ("fabric", "judged", "machine", "programs", "command")
+    shared_keys = ("fabric", "judged", "machine", "programs", "command")
     return {
-        **{key: made[key] for key in kept},
+        **{key: own_digest[key] for key in shared_keys},
         "trees": trees_of(rows),
         "runs": len(rows),
         **warnings_of(rows),
         "conditions": names,
         "claims": claims,
-        "tables": {name: _conditions_table(measured, name, mine) for name, mine in by_experiment(rows).items()},
+        "tables": {name: _conditions_table(measured, name, runs_of) for name, runs_of in by_experiment(rows).items()},
     }
 
 
 def _paired(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the runs whose experiment, control and seed were run under all conditions: only those are comparable."""
-    runs = [[(row["experiment"], row["control"], row["seed"]) for row in rows if row["conditions"] == n] for n in names]
-    common = set(runs[0]).intersection(*runs) if runs else set()
+    runs_by_name: dict[str, set[tuple[str, str, int]]] = {name: set() for name in names}
+    for row in rows:
+        if row["conditions"] in runs_by_name:
+            runs_by_name[row["conditions"]].add((row["experiment"], row["control"], row["seed"]))
+    common = set.intersection(*runs_by_name.values()) if runs_by_name else set()
     return [row for row in rows if (row["experiment"], row["control"], row["seed"]) in common]
 
 
 def deciding_condition(holds: Mapping[str, Outcome]) -> str:
-    """Return the condition that makes the difference between the first verdict, the product's, and the last."""
+    """Return which condition explains that the product's verdict (the first) and the paper's (the last) differ.
+
+    ``holds`` are the verdicts by condition, from the product's to the paper's; each one between changes one condition.
+    """
     if len(holds) < 2 or None in holds.values():
         return "not known"
     first, *between, last = holds.values()
@@ -152,8 +161,8 @@ def deciding_condition(holds: Mapping[str, Outcome]) -> str:
         return f"nothing: it {'is undecided' if last == UNDECIDED else outcome} under all"
     if not between:
         return "the receiver's shaping queue"
-    alone = [name for name, verdict in zip(holds, (first, *between), strict=False) if verdict == last]
-    causes = [{"unshaped": "the receiver's shaping queue", "late": "the delay of grants"}[name] for name in alone]
+    sufficient = [name for name, verdict in zip(holds, (first, *between), strict=False) if verdict == last]
+    causes = [{"unshaped": "the receiver's shaping queue", "late": "the delay of grants"}[name] for name in sufficient]
     return " or ".join(causes) if causes else "both together"
 
 
@@ -165,7 +174,7 @@ def _conditions_table(
     for control, conditions in dict.fromkeys((row["control"], row["conditions"]) for row in rows):
         runs = measured[conditions].runs(experiment, control)
         values = [[run[key] for run in runs if run.get(key) is not None] for key, _, _ in CONDITION_COLUMNS]
-        cells = [show(known, form) for known, (_, _, form) in zip(values, CONDITION_COLUMNS, strict=True)]
+        cells = [show(column, form) for column, (_, _, form) in zip(values, CONDITION_COLUMNS, strict=True)]
         table.append([f"{title_of(control)} (`{control}`)", f"`{conditions}`", str(len(runs)), *cells])
     return table
 
@@ -183,14 +192,16 @@ def table_of(measured: Measured, name: str, controls: list[str]) -> list[list[st
             (label, [measured.shown(name, control, key, form=form) for control in controls])
             for key, label, form in COLUMNS
         ]
-    kept = [(label, cells) for label, cells in columns if any(cell != "-" for cell in cells)]
+    shown = [(label, cells) for label, cells in columns if any(cell != "-" for cell in cells)]
     counts = [len(measured.runs(name, control)) for control in controls]
     heads = [f"{title_of(control)} (`{control}`)" for control in controls]
-    rows = [[heads[n], str(counts[n]), *(cells[n] for _, cells in kept)] for n in range(len(controls))]
-    return [["control", "seeds", *(label for label, _ in kept)], *rows]
+    by_control = zip(*(cells for _, cells in shown), strict=True) if shown else ((),) * len(controls)
+    rows = [[head, str(count), *cells] for head, count, cells in zip(heads, counts, by_control, strict=True)]
+    return [["control", "seeds", *(label for label, _ in shown)], *rows]
 
 
 def _figure_5(measured: Measured, name: str, control: str, key: str, form: str) -> str:
+    """Return a figure of the isolation experiment as text: a share of two figures, or a figure."""
     runs = measured.runs(name, control)
     if key in SHARES:
         part, whole = SHARES[key]

@@ -32,16 +32,16 @@ def number_of(name: str) -> int:
 def kill_machine_of(pid: int) -> None:
     """Kill a node and its lease watchdog, as if their machine had died."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    for each in (*map(int, children), pid):
-        os.kill(each, signal.SIGKILL)
+    for process_id in (*map(int, children), pid):
+        os.kill(process_id, signal.SIGKILL)
 
 
 class Cluster:
-    """The nodes and etcd, inside a ``with``, in which the first node is active; files go to ``folder``.
+    """The nodes of a cluster and their etcd, running inside a ``with``; files go to ``folder``.
 
-    ``document`` makes a node's configuration from its OpenFlow port and its REST port. ``openflow`` is the nodes'
-    addresses for switches. Nodes are numbered from 0, and each runs at one of the ``places``. A request to a node that
-    does not answer raises RequestError.
+    At first the first node is active. ``document`` returns a node's configuration for its OpenFlow port and its REST
+    port. ``openflow`` are the nodes' addresses for switches. Nodes are numbered from 0; each runs at one of
+    ``locations``. A request to a node that does not respond raises RequestError.
     """
 
     start_s = START_S
@@ -60,16 +60,16 @@ class Cluster:
         self.openflow: list[tuple[str, int]] = []
         self.paused: set[int] = set()
         self._stack = ExitStack()
-        for number, place in enumerate(locations):
+        for number, location in enumerate(locations):
             name = name_of(number)
             openflow_port, rest_port = free_ports(2)
             config = dict(document(openflow_port, rest_port))
-            config["openflow"] = {**config.get("openflow", {}), "listen": f"{place.host}:{openflow_port}"}
+            config["openflow"] = {**config.get("openflow", {}), "listen": f"{location.host}:{openflow_port}"}
             config["control"] = {key: value for key, value in config.get("control", {}).items() if key != "on_stop"}
-            config["cluster"] = {"node": name, "etcd": self.etcd.urls, **self._cluster_section(place)}
+            config["cluster"] = {"node": name, "etcd": self.etcd.urls, **self._cluster_section(location)}
             (folder / name).mkdir(exist_ok=True)
-            self.nodes.append(self._node(config, folder / name, place))
-            self.openflow.append((place.host, openflow_port))
+            self.nodes.append(self._node(config, folder / name, location))
+            self.openflow.append((location.host, openflow_port))
 
     def __enter__(self) -> Self:
         with self._stack:
@@ -116,9 +116,9 @@ class Cluster:
 
     def check_recovered(self) -> bool:
         """Return whether a node controls every switch; that node then becomes the one in control."""
-        found = [number for number in range(len(self.nodes)) if self.controls(number)]
-        self.in_charge = found[0] if found else self.in_charge
-        return bool(found)
+        in_control = [number for number in range(len(self.nodes)) if self.controls(number)]
+        self.in_charge = in_control[0] if in_control else self.in_charge
+        return bool(in_control)
 
     @property
     def active(self) -> int | None:
@@ -133,6 +133,7 @@ class Cluster:
         return None if cluster is None or cluster["lease_age_s"] is None else str(cluster["role"])
 
     def _has_role(self, number: int) -> bool:
+        """Return whether a node reports a role; ControllerError if it has ended."""
         self.nodes[number].check_alive()
         return self.role(number) is not None
 
@@ -179,6 +180,7 @@ class Cluster:
         wait_until(condition, what, timeout_s, log=self._tails)
 
     def _tails(self) -> str:
+        """Return the last lines of all nodes' logs."""
         return "\n".join(node.log_tail() for node in self.nodes if node.log_path.exists())
 
 
@@ -229,9 +231,9 @@ class ShardedNodes(Cluster):
         One of the nodes must be active, and becomes the one in control.
         """
         healths = {number: self.nodes[number].health() for number in self.deciding}
-        there = {number: health for number, health in healths.items() if "cluster" in health}
-        active = next((number for number in there if _is_active(there[number])), None)
-        if active is None or not _is_shared_by(there):
+        responding = {number: health for number, health in healths.items() if "cluster" in health}
+        active = next((number for number in responding if _is_active(responding[number])), None)
+        if active is None or not _is_shared_by(responding):
             return False
         self.in_charge = active
         return True
@@ -248,10 +250,14 @@ def _is_active(health: Mapping[str, Any]) -> bool:
 
 
 def _is_shared_by(healths: Mapping[int, Mapping[str, Any]]) -> bool:
-    """Whether all of these nodes, by number, report that every switch is under the control of one of them."""
+    """Return whether all of these nodes report that each switch is under the control of one of them.
+
+    ``healths`` are the nodes' healths by node number. All must report the same owners, only these nodes may own
+    switches, and each owner must report its switches as ready.
+    """
     owners = [health.get("cluster", {}).get("owners") or {"": None} for health in healths.values()]
     names = set(map(name_of, healths))
-    if not owners or any(owner_of != owners[0] or not names >= set(owner_of.values()) for owner_of in owners):
+    if not owners or any(reported != owners[0] or not names >= set(reported.values()) for reported in owners):
         return False
     return all(
         health["switches"][name] == "ready"

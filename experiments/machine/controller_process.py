@@ -92,14 +92,14 @@ def free_ports(count: int) -> list[int]:
 
     They are outside the kernel's range of ephemeral ports, and processes that ask get different ones in turn.
     """
-    found: list[int] = []
+    ports: list[int] = []
     for _ in range(MAX_TRIES):
-        if len(found) == count:
-            return found
+        if len(ports) == count:
+            return ports
         port = _next_port()
         with socket.socket() as sock, suppress(OSError):
             sock.bind(("127.0.0.1", port))
-            found.append(port)
+            ports.append(port)
     raise ControllerError(f"of {MAX_TRIES} ports not {count} are free")
 
 
@@ -150,10 +150,8 @@ class ControllerProcess(ProcessRunner):
         profile: Path | None = None,
         location: ProcessLocation | None = None,
     ) -> None:
-        self._place, folder = (
-            location or ProcessLocation(),
-            folder.resolve(),
-        )  # the process has another working directory
+        folder = folder.resolve()  # the process has another working directory
+        self._location = location or ProcessLocation()
         self.config_path = folder / f"{self.file_name}.yaml"
         self.log_path = folder / f"{self.file_name}.log"
         self.token: str | None = None
@@ -168,8 +166,8 @@ class ControllerProcess(ProcessRunner):
             ]
             runner = [] if profile is None else ["experiments.machine.profiler", str(profile.resolve())]
             self._command = [sys.executable, "-m", *runner, *launcher]
-        self._command = [*self._place.command, *self._command]
-        self._environment = {**os.environ, **(environment or {}), **self._place.environment}
+        self._command = [*self._location.command, *self._command]
+        self._environment = {**os.environ, **(environment or {}), **self._location.environment}
 
     def __enter__(self) -> Self:
         for kept in self.config_path.parent.glob(f"{self.config_path.stem}.db*"):
@@ -206,8 +204,8 @@ class ControllerProcess(ProcessRunner):
         """Wait until the controller reports each of these switches as ready; ControllerError after ``timeout_s``."""
 
         def states() -> dict[str, str]:
-            known = self.health().get("switches", {})
-            return {name: known.get(name, "unknown") for name in sorted(switches)}
+            reported = self.health().get("switches", {})
+            return {name: reported.get(name, "unknown") for name in sorted(switches)}
 
         def log() -> str:
             pending = ", ".join(f"{name}: {state}" for name, state in states().items() if state != "ready")
@@ -223,7 +221,7 @@ class ControllerProcess(ProcessRunner):
 
     def call(self, path: str, method: str = "GET", body: object = None) -> Any:
         """Return the JSON of the controller's response to a request."""
-        with self._place.inside():
+        with self._location.inside():
             return self.client.call(path, method=method, body=body)
 
     def get(self, path: str) -> Any:
@@ -236,7 +234,7 @@ class ControllerProcess(ProcessRunner):
 
     def read(self, path: str) -> str:
         """Return the text of a REST resource."""
-        with self._place.inside():
+        with self._location.inside():
             return self.client.read(path).decode()
 
     def health(self) -> dict[str, Any]:

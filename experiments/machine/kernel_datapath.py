@@ -60,10 +60,10 @@ def why_not_emulated() -> str | None:
 
 
 class UserModeLinux:
-    """A command inside user-mode-linux: started by ``with``, and ended, with all that it started, after it.
+    """A command inside user-mode-linux: started by ``with``; afterwards all of its processes are ended.
 
     ``folder`` must exist; the command may write there, nowhere else on the host. The files console.log (the kernel's
-    own messages) and ovs-vswitchd.log go there. ``exchange`` is a folder that exists while it runs.
+    own messages) and ovs-vswitchd.log go there. ``exchange`` is a folder that exists while the command runs.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class UserModeLinux:
                 stdout=self._output,
                 stderr=error,
                 pass_fds=[console.fileno()],
-                env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": memory, **whole_state(self.exchange)},
+                env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": memory, **amx_environment(self.exchange)},
                 start_new_session=True,
             )
         self._awake.enter_context(disable_cpu_idle())
@@ -160,13 +160,16 @@ def order(command: Sequence[str], environment: Mapping[str, str], folder: Path) 
 
 
 def _is_covered(path: str) -> bool:
+    """Return whether a path is below one of the folders that the guest replaces by its own."""
     return any(Path(path).is_relative_to(folder) for folder in COVERED)
 
 
-def whole_state(folder: Path) -> dict[str, str]:
-    """Return the environment in which the kernel also runs on processors with AMX; its library is made in ``folder``.
+def amx_environment(folder: Path) -> dict[str, str]:
+    """Return the environment in which the kernel also runs on processors with AMX.
 
-    Without a C compiler it is empty: then only other processors work.
+    Its library is made in ``folder``.
+
+    {} without a C compiler: then the kernel does not run on processors with AMX.
     """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:

@@ -56,7 +56,7 @@ def fabric_agents(pns: Iterable[PhysicalNode], folder: Path) -> Iterator[subproc
 def run_all(agents: dict[FrameSocket, Agent], stopped: threading.Event) -> None:
     """Run the agents, each at its own interval, until ``stopped``; receive frames between the intervals."""
     begun_s = time.monotonic()
-    due_s = {next_socket: begun_s + number * 0.055 / len(agents) for number, next_socket in enumerate(agents)}
+    due_s = {sock: begun_s + number * 0.055 / len(agents) for number, sock in enumerate(agents)}
     while not stopped.is_set():
         next_socket = min(due_s, key=due_s.__getitem__)
         wait_s = due_s[next_socket] - time.monotonic()

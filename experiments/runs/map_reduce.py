@@ -16,7 +16,11 @@ Ends = tuple[int, int]
 
 @dataclass(slots=True)
 class _ReduceTask:
-    """``waiting`` are the PNs with output for the task, one per map task; ``fetching`` the start times, by PN."""
+    """A reduce task of a PN.
+
+    ``waiting`` are the PNs with output to fetch, one per map task; ``missing`` counts the outputs not fetched or begun
+    yet; ``fetching`` are the start times of running fetches, by PN.
+    """
 
     waiting: list[int]
     missing: int
@@ -48,10 +52,10 @@ class MapReduceJob:
     def step(self, slot: int) -> None:
         """Assign tasks, collect complete fetches, and begin new ones; called once in every slot."""
         now_s = slot * self._slot_s
-        ended: list[int] = []
+        newly_ended: list[int] = []
         while self._maps and self._maps[0][0] <= now_s:
-            ended.append(self._maps.popleft()[1])
-        self._ended += ended
+            newly_ended.append(self._maps.popleft()[1])
+        self._ended += newly_ended
         for pn, task in self._tasks.items():
             if task is None:
                 if not self._unassigned or now_s < self._free_s[pn]:
@@ -59,8 +63,8 @@ class MapReduceJob:
                 self._unassigned -= 1
                 task = _ReduceTask(self._rng.sample(self._ended, len(self._ended)), self._outputs)
             else:
-                task.waiting += ended
-                if not self._collect(pn, task) and not ended:
+                task.waiting += newly_ended
+                if not self._collect(pn, task) and not newly_ended:
                     continue
             self._fetch(pn, task, now_s, slot)
             if not (task.missing or task.fetching):
@@ -70,12 +74,12 @@ class MapReduceJob:
 
     def rows(self) -> list[tuple[Ends, float, float | None]]:
         """Return (ends, begun, ended) of every fetch over the network; None: not ended, or not begun either."""
-        found: list[tuple[Ends, float, float | None]] = list(self._done)
+        fetches: list[tuple[Ends, float, float | None]] = list(self._done)
         for pn, task in self._tasks.items():
             if task is not None:
-                found += [((sender, pn), began_s, None) for sender, began_s in task.fetching.items()]
-        some = next(iter(self._connections))
-        return found + [(some, self._free_s[some[1]], None)] * (self._expected - len(found))
+                fetches += [((sender, pn), began_s, None) for sender, began_s in task.fetching.items()]
+        any_pair = next(iter(self._connections))
+        return fetches + [(any_pair, self._free_s[any_pair[1]], None)] * (self._expected - len(fetches))
 
     def _collect(self, pn: int, task: _ReduceTask) -> bool:
         """Collect the complete fetches of a task; return whether there are any."""
@@ -87,8 +91,8 @@ class MapReduceJob:
         return bool(ended)
 
     def _fetch(self, pn: int, task: _ReduceTask, now_s: float, slot: int) -> None:
-        """Begin as many fetches of a task as it may have at once."""
-        left = []
+        """Begin fetches of a task, up to the maximum at once and one per PN; outputs of the task's own PN need none."""
+        still_waiting = []
         for sender in task.waiting:
             if sender == pn:
                 task.missing -= 1
@@ -97,5 +101,5 @@ class MapReduceJob:
                 task.fetching[sender] = now_s
                 self._connections[sender, pn].transfer(self._job.fetch_bytes, slot)
             else:
-                left.append(sender)
-        task.waiting = left
+                still_waiting.append(sender)
+        task.waiting = still_waiting

@@ -66,35 +66,35 @@ def run_on_model(
     queues = QueueOptions(scenario.queue_packets)
     options = ModelOptions(slot_s=settings.slot_s, seed=seed, queues=queues, uplink_queues=QueueOptions())
     model = ModelFabric(scenario.fabric(), options)
-    for number, classes in uplink_classes(scenario, model.fabric, control).items():
-        model.set_uplink_queues(number, classes)
+    for pn_number, classes in uplink_classes(scenario, model.fabric, control).items():
+        model.set_uplink_queues(pn_number, classes)
     plane = _install(model, scenario, control, folder, settings)
     if plane is not None:
         for event in scenario.events:
             model.at(SETTLE_S + event.at_s, _change(plane, event))
         grants = _Grants(plane, scenario).in_force_bps
     else:
-        standing = baseline_limits_bps(scenario, control)
-        grants = standing.copy
+        constant_limits_bps = baseline_limits_bps(scenario, control)
+        grants = constant_limits_bps.copy
     traffic = ModelTraffic(model, scenario, seed, settings.congestion_control, SETTLE_S, grants)
-    seen: dict[str, Any] = {}
-    model.at(SETTLE_S + scenario.judged[1], lambda: seen.update(_seen(model, plane)))
-    dropped: list[list[float]] = []
+    final_reports: dict[str, Any] = {}
+    model.at(SETTLE_S + scenario.judged[1], lambda: final_reports.update(_reports(model, plane)))
+    dropped_packets: list[list[float]] = []
     for interval in range(intervals_of(scenario) + 1):
         model.run(SETTLE_S + interval * INTERVAL_S + settings.slot_s)
-        dropped.append(_dropped_packets(model))
+        dropped_packets.append(_dropped_packets(model))
         progress(INTERVAL_S)
     model.run(SETTLE_S + scenario.duration_s + settings.slot_s)
     notes: dict[str, Any] = {"warnings": []}
     if plane is not None:
         notes["meter_mods"] = plane.counts.meter_mods
         notes["controller_cpu_s"] = plane.counts.cpu_s
-        notes["meters"] = sum(len(one.meters.ids()) for one in model.switches.values())
+        notes["meters"] = sum(len(datapath.meters.ids()) for datapath in model.switches.values())
         central = plane.central
-        sent = central.fabric.notifications.astype(int).tolist()
-        notes |= _drops_bps(dropped)
-        notes["notifications"] = {central.fabric.vn_name(row): count for row, count in enumerate(sent) if count}
-    return traffic.run(control, "model", notes, seen)
+        notified = central.fabric.notifications.astype(int).tolist()
+        notes |= _drops_bps(dropped_packets)
+        notes["notifications"] = {central.fabric.vn_name(row): count for row, count in enumerate(notified) if count}
+    return traffic.run(control, "model", notes, final_reports)
 
 
 def intervals_of(scenario: Scenario) -> int:
@@ -107,23 +107,28 @@ def described(model: ModelFabric) -> dict[str, Any]:
     return {switch.name: model.switches[switch.dpid].describe() for switch in model.fabric.switches}
 
 
-def _seen(model: ModelFabric, plane: ControlPlane | None) -> dict[str, Any]:
+def _reports(model: ModelFabric, plane: ControlPlane | None) -> dict[str, Any]:
+    """Return the reports of the switches, and of the controller about VNs (None without one), for the manifest."""
     return {"switches": described(model), "vns": None if plane is None else _vns(plane.central)}
 
 
 def _dropped_packets(model: ModelFabric) -> list[float]:
     """Return the packets that the queues of each edge port have dropped so far, (PNs,)."""
     ports = [model.ports[PortId(model.fabric.switch(pn.switch).dpid, pn.port_no)] for pn in model.fabric.pns]
-    return [one.port.counters["tx_dropped"] + sum(queue.dropped for queue in one.queues.values()) for one in ports]
+    return [port.port.counters["tx_dropped"] + sum(queue.dropped for queue in port.queues.values()) for port in ports]
 
 
 def _drops_bps(dropped: list[list[float]]) -> dict[str, float]:
-    """Return the largest queue drops of one edge port: in two intervals, the same after a second, on average."""
+    """Return the queue drops in bit/s of the edge port that drops most.
+
+    ``dropped`` are the packets dropped so far, (intervals + 1, PNs). "Worst" is over two intervals in a row, "settled"
+    the same after the first second, "mean" over the run.
+    """
     bits = np.array(dropped) * TCP_WIRE_BYTES * 8.0
-    two = (bits[2:] - bits[:-2]) / (2 * INTERVAL_S)
+    pair_bps = (bits[2:] - bits[:-2]) / (2 * INTERVAL_S)
     return {
-        "queue_drops_worst_bps": float(two.max(initial=0.0)),
-        "queue_drops_settled_bps": float(two[DROPS_FROM:].max(initial=0.0)),
+        "queue_drops_worst_bps": float(pair_bps.max(initial=0.0)),
+        "queue_drops_settled_bps": float(pair_bps[DROPS_FROM:].max(initial=0.0)),
         "queue_drops_mean_bps": float((bits[-1] - bits[0]).max() / (INTERVAL_S * max(len(bits) - 1, 1))),
     }
 
@@ -169,16 +174,18 @@ def _install(
 def _delay_grants(central: CentralController, intervals: int) -> None:
     """Make grants effective ``intervals`` intervals after they were decided."""
     control = central.fabric.control
-    groups = tuple(replace(one, policy=DelayedGrants(one.policy, intervals)) for one in control.groups)
+    groups = tuple(replace(group, policy=DelayedGrants(group.policy, intervals)) for group in control.groups)
     central.fabric.control = control._replace(groups=groups)
 
 
 def baseline_limits_bps(scenario: Scenario, control: str) -> FloatArray:
-    """Return the constant limits of each pair under a baseline."""
+    """Return the constant limit of each pair under a baseline, (pairs,); NaN without control."""
     if control == "none":
         return np.full(len(scenario.pairs), np.nan)
     shares, _ = static_limits(scenario, scenario.fabric())
-    rates = {(s.sender.vlan_vid, s.sender.pn.number, s.receiver.pn.number): s.rate_kbps * 1e3 for s in shares}
+    rates = {}
+    for share in shares:
+        rates[share.sender.vlan_vid, share.sender.pn.number, share.receiver.pn.number] = share.rate_kbps * 1e3
     return np.array([rates[pair] for pair in scenario.pairs])
 
 
@@ -214,13 +221,13 @@ class _Grants:
     def __init__(self, plane: ControlPlane, scenario: Scenario) -> None:
         self._central, self._pairs = plane.central, len(scenario.pairs)
         self._number: dict[tuple[int, int], int] = {}
-        for number, (vid, sender, receiver) in enumerate(scenario.pairs):
-            ends = (plane.model.fabric.vn(vid, one) for one in (sender, receiver))
+        for pair_number, (vid, sender, receiver) in enumerate(scenario.pairs):
+            ends = (plane.model.fabric.vn(vid, pn) for pn in (sender, receiver))
             sender_row, receiver_row = (vn_row(plane.central, plane.model, vn) for vn in ends)
-            self._number[sender_row, receiver_row] = number
+            self._number[sender_row, receiver_row] = pair_number
 
     def in_force_bps(self) -> FloatArray:
-        """Return the limits, (pairs,); inf for an unmetered pair."""
+        """Return the effective limit of each pair of the scenario, (pairs,); inf for a pair without a meter."""
         granted_bps = np.full(self._pairs, np.inf)
         state = self._central.state
         ends = zip(state.entries.sender.tolist(), state.entries.receiver.tolist(), strict=True)
@@ -231,7 +238,9 @@ class _Grants:
 
 
 class ModelTraffic:
-    """The sources of a scenario on a model, started at its time ``begin_s``, and their results.
+    """The sources of a scenario on a model, and their results.
+
+    The traffic starts at ``begin_s`` of the model's time.
 
     ``grants`` returns the limits of the pairs, (pairs,), at the end of each interval.
     """
@@ -295,8 +304,8 @@ class ModelTraffic:
             return [model.connect(UdpSource(source.rate_bps, model.slot_s, model.rng.random()), *ends)]
         return_s = model.round_trip_s(*ends)
         rate_bps = None if source.rate_bps is None else source.rate_bps / source.flows
-        made = (TcpSource(law, model.slot_s, return_s=return_s, rate_bps=rate_bps) for _ in range(source.flows))
-        return [model.connect(one, *ends) for one in made]
+        sources = (TcpSource(law, model.slot_s, return_s=return_s, rate_bps=rate_bps) for _ in range(source.flows))
+        return [model.connect(tcp_source, *ends) for tcp_source in sources]
 
     def _client(self, flows: list[ModelFlow], sessions: tuple[Session, ...]) -> RequestClient:
         """Return the client of a web server, started."""
@@ -317,11 +326,15 @@ class ModelTraffic:
         return running
 
     def _schedule(self, flow: ModelFlow, source: Source, spans: tuple[Span, ...]) -> None:
+        """Schedule the start and stop of a flow in each span, or its transfers.
+
+        Starts are spread at random over 30 ms.
+        """
         model = self._model
-        late_s = model.rng.uniform(0.0, START_SPREAD_S)
+        start_delay_s = model.rng.uniform(0.0, START_SPREAD_S)
         sender, octets = flow.source, source.octets
         for begin_s, end_s in spans:
-            begin_s = self._begin_s + min(begin_s + late_s, end_s)
+            begin_s = self._begin_s + min(begin_s + start_delay_s, end_s)
             if octets is not None:
                 assert isinstance(sender, TcpSource)
                 model.at(begin_s, lambda: sender.transfer(octets, model.slot))
@@ -330,6 +343,7 @@ class ModelTraffic:
             model.at(self._begin_s + end_s, lambda: sender.stop(model.slot))
 
     def _sample(self) -> None:
+        """Append the counters of all sources and receivers, and the grants, at the present time."""
         model = self._model
         self._time_s.append(model.now_s - self._begin_s)
         self._delivered.append(
@@ -346,13 +360,14 @@ class ModelTraffic:
         for number, (flows, spans) in enumerate(zip(self._flows, timeline, strict=True)):
             if number in self._clients:
                 answers = self._clients[number].rows(self._begin_s + self._scenario.duration_s)
-                since = [
-                    (at_s - self._begin_s, None if to_s is None else to_s - self._begin_s) for at_s, to_s in answers
+                relative_times = [
+                    (at_s - self._begin_s, None if answered_s is None else answered_s - self._begin_s)
+                    for at_s, answered_s in answers
                 ]
-                rows += [(number, *one) for one in since]
+                rows += [(number, *one) for one in relative_times]
             elif self._scenario.sources[number].octets is not None and isinstance(flows[0].source, TcpSource):
-                done = flows[0].source.transfers
-                ended = [one.ended_s - self._begin_s for one in done if one.ended_s is not None]
+                finished = flows[0].source.transfers
+                ended = [one.ended_s - self._begin_s for one in finished if one.ended_s is not None]
                 ends: list[float | None] = [*ended, *[None] * (len(spans) - len(ended))]
                 rows += [(number, span[0], end_s) for span, end_s in zip(spans, ends, strict=True)]
         return rows
@@ -364,6 +379,6 @@ class ModelTraffic:
             return []
         number_of = {source.pair: number for number, source in enumerate(self._scenario.sources)}
         return [
-            (number_of[job.vlan_vid, *ends], at_s - begin_s, None if to_s is None else to_s - begin_s)
-            for ends, at_s, to_s in self._job.rows()
+            (number_of[job.vlan_vid, *ends], began_s - begin_s, None if ended_s is None else ended_s - begin_s)
+            for ends, began_s, ended_s in self._job.rows()
         ]

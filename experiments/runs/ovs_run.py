@@ -111,50 +111,54 @@ def _measure(
     settings: RunSettings,
     folder: Path,
 ) -> ScenarioRun:
-    """Run the traffic, and return its rates, the decisions and the notes on the machine."""
+    """Run the traffic, and return its rates, the decisions and the notes on the machine.
+
+    ``due`` are (time, action), done in this order while the traffic runs: costs are sampled at both ends of the
+    judged span, events applied and a node killed at their times.
+    """
     decisions = decisions_of(controller, scenario, fabric) if controller is not None else None
     ticks: list[CpuTicks] = []
     costs: list[_Costs] = []
-    seen: dict[str, Any] = {}
+    reports: dict[str, Any] = {}
 
-    def count() -> None:
+    def sample_costs() -> None:
         ticks.append(read_cpu_ticks())
         if isinstance(controller, ControllerProcess):
             costs.append(_costs(controller))
 
-    def look() -> None:
-        count()
-        seen["switches"] = describe_switches(fabric)
-        seen["vns"] = decisions.get("/v1/vns") if decisions is not None else None
+    def record_reports() -> None:
+        sample_costs()
+        reports["switches"] = describe_switches(fabric)
+        reports["vns"] = decisions.get("/v1/vns") if decisions is not None else None
 
     judged = scenario.judged
-    due: list[tuple[float, Callable[[], object]]] = [(judged[0], count)]
+    due: list[tuple[float, Callable[[], object]]] = [(judged[0], sample_costs)]
     if controller is not None:
         due += [(event.at_s, functools.partial(apply_event, controller, fabric, event)) for event in scenario.events]
     if isinstance(decisions, NodesDecisions) and settings.kill_at_s is not None:
         due.append((settings.kill_at_s, decisions.kill))
-    due.append((judged[1], look))
-    due.sort(key=lambda one: one[0])
+    due.append((judged[1], record_reports))
+    due.sort(key=lambda action: action[0])
     begun_s = endpoints.begin()
-    told_s = 0.0
-    while due or told_s < scenario.duration_s:
+    reported_s = 0.0
+    while due or reported_s < scenario.duration_s:
         now_s = time.monotonic() - begun_s
         while due and due[0][0] <= now_s:
             due.pop(0)[1]()
         if decisions is not None:
             decisions.poll()
         passed_s = min(max(now_s, 0.0), scenario.duration_s)
-        progress(passed_s - told_s)
-        told_s = passed_s
+        progress(passed_s - reported_s)
+        reported_s = passed_s
         next_s = due[0][0] if due else scenario.duration_s
-        look_every_s = POLL_INTERVAL_S if decisions is None else decisions.poll_interval_s
-        time.sleep(max(0.0, min(look_every_s, next_s - now_s)))
+        max_wait_s = POLL_INTERVAL_S if decisions is None else decisions.poll_interval_s
+        time.sleep(max(0.0, min(max_wait_s, next_s - now_s)))
     if decisions is not None:
         decisions.stop()
         decisions.save(folder / "recording")
-    shares = cpu_shares(*ticks)
+    cpu = cpu_shares(*ticks)
     endpoints.wait()
-    warnings += busy_warning(shares, f"the run ({control})")
+    warnings += busy_warning(cpu, f"the run ({control})")
     columns = endpoints.columns()
     notes: dict[str, Any] = {"begun_s": begun_s}  # on the clock of the recording
     if decisions is not None:
@@ -162,11 +166,11 @@ def _measure(
         granted_bps = decisions.granted_bps(scenario, fabric, begun_s, columns["time_s"])
     else:
         granted_bps = np.tile(baseline_limits_bps(scenario, control), (len(columns["time_s"]) - 1, 1))
-    notes |= {"warnings": warnings, "cpu_idle_share": round(shares.idle, 3)}
-    notes["cpu_stolen_share"] = round(shares.stolen, 3)
+    notes |= {"warnings": warnings, "cpu_idle_share": round(cpu.idle, 3)}
+    notes["cpu_stolen_share"] = round(cpu.stolen, 3)
     if costs:
-        notes |= _between(*costs)
-    return ScenarioRun(scenario, control, "ovs", seed, granted_bps=granted_bps, notes=notes, seen=seen, **columns)
+        notes |= _cost_rates(*costs)
+    return ScenarioRun(scenario, control, "ovs", seed, granted_bps=granted_bps, notes=notes, seen=reports, **columns)
 
 
 class _Costs(NamedTuple):
@@ -180,18 +184,19 @@ class _Costs(NamedTuple):
 
 
 def _costs(controller: ControllerProcess) -> _Costs:
+    """Return the costs so far, from the controller and the kernel."""
     loop = controller.get("/v1/loop")
     cpu_s = process_cpu_s(controller.pid), process_cpu_s(vswitchd_pid())
     return _Costs(time.monotonic(), *cpu_s, loop["modified_meters"], loop["skipped_rounds"])
 
 
-def _between(before: _Costs, after: _Costs) -> dict[str, float]:
-    """Return the costs of the judged time; shares are of one processor."""
-    passed_s = after.at_s - before.at_s
+def _cost_rates(before: _Costs, after: _Costs) -> dict[str, float]:
+    """Return the costs per second between two samples; CPU shares are of one processor."""
+    duration_s = after.at_s - before.at_s
     return {
-        "controller_cpu_share": round((after.controller_s - before.controller_s) / passed_s, 4),
-        "vswitchd_cpu_share": round((after.vswitchd_s - before.vswitchd_s) / passed_s, 4),
-        "set_meters_per_s": round((after.modified_meters - before.modified_meters) / passed_s, 1),
+        "controller_cpu_share": round((after.controller_s - before.controller_s) / duration_s, 4),
+        "vswitchd_cpu_share": round((after.vswitchd_s - before.vswitchd_s) / duration_s, 4),
+        "set_meters_per_s": round((after.modified_meters - before.modified_meters) / duration_s, 1),
         "skipped_rounds": after.skipped_rounds - before.skipped_rounds,
     }
 
@@ -237,34 +242,37 @@ class _Endpoints:
                 raise RuntimeError(f"{name}: ended with status {status}: {end.last_line()}")
 
     def columns(self) -> dict[str, FloatArray]:
-        """Return the columns of a run, without the grants."""
+        """Return the columns of a run, except the grants, from the reports of all processes.
+
+        Lost packets are those that the sender reports, or for UDP those sent and not received.
+        """
         sources = self._scenario.sources
         intervals = self._intervals()
         delivered = np.zeros((intervals, len(sources)))
         sent, lost = np.zeros(len(sources)), np.zeros(len(sources))
-        got_packets = np.zeros(len(sources))
+        received_packets = np.zeros(len(sources))
         received, packets, transfers = [], [], []
         time_s = np.zeros(0)
         for vid, pn in receivers_of(self._scenario):
             name = self._ovs.fabric.vn(vid, pn).name
             report = self._ends[f"receive-{name}"].report()
             rows = np.array(report["rows"], dtype=np.float64)
-            own_s = rows[:, 0] / 1e9
-            time_s = time_s if len(time_s) else own_s
-            # Each receiver samples at its own times: its rates are over these.
-            counts = np.diff(rows[:, 1:], axis=0) * (np.diff(time_s) / np.diff(own_s))[:, None]
+            sample_s = rows[:, 0] / 1e9
+            time_s = time_s if len(time_s) else sample_s
+            # Each receiver samples at its own times: its counts are scaled to the intervals of the first receiver.
+            counts = np.diff(rows[:, 1:], axis=0) * (np.diff(time_s) / np.diff(sample_s))[:, None]
             received.append(counts[:, 0] * 8)
             packets.append(counts[:, 1])
             for column, number in enumerate(self._receivers[name]):
                 frames = FRAME_BYTES[sources[number].protocol] / traffic_endpoint.PAYLOAD_BYTES
                 delivered[:, number] = counts[:, 2 + column] * 8 * frames
-                got_packets[number] = report["total"][column] / traffic_endpoint.PAYLOAD_BYTES
+                received_packets[number] = report["total"][column] / traffic_endpoint.PAYLOAD_BYTES
                 transfers += [(number, *times) for times in report["requests"].get(str(column), [])]
         for name, numbers in self._senders.items():
-            for number, one in zip(numbers, self._ends[f"send-{name}"].report()["sources"], strict=True):
-                sent[number] = one["sent"]
-                lost[number] = one.get("lost", max(one["sent"] - got_packets[number], 0.0))
-                transfers += [(number, begun_s, ended_s) for begun_s, ended_s in one["transfers"]]
+            for number, source_report in zip(numbers, self._ends[f"send-{name}"].report()["sources"], strict=True):
+                sent[number] = source_report["sent"]
+                lost[number] = source_report.get("lost", max(source_report["sent"] - received_packets[number], 0.0))
+                transfers += [(number, begun_s, ended_s) for begun_s, ended_s in source_report["transfers"]]
         return {
             "time_s": time_s,
             "delivered_bits": delivered,
@@ -276,6 +284,7 @@ class _Endpoints:
         }
 
     def _intervals(self) -> int:
+        """Return the number of whole intervals."""
         return int(self._scenario.duration_s / INTERVAL_S + 1e-6)
 
     def _vns_of(self, source: Source) -> tuple[VirtualNode, VirtualNode]:
@@ -314,4 +323,5 @@ class _Endpoints:
         }
 
     def _end(self) -> None:
+        """End all processes."""
         end_groups([end.process for end in self._ends.values()])

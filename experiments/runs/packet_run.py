@@ -55,26 +55,26 @@ def run_packets(scenario: Scenario, control: str, seed: int, progress: Callable[
     flows = [_flows(source, link) for source in scenario.sources]
     network = PacketNetwork(link, list(zip(limiters, flows, strict=True)), seed)
     changes = sorted(
-        (at_s, start, number)
+        (at_s, starts, number)
         for number, spans in enumerate(scenario.timeline(seed))
         for span in spans
-        for at_s, start in zip(span, (True, False), strict=True)
+        for at_s, starts in zip(span, (True, False), strict=True)
     )
     intervals = int(scenario.duration_s / INTERVAL_S + 1e-6)
     delivered, granted = [network.delivered()], []
-    update = 1
+    update_number = 1
     for interval in range(1, intervals + 1):
         end_s = interval * INTERVAL_S
-        while update * paper.update_s <= end_s + 1e-9:
+        while update_number * paper.update_s <= end_s + 1e-9:
             while changes and changes[0][0] <= network.now_s:
-                _, start, number = changes.pop(0)
+                _, starts, number = changes.pop(0)
                 for flow in flows[number]:
-                    flow.start(network.slot) if start else flow.stop()
-            network.run(update * paper.update_s)
+                    flow.start(network.slot) if starts else flow.stop()
+            network.run(update_number * paper.update_s)
             for limiter in limiters:
                 if isinstance(limiter, Source):
                     limiter.update(network.now_s)
-            update += 1
+            update_number += 1
         delivered.append(network.delivered())
         granted.append([one.rate_bps if isinstance(one, Source) else np.nan for one in limiters])
         progress(INTERVAL_S)
@@ -89,6 +89,7 @@ def run_packets(scenario: Scenario, control: str, seed: int, progress: Callable[
 
 
 def _limiter(control: str, paper: PaperConstants, senders: int, queue_frames: int) -> Limiter:
+    """Return the limiter of a sender under a control; ``queue_frames`` 0: frames above the rate are dropped."""
     if control == "none":
         return Unlimited()
     if control == "static":
@@ -97,6 +98,7 @@ def _limiter(control: str, paper: PaperConstants, senders: int, queue_frames: in
 
 
 def _flows(source: Traffic, link: PacketLink) -> list[Flow]:
+    """Return the flows of a source: one of UDP, or its number of TCP flows."""
     if source.protocol == "udp":
         return [UdpFlow()]
     law = source.congestion_control or "reno"
@@ -104,4 +106,7 @@ def _flows(source: Traffic, link: PacketLink) -> list[Flow]:
 
 
 def _sums(flows: list[list[Flow]], name: str) -> FloatArray:
-    return np.array([sum(getattr(flow, name) for flow in of) for of in flows], dtype=np.float64)
+    """Return the sum of a counter over the flows of each source, (sources,)."""
+    return np.array(
+        [sum(getattr(flow, name) for flow in flows_of_source) for flows_of_source in flows], dtype=np.float64
+    )

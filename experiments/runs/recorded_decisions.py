@@ -27,7 +27,7 @@ from experiments.scenarios.scenario import BASELINES, Scenario, parse_control
 from experiments.scenarios.traffic import VnPair
 from topologies.fabric import Fabric
 
-TAKE_EVERY_S, POLL_INTERVAL_S, FAST_POLL_S = 0.5, 0.25, 0.05
+FETCH_INTERVAL_S, POLL_INTERVAL_S, FAST_POLL_S = 0.5, 0.25, 0.05
 Controllers = ControllerProcess | ShardedNodes
 
 
@@ -39,20 +39,23 @@ def decisions_of(controller: Controllers, scenario: Scenario, fabric: Fabric) ->
 
 
 class Decisions:
-    """Records a controller; ``poll`` must be called about every ``poll_interval_s``, ``stop`` at the end."""
+    """Records the decisions of a controller through its REST API.
+
+    ``poll`` must be called about every ``poll_interval_s``, ``stop`` at the end.
+    """
 
     poll_interval_s = POLL_INTERVAL_S
 
     def __init__(self, controller: ControllerProcess) -> None:
         self._controller = controller
         self._records: list[bytes] = []
-        self._taken_s = time.monotonic()
+        self._fetched_s = time.monotonic()
         self._ask("start")
 
     def poll(self) -> None:
         """Fetch the recording so far, if due."""
-        if time.monotonic() - self._taken_s >= TAKE_EVERY_S:
-            self._taken_s = time.monotonic()
+        if time.monotonic() - self._fetched_s >= FETCH_INTERVAL_S:
+            self._fetched_s = time.monotonic()
             self._ask("take")
 
     def get(self, path: str) -> Any:
@@ -77,23 +80,24 @@ class Decisions:
 
         ``begun_s`` is the start of the traffic on CLOCK_MONOTONIC, which the controller uses too.
         """
-        wanted = {ends: n for n, ends in enumerate(_places(fabric, scenario.pairs))}
-        rows: list[FloatArray] = [np.full(len(wanted), np.inf)]
+        column_of = {ends: number for number, ends in enumerate(_pair_ends(fabric, scenario.pairs))}
+        rows: list[FloatArray] = [np.full(len(column_of), np.inf)]
         times = [-np.inf]
         columns: list[int | None] = []
-        for record in (one for data in self._records for one in decode(data)):
+        for record in (part for data in self._records for part in decode(data)):
             if isinstance(record, Start):
-                columns = [wanted.get(ends) for ends in _ends(record)]
+                columns = [column_of.get(ends) for ends in _recorded_ends(record)]
                 continue
-            row = np.full(len(wanted), np.inf)
+            row = np.full(len(column_of), np.inf)
             for column, limit_bps in zip(columns, record.limit_bps.tolist(), strict=True):
                 if column is not None:
                     row[column] = limit_bps
             rows.append(row)
             times.append(record.now_s - begun_s)
-        return _at_ends(times, rows, time_s)
+        return _last_before_ends(times, rows, time_s)
 
     def _ask(self, action: str) -> None:
+        """Send an action about the recording, and keep the records of the reply."""
         answer = self._controller.call("/v1/recording", "POST", {"action": action})
         self._records.append(base64.b64decode(answer["records"]))
 
@@ -107,7 +111,7 @@ class NodesDecisions:
 
     def __init__(self, nodes: ShardedNodes, switch: str) -> None:
         self._nodes, self._switch = nodes, switch
-        self._taken_s = -math.inf
+        self._fetched_s = -math.inf
         self._samples: list[tuple[float, list[dict[str, Any]]]] = []
         self._killed_s: float | None = None
         self._kill: dict[str, Any] = {}
@@ -117,21 +121,21 @@ class NodesDecisions:
     @property
     def poll_interval_s(self) -> float:
         """The interval of ``poll``: shorter while a switch may have no controlling node."""
-        return FAST_POLL_S if self._awaits else POLL_INTERVAL_S
+        return FAST_POLL_S if self._awaits_takeover else POLL_INTERVAL_S
 
     def poll(self) -> None:
         """Poll the limits, if due, or whether all switches are under control again."""
-        if self._awaits:
+        if self._awaits_takeover:
             if not self._nodes.check_recovered():
                 return
             assert self._killed_s is not None
             self.out_of_control_s = time.monotonic() - self._killed_s
             self._kill["owners_after"] = self._nodes.owners()
-        if time.monotonic() - self._taken_s >= TAKE_EVERY_S:
-            self._taken_s = time.monotonic()
+        if time.monotonic() - self._fetched_s >= FETCH_INTERVAL_S:
+            self._fetched_s = time.monotonic()
             answer = self._nodes.get("/v1/pairs")
             if "unreachable_nodes" not in answer:
-                self._samples.append((self._taken_s, answer["pairs"]))
+                self._samples.append((self._fetched_s, answer["pairs"]))
 
     def kill(self) -> None:
         """Kill the switch's owner."""
@@ -141,13 +145,13 @@ class NodesDecisions:
 
     def get(self, path: str) -> Any:
         """Return the JSON of a REST resource. Raises ControllerError without a takeover after a kill."""
-        if self._awaits:
+        if self._awaits_takeover:
             raise ControllerError(f"after {self._kill['killed']} was killed, not every switch is under control again")
         return self._nodes.get(path)
 
     def stop(self) -> None:
         """Poll for the last time. Raises ControllerError without a takeover after a kill."""
-        self._taken_s = -math.inf
+        self._fetched_s = -math.inf
         self.poll()
         self.get("/v1/revision")
 
@@ -168,27 +172,31 @@ class NodesDecisions:
 
     def granted_bps(self, scenario: Scenario, fabric: Fabric, begun_s: float, time_s: FloatArray) -> FloatArray:
         """Return the last polled effective limits at the end of each interval, (intervals, pairs)."""
-        wanted = {ends: n for n, ends in enumerate(_places(fabric, scenario.pairs))}
-        rows = [np.full(len(wanted), np.inf)]
+        column_of = {ends: number for number, ends in enumerate(_pair_ends(fabric, scenario.pairs))}
+        rows = [np.full(len(column_of), np.inf)]
         for _, entries in self._samples:
-            row = np.full(len(wanted), np.inf)
-            for one in entries:
+            row = np.full(len(column_of), np.inf)
+            for pair in entries:
                 ends = tuple(
-                    (one["vlan_vid"], int(place["dpid"], 16), place["port_no"])
-                    for place in (one["sender"], one["receiver"])
+                    (pair["vlan_vid"], int(location["dpid"], 16), location["port_no"])
+                    for location in (pair["sender"], pair["receiver"])
                 )
-                if ends in wanted:
-                    row[wanted[ends]] = one["limit_bps"]
+                if ends in column_of:
+                    row[column_of[ends]] = pair["limit_bps"]
             rows.append(row)
-        return _at_ends([-np.inf, *(at_s - begun_s for at_s, _ in self._samples)], rows, time_s)
+        return _last_before_ends([-np.inf, *(at_s - begun_s for at_s, _ in self._samples)], rows, time_s)
 
     @property
-    def _awaits(self) -> bool:
+    def _awaits_takeover(self) -> bool:
+        """Whether some switch may still have no controlling node after the kill."""
         return self._killed_s is not None and self.out_of_control_s is None
 
 
-def _at_ends(times_s: Sequence[float], rows: Sequence[FloatArray], time_s: FloatArray) -> FloatArray:
-    """Return the last row known at the end of each interval."""
+def _last_before_ends(times_s: Sequence[float], rows: Sequence[FloatArray], time_s: FloatArray) -> FloatArray:
+    """Return for each interval the last of ``rows`` known at its end, (intervals, pairs).
+
+    ``times_s`` (rows,) ascend.
+    """
     return np.array(rows)[np.searchsorted(np.array(times_s), time_s[1:], side="right") - 1]
 
 
@@ -205,15 +213,15 @@ def apply_event(controller: Controllers, fabric: Fabric, event: Event) -> None:
         controller.patch(f"/v1/vns/{event.vlan_vid}/{pn.switch}/{pn.port_no}", **fields)
 
 
-def _places(fabric: Fabric, pairs: Sequence[VnPair]) -> list[tuple[tuple[int, int, int], ...]]:
-    """Return both ends of each pair as (VLAN, dpid, port_no)."""
-    places = {pn.number: (fabric.switch(pn.switch).dpid, pn.port_no) for pn in fabric.pns}
-    return [tuple((vid, *places[number]) for number in ends) for vid, *ends in pairs]
+def _pair_ends(fabric: Fabric, pairs: Sequence[VnPair]) -> list[tuple[tuple[int, int, int], ...]]:
+    """Return both ends of each pair, (sender, receiver), each as (VLAN, dpid, port_no)."""
+    locations = {pn.number: (fabric.switch(pn.switch).dpid, pn.port_no) for pn in fabric.pns}
+    return [tuple((vid, *locations[number]) for number in ends) for vid, *ends in pairs]
 
 
-def _ends(start: Start) -> list[tuple[tuple[int, int, int], ...]]:
-    """Return the pairs as ((VLAN id, dpid, port) of the sender, of the receiver)."""
+def _recorded_ends(start: Start) -> list[tuple[tuple[int, int, int], ...]]:
+    """Return both ends of each recorded pair, (sender, receiver), each as (VLAN, dpid, port_no)."""
     vns, entries = start.vns, start.state.entries
-    keys = [(int(vns.vlan_vid[n]), int(vns.dpid[n]), int(vns.port_no[n])) for n in range(len(vns))]
+    locations = [(int(vns.vlan_vid[row]), int(vns.dpid[row]), int(vns.port_no[row])) for row in range(len(vns))]
     pairs = zip(entries.sender.tolist(), entries.receiver.tolist(), strict=True)
-    return [(keys[sender], keys[receiver]) for sender, receiver in pairs]
+    return [(locations[sender], locations[receiver]) for sender, receiver in pairs]

@@ -26,14 +26,14 @@ class PaperConstants:
     capacity_bps: float = 1e9
     update_s: float = 0.5e-3
     bucket_s: float = 1e-3  # the paper gives no depth B
-    congestion_timeout_s: float = 20e-3  # nor this
+    congestion_timeout_s: float = 20e-3  # the paper gives no time-out
 
 
 @dataclass
 class Source:
-    """A VM: its token bucket (Algorithm 1, packet out) and its rate (timer).
+    """A VM with its token bucket (Algorithm 1, packet out) and its rate (Algorithm 1, timer).
 
-    It drops frames without tokens, as line 10 does, or keeps up to ``queue_frames`` of them for later.
+    A frame without tokens is dropped, as in line 10, or kept for later if fewer than ``queue_frames`` wait.
     """
 
     paper: PaperConstants
@@ -45,7 +45,7 @@ class Source:
     marks: int = 0
     detected: bool = False
     fed_back_s: float = 0.0
-    queue_frames: int = 0  # the listing drops
+    queue_frames: int = 0  # the listing drops frames
     hides_marks: bool = True
 
     def consume(self, now_s: float) -> bool:
@@ -96,11 +96,11 @@ def run(sources: Sequence[Source], network: PacketNetwork, seconds: float) -> li
     for number in range(round(seconds / sources[0].paper.update_s)):
         before = network.delivered()
         network.run(begin_s + (number + 1) * sources[0].paper.update_s)
-        rates, marks = [one.rate_bps for one in sources], [one.marks for one in sources]
-        for one in sources:
-            one.update(network.now_s)
-        frames = [now - then for now, then in zip(network.delivered(), before, strict=True)]
-        ticks.append(Tick(rates, marks, frames, [one.rate_bps for one in sources]))
+        rates, marks = [source.rate_bps for source in sources], [source.marks for source in sources]
+        for source in sources:
+            source.update(network.now_s)
+        frames = [after - earlier for after, earlier in zip(network.delivered(), before, strict=True)]
+        ticks.append(Tick(rates, marks, frames, [source.rate_bps for source in sources]))
     return ticks
 
 
@@ -109,7 +109,7 @@ def greedy(sources: Sequence[Source], seed: int = 1) -> PacketNetwork:
     flows = [UdpFlow() for _ in sources]
     for flow in flows:
         flow.start(0)
-    return PacketNetwork(PacketLink(), [(one, [flow]) for one, flow in zip(sources, flows, strict=True)], seed)
+    return PacketNetwork(PacketLink(), [(source, [flow]) for source, flow in zip(sources, flows, strict=True)], seed)
 
 
 def used(ticks: list[Tick], paper: PaperConstants) -> float:

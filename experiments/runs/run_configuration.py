@@ -34,7 +34,7 @@ def controller_configuration(
     document["control"] |= {"interval_ms": settings.interval_ms}
     document["queues"]["max_rate"] = "limit" if CONDITIONS[scenario.conditions].shaped else "capacity"
     for vid, limits in scenario.limits.items():
-        document["vlans"][vid] |= _as_keys(limits, algorithm)
+        document["vlans"][vid] |= _limit_keys(limits, algorithm)
     agents = agents_at(fabric, settings.shaping)
     if agents:
         document["agents"] = {"long_frames": True}
@@ -46,7 +46,7 @@ def controller_configuration(
     for (vid, number), limits in scenario.vn_limits.items():
         pn = fabric.pn(number)
         port = document["switches"][pn.switch]["ports"][pn.port_no]
-        port.setdefault("vns", {})[vid] = _as_keys(limits, algorithm)
+        port.setdefault("vns", {})[vid] = _limit_keys(limits, algorithm)
     if scenario.promise != "limits" and fabric.core_links:
         document["links"] = [
             {"between": [f"{link.switch_a}:{link.port_a}", f"{link.switch_b}:{link.port_b}"], "capacity": link.rate_bps}
@@ -100,18 +100,20 @@ def agents_at(fabric: Fabric, shaping: str) -> dict[PhysicalNode, str]:
 
 
 def uplink_classes(scenario: Scenario, fabric: Fabric, control: str) -> dict[int, dict[int, tuple[int, int]]]:
-    """Return the (min, max) rates of each VLAN at the senders' own schedulers, by PN; {}: there are none.
+    """Return the (min, max) rates in bit/s of each VLAN at the senders' own schedulers, by PN.
 
-    Static schedulers serve a VLAN at most at its send limit.
+    {} without schedulers.
+
+    Under static limits a scheduler serves a VLAN at most at its send limit.
     """
     if not scenario.uplink_queues or control == "none":
         return {}
     classes: dict[int, dict[int, tuple[int, int]]] = {}
     for vn in fabric.vns():
         limits, link_bps = scenario.limits_of(vn), vn.pn.link_rate_bps
-        most_bps = limits.send_bps if control == "static" else limits.send_ceiling_bps or limits.send_bps
-        of_pn = classes.setdefault(vn.pn.number, {})
-        of_pn[vn.vlan_vid] = min(limits.send_bps, link_bps), min(max(most_bps, limits.send_bps), link_bps)
+        max_bps = limits.send_bps if control == "static" else limits.send_ceiling_bps or limits.send_bps
+        classes_of_pn = classes.setdefault(vn.pn.number, {})
+        classes_of_pn[vn.vlan_vid] = min(limits.send_bps, link_bps), min(max(max_bps, limits.send_bps), link_bps)
     senders = {source.sender for source in scenario.sources}
     return {number: vlans for number, vlans in classes.items() if number in senders}
 
@@ -124,9 +126,9 @@ def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], Queu
     """
     bursts_s: dict[tuple[VirtualNode, VirtualNode], float] = {}
     for source in scenario.sources:
-        ends = fabric.vn(source.vlan_vid, source.sender), fabric.vn(source.vlan_vid, source.receiver)
+        pair = fabric.vn(source.vlan_vid, source.sender), fabric.vn(source.vlan_vid, source.receiver)
         burst_s = TCP_BURST_S if source.protocol == "tcp" else UDP_BURST_S
-        bursts_s[ends] = max(bursts_s.get(ends, 0.0), burst_s)
+        bursts_s[pair] = max(bursts_s.get(pair, 0.0), burst_s)
     limits = {vn: scenario.limits_of(vn) for vn in fabric.vns()}
     send = {vn: limit.send_bps for vn, limit in limits.items()}
     receive = {vn: limit.receive_bps for vn, limit in limits.items()}
@@ -135,7 +137,8 @@ def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], Queu
     return (whole_limits if scenario.uplink_queues else equal_shares)(bursts_s, send, receive), queues
 
 
-def _as_keys(limits: Limits, algorithm: str) -> dict[str, float]:
+def _limit_keys(limits: Limits, algorithm: str) -> dict[str, float]:
+    """Return limits as keys of the configuration file; ceilings only for algorithms that use them."""
     keys = {"send_limit": limits.send_bps, "receive_limit": limits.receive_bps, "weight": limits.weight}
     if borrows(algorithm):
         keys |= {"send_ceiling": limits.send_ceiling_bps, "receive_ceiling": limits.receive_ceiling_bps}

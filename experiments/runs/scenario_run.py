@@ -91,22 +91,22 @@ class ScenarioRun:
         return list(dict.fromkeys((vid, sender) for vid, sender, _ in self.scenario.pairs))
 
     def columns(self) -> dict[str, FloatArray]:
-        """Return columns by name, (intervals,) each, such as ``granted_bps:v1_2:v1_11``: of VN v1_2 to VN v1_11.
+        """Return columns by name, (intervals,) each, such as ``granted_bps:v1_2:v1_11``: from VN v1_2 to VN v1_11.
 
         A VN is ``vVLAN_PN``. ``time_s`` is the beginning of the interval. Rates are wire rates; ``delivered_bps`` is
         the rate of a pair at its receiver, of all of its sources together.
         """
-        passed_s = np.diff(self.time_s)
-        found = {"time_s": self.time_s[:-1], "duration_s": passed_s}
+        duration_s = np.diff(self.time_s)
+        columns = {"time_s": self.time_s[:-1], "duration_s": duration_s}
         for column, name in enumerate(self.receiver_names):
-            found[f"received_bps:{name}"] = self.received_bits[:, column] / passed_s
-            found[f"received_packets:{name}"] = self.received_packets[:, column]
+            columns[f"received_bps:{name}"] = self.received_bits[:, column] / duration_s
+            columns[f"received_packets:{name}"] = self.received_packets[:, column]
         for pair, name in zip(self.scenario.pairs, self.pair_names, strict=True):
             sources = [number for number, source in enumerate(self.scenario.sources) if source.pair == pair]
-            found[f"delivered_bps:{name}"] = self.delivered_bits[:, sources].sum(axis=1) / passed_s
+            columns[f"delivered_bps:{name}"] = self.delivered_bits[:, sources].sum(axis=1) / duration_s
         for column, name in enumerate(self.pair_names):
-            found[f"granted_bps:{name}"] = self.granted_bps[:, column]
-        return found
+            columns[f"granted_bps:{name}"] = self.granted_bps[:, column]
+        return columns
 
     @property
     def receiver_names(self) -> list[str]:
@@ -136,12 +136,13 @@ class ScenarioRun:
             (folder / f"{name}.json").write_text(json.dumps(getattr(self, name), indent=1, default=str) + "\n")
 
     def between(self, first: int, last: int) -> ScenarioRun:
-        """Return the rows ``first`` to ``last``, which is included."""
+        """Return the run with only the rows ``first`` to ``last``, both included."""
         rows = {name: getattr(self, name)[first : last + 1] for name in _BY_INTERVAL}
         return replace(self, time_s=self.time_s[first : last + 2], **rows)
 
 
 def _pair_name(pair: VnPair) -> str:
+    """Return the name of a pair: ``vVLAN_SENDER:vVLAN_RECEIVER``."""
     vid, sender, receiver = pair
     return f"v{vid}_{sender}:v{vid}_{receiver}"
 

@@ -63,45 +63,46 @@ def run_on_wire(
             settings.announce(controller.url)
         wire.announce_hosts()
         wire.longest_step_s = 0.0
-        unknown = np.full(len(scenario.pairs), np.inf)
+        unknown_bps = np.full(len(scenario.pairs), np.inf)
         with wire.locked():
             begin_s = wire.now_s + BEGIN_IN_S
             begun_s = time.monotonic() + BEGIN_IN_S
-            traffic = ModelTraffic(model, scenario, seed, settings.congestion_control, begin_s, unknown.copy)
+            traffic = ModelTraffic(model, scenario, seed, settings.congestion_control, begin_s, unknown_bps.copy)
         decisions = decisions_of(controller, scenario, fabric)
-        marks = {PROGRESS_S * n for n in range(1, int(scenario.duration_s / PROGRESS_S) + 1)}
-        marks |= {scenario.duration_s, scenario.judged[1]}
-        seen: dict[str, Any] = {}
+        times_s = {PROGRESS_S * number for number in range(1, int(scenario.duration_s / PROGRESS_S) + 1)}
+        times_s |= {scenario.duration_s, scenario.judged[1]}
+        final_reports: dict[str, Any] = {}
         events = {event: event.at_s for event in scenario.events}
-        passed_s = 0.0
+        reported_s = 0.0
         kill_at_s = settings.kill_at_s
-        for mark_s in sorted(marks | set(events.values()) | ({kill_at_s} if kill_at_s is not None else set())):
-            wire.run(begin_s + mark_s + (slot_s if mark_s == scenario.duration_s else 0.0))
-            for event in [event for event, at_s in events.items() if at_s == mark_s]:
+        for time_s in sorted(times_s | set(events.values()) | ({kill_at_s} if kill_at_s is not None else set())):
+            wire.run(begin_s + time_s + (slot_s if time_s == scenario.duration_s else 0.0))
+            for event in [event for event, at_s in events.items() if at_s == time_s]:
                 apply_event(controller, fabric, event)
-            if mark_s == kill_at_s and isinstance(decisions, NodesDecisions):
+            if time_s == kill_at_s and isinstance(decisions, NodesDecisions):
                 decisions.kill()
             decisions.poll()
-            if mark_s == scenario.judged[1]:
+            if time_s == scenario.judged[1]:
                 with wire.locked():
-                    seen["switches"] = described(model)
-                seen["vns"] = decisions.get("/v1/vns")
-            progress(mark_s - passed_s)
-            passed_s = mark_s
+                    final_reports["switches"] = described(model)
+                final_reports["vns"] = decisions.get("/v1/vns")
+            progress(time_s - reported_s)
+            reported_s = time_s
         decisions.stop()
         controller.check_alive()
         warnings = _warnings(wire)
         if any(isinstance(event, LimitChange) for event in scenario.events):
             warnings.append("queues do not follow changes of limits on this fabric")
         with wire.locked():
-            run = traffic.run(control, "wire", {"warnings": warnings, **decisions.notes(begun_s)}, seen)
+            run = traffic.run(control, "wire", {"warnings": warnings, **decisions.notes(begun_s)}, final_reports)
     return dataclasses.replace(run, granted_bps=decisions.granted_bps(scenario, fabric, begun_s, run.time_s))
 
 
 def _warnings(wire: WireModel) -> list[str]:
+    """Return a warning if this machine stalled the software switches for more than an interval; otherwise []."""
     if wire.longest_step_s <= INTERVAL_S:
         return []
-    stood_ms = wire.longest_step_s * 1000
+    stall_ms = wire.longest_step_s * 1000
     return [
-        f"this machine was busy: the software switches stood still for up to {stood_ms:.0f} ms, more than an interval"
+        f"this machine was busy: the software switches stood still for up to {stall_ms:.0f} ms, more than an interval"
     ]

@@ -30,8 +30,9 @@ def scenarios() -> dict[str, Scenario]:
         name = module.name.removeprefix(f"{__name__}.")
         if name in _LANGUAGE or module.ispkg:
             continue
-        called, path = name.replace("_", "-").replace(".", "-"), f"experiments/scenarios/{name.replace('.', '/')}.py"
-        _add(found, plugins.Plugin(plugins.SCENARIOS, called, module.name, path), importlib.import_module)
+        scenario_name = name.replace("_", "-").replace(".", "-")
+        path = f"experiments/scenarios/{name.replace('.', '/')}.py"
+        _add(found, plugins.Plugin(plugins.SCENARIOS, scenario_name, module.name, path), importlib.import_module)
     for plugin in plugins.declared(plugins.SCENARIOS):
         _add(found, plugin, rooms.load)
     return found
@@ -54,17 +55,16 @@ def _add(found: dict[str, Scenario], plugin: plugins.Plugin, load: Callable[[str
         if isinstance(loaded, ModuleType):
             loaded = loaded.scenarios if hasattr(loaded, "scenarios") else loaded.scenario
         variants = None if isinstance(loaded, Scenario) else loaded
-        made: dict[str, Scenario] = {}
+        added: dict[str, Scenario] = {}
         for scenario in (loaded,) if variants is None else variants:
-            begin, says = plugin.name, "be" if variants is None else "begin with"
-            if not (scenario.name == begin if variants is None else scenario.name.startswith(f"{begin}-")):
-                expected = begin if variants is None else f"{begin}-"
-                raise InvalidValueError("name", scenario.name, f"must {says} {expected}")
-            if scenario.name in found or scenario.name in made:
+            expected, relation = (plugin.name, "be") if variants is None else (f"{plugin.name}-", "begin with")
+            if not (scenario.name == expected if variants is None else scenario.name.startswith(expected)):
+                raise InvalidValueError("name", scenario.name, f"must {relation} {expected}")
+            if scenario.name in found or scenario.name in added:
                 raise InvalidValueError("name", scenario.name, "stands twice")
-            made[scenario.name] = scenario
+            added[scenario.name] = scenario
     except (Exception, SystemExit) as error:
         plugins.faults[plugin] = plugins.reason_of(error)
         return
     plugins.faults.pop(plugin, None)
-    found |= made
+    found |= added

@@ -24,10 +24,10 @@ class Limits:
 
     def check(self, key: str) -> None:
         """Raise InvalidValueError naming an invalid value below ``key``."""
-        for way in ("send", "receive"):
-            limit_bps, ceiling_bps = getattr(self, f"{way}_bps"), getattr(self, f"{way}_ceiling_bps")
+        for direction in ("send", "receive"):
+            limit_bps, ceiling_bps = getattr(self, f"{direction}_bps"), getattr(self, f"{direction}_ceiling_bps")
             good = ceiling_bps is None or ceiling_bps >= limit_bps
-            require(good, f"{key}.{way}_ceiling_bps", ceiling_bps, f"is below the limit, {limit_bps}")
+            require(good, f"{key}.{direction}_ceiling_bps", ceiling_bps, f"is below the limit, {limit_bps}")
         require(self.weight is None or self.weight > 0, f"{key}.weight", self.weight, "is not above 0")
 
     def scaled(self, factor: float) -> Limits:

@@ -154,6 +154,7 @@ class Scenario:
             parse_control(control)
 
     def _check_limits(self) -> None:
+        """Raise InvalidValueError naming an invalid limit, or a VN that does not exist."""
         for vid, limits in self.limits.items():
             limits.check(f"limits[{vid}]")
         for (vid, pn), limits in self.vn_limits.items():
@@ -163,6 +164,7 @@ class Scenario:
             limits.check(key)
 
     def _check_span(self, key: str, span: Span) -> None:
+        """Raise InvalidValueError unless a span lies within the scenario."""
         begin_s, end_s = span
         require(0 <= begin_s < end_s <= self.duration_s, key, span, f"is not within 0 to {self.duration_s:g} seconds")
 
@@ -182,7 +184,7 @@ class Scenario:
         return self.phases[self.isolation[1]] if self.isolation else (0.0, self.duration_s)
 
     def phase_at(self, time_s: float) -> str:
-        """Return the phase at a time, or else the next one; "" after the last."""
+        """Return the name of the phase at a time, or of the next phase; "" after the last."""
         return next((name for name, (_, end_s) in self.phases.items() if time_s < end_s), "")
 
     def on(self, fabric: str, scale: float = 1.0) -> Scenario:
@@ -236,17 +238,17 @@ class Scenario:
         )
 
     def lasting(self, duration_s: float) -> Scenario:
-        """Return the scenario cut off after ``duration_s``: without later spans, and with shorter ones at the end."""
+        """Return the scenario ended after ``duration_s``, without later spans and with the last spans shortened."""
 
-        def kept(span: Span) -> Span:
+        def clip(span: Span) -> Span:
             return span[0], min(span[1], duration_s)
 
         return dataclasses.replace(
             self,
             duration_s=duration_s,
-            phases={name: kept(span) for name, span in self.phases.items() if span[0] < duration_s},
+            phases={name: clip(span) for name, span in self.phases.items() if span[0] < duration_s},
             sources=tuple(
-                dataclasses.replace(source, spans=tuple(kept(span) for span in source.spans if span[0] < duration_s))
+                dataclasses.replace(source, spans=tuple(clip(span) for span in source.spans if span[0] < duration_s))
                 for source in self.sources
                 if not source.spans or source.spans[0][0] < duration_s
             ),
@@ -285,8 +287,9 @@ def parse_control(control: str) -> tuple[str, dict[str, float]]:
 
 
 def _scaled_option(key: str, value: Any, factor: float) -> Any:
+    """Return an option of the topology, times ``factor`` if its name ends with ``_bps``."""
     if not key.endswith("_bps") or value is None:
         return value
     if isinstance(value, Mapping):
-        return {name: scaled_rate_bps(one, factor) for name, one in value.items()}
+        return {name: scaled_rate_bps(rate_bps, factor) for name, rate_bps in value.items()}
     return scaled_rate_bps(value, factor)

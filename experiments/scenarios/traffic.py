@@ -52,14 +52,14 @@ class WebRequests:
         require(abs(total - 1) < 1e-6, f"{key}.sizes", self.sizes, f"have probabilities of {total:g} together, not 1")
 
     def sessions(self, rng: Random, spans: tuple[Span, ...]) -> tuple[Session, ...]:
-        """Return the sessions that begin within the spans."""
-        octets, parts = zip(*self.sizes, strict=True)
+        """Return the sessions that begin within the spans, as (time, bytes of the answers)."""
+        octets, probabilities = zip(*self.sizes, strict=True)
         found: list[Session] = []
         for begin_s, end_s in spans:
             at_s = begin_s + rng.expovariate(self.sessions_per_s)
             while at_s < end_s:
-                count = max(1, round(rng.expovariate(1 / self.mean_requests)))
-                found.append((at_s, tuple(rng.choices(octets, parts, k=count))))
+                answers = max(1, round(rng.expovariate(1 / self.mean_requests)))
+                found.append((at_s, tuple(rng.choices(octets, probabilities, k=answers))))
                 at_s += rng.expovariate(self.sessions_per_s)
         return tuple(found)
 
@@ -193,12 +193,13 @@ class Job:
         for name in ("maps", "map_s", "reduces", "reduce_s", "fetch_bytes", "fetches"):
             value = getattr(self, name)
             require(value > 0, f"job.{name}", value, "is not above 0")
-        carried = [one for one in sources if one.vlan_vid == self.vlan_vid]
-        plain = all(one == Source(self.vlan_vid, one.sender, one.receiver, "tcp") for one in carried)
-        require(plain, "job.vlan_vid", self.vlan_vid, "has sources of its own: a job needs plain TCP of one flow")
-        pns = {one.sender for one in carried} | {one.receiver for one in carried}
-        whole = len(pns) > 1 and len(carried) == len({one.pair for one in carried}) == len(pns) * (len(pns) - 1)
-        require(whole, "job.vlan_vid", self.vlan_vid, "has not one source for each pair of its PNs")
+        job_sources = [source for source in sources if source.vlan_vid == self.vlan_vid]
+        ends = [(source.sender, source.receiver) for source in job_sources]
+        all_plain = job_sources == [Source(self.vlan_vid, *pair, "tcp") for pair in ends]
+        require(all_plain, "job.vlan_vid", self.vlan_vid, "has sources of its own: a job needs plain TCP of one flow")
+        pns = {pn for pair in ends for pn in pair}
+        complete = len(pns) > 1 and len(ends) == len(set(ends)) == len(pns) * (len(pns) - 1)
+        require(complete, "job.vlan_vid", self.vlan_vid, "has not one source for each pair of its PNs")
 
     def map_ends(self, seed: int, pns: Sequence[int]) -> list[tuple[float, int]]:
         """Return the end of each map task and its PN, in order."""

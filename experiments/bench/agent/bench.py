@@ -61,16 +61,16 @@ def run(
     with Namespaces(1) as spaces, spaces.inside(0):
         rates = {name: passed_bps(change, seconds) / 1e6 for name, change in schedules().items()}
         batch_ms = batch_of_changes_ms()
-        cost = agent_cost(pairs)
+        cpu_percent = agent_cost(pairs)
     figures = {
         "passed_mbps": rates,
         "hundred_changes_ms": batch_ms,
-        "agent_cpu_percent_per_1000_pairs": cost * 1000 / pairs,
+        "agent_cpu_percent_per_1000_pairs": cpu_percent * 1000 / pairs,
         **codec,
     }
-    off = max(abs(rate / 5.0 - 1.0) for rate in rates.values())
+    deviation = max(abs(rate / 5.0 - 1.0) for rate in rates.values())
     targets = [
-        Target("rates that change, off their mean", round(100 * off, 2), "%", 1.0),
+        Target("rates that change, off their mean", round(100 * deviation, 2), "%", 1.0),
         Target("100 changes of rates", round(batch_ms, 2), "ms", 5.0),
         Target("encode and decode, a pair", codec["codec_us_per_pair"], "us", 0.2),
     ]
@@ -93,37 +93,37 @@ def _entries(count: int) -> Any:
 
 
 def codec_figures() -> dict[str, float]:
-    """Return what encoding and decoding of a Traffic Report costs per pair, in long frames and in strict ones."""
-    speaker, found = FrameAddress(CONTROLLER_MAC, SENDER, VLAN, 1), {}
-    for name, octets in (
+    """Return the time of encoding and decoding a Traffic Report per pair in us, in long frames and in strict frames."""
+    address, figures = FrameAddress(CONTROLLER_MAC, SENDER, VLAN, 1), {}
+    for name, parameter_bytes in (
         ("codec_us_per_pair", LONG_PARAMETER_BYTES),
         ("codec_strict_us_per_pair", SHORT_PARAMETER_BYTES),
     ):
         entries, best = _entries(46 * 40), float("inf")
         for _ in range(20):
             begun = time.perf_counter()
-            frames = encode(speaker, Opcode.TRAFFIC_REPORT, entries, 1, 0, octets)
-            read = sum(len(frame.entries) for frame in map(decode, frames) if isinstance(frame, ControlFrame))
+            frames = encode(address, Opcode.TRAFFIC_REPORT, entries, 1, 0, parameter_bytes)
+            decoded_pairs = sum(len(frame.entries) for frame in map(decode, frames) if isinstance(frame, ControlFrame))
             best = min(best, time.perf_counter() - begun)
-            assert read == len(entries)
-        found[name] = round(best / len(entries) * 1e6, 4)
-    return found
+            assert decoded_pairs == len(entries)
+        figures[name] = round(best / len(entries) * 1e6, 4)
+    return figures
 
 
 def schedules() -> dict[str, Callable[[HtbShaper, ShapedPair, int], None]]:
     """Return what is done to a class in every interval: nothing, the same rate again, two rates in turn."""
 
-    def again(shaper: HtbShaper, pair: ShapedPair, _number: int) -> None:
+    def same_rate(shaper: HtbShaper, pair: ShapedPair, _number: int) -> None:
         shaper.set_rates([(pair, RATE_BPS)])
 
-    def by_turns(shaper: HtbShaper, pair: ShapedPair, number: int) -> None:
+    def alternating(shaper: HtbShaper, pair: ShapedPair, number: int) -> None:
         shaper.set_rates([(pair, ALTERNATING_BPS[number % 2])])
 
-    return {"constant": lambda *_: None, "set again": again, "by turns": by_turns}
+    return {"constant": lambda *_: None, "set again": same_rate, "by turns": alternating}
 
 
 def passed_bps(change: Callable[[HtbShaper, ShapedPair, int], None], seconds: float) -> float:
-    """Return what a class passes above its rate, as a part of it, while ``change`` is called in every interval."""
+    """Return the rate in bit/s that a class passes under overload, while ``change`` is called in every interval."""
     shaper, pair = HtbShaper(UPLINK, [VLAN], LINK_BPS), ShapedPair(VLAN, (SENDER + 1).to_bytes(6))
     try:
         shaper.set_rates([(pair, RATE_BPS)])
@@ -142,7 +142,7 @@ def passed_bps(change: Callable[[HtbShaper, ShapedPair, int], None], seconds: fl
 
 
 def batch_of_changes_ms() -> float:
-    """Return the duration of a hundred changes, the best of several, ms."""
+    """Return the time of setting a hundred rates in one call in ms: the best of several."""
     shaper = HtbShaper(UPLINK, [VLAN], LINK_BPS)
     pairs = [ShapedPair(VLAN, (SENDER + 1 + number).to_bytes(6)) for number in range(100)]
     try:
@@ -174,14 +174,14 @@ class _LoopbackController:
         self.sent += len(frames)
 
     def receive(self, max_frames: int) -> list[ControlFrame]:
-        taken, self._waiting = self._waiting, []
-        return [frame for frame in map(decode, taken) if not isinstance(frame, FrameRejection)]
+        received, self._waiting = self._waiting, []
+        return [frame for frame in map(decode, received) if not isinstance(frame, FrameRejection)]
 
     def queue_frames(self, opcode: Opcode, receivers: np.ndarray[Any, Any], **columns: Any) -> None:
         """Queue frames of an opcode."""
-        speaker = FrameAddress(SENDER, CONTROLLER_MAC, VLAN, 1)
+        address = FrameAddress(SENDER, CONTROLLER_MAC, VLAN, 1)
         entries = records(opcode, sender=np.full(len(receivers), SENDER), receiver=receivers, **columns)
-        frames = encode(speaker, opcode, entries, self._sequence + 1, 0, LONG_PARAMETER_BYTES)
+        frames = encode(address, opcode, entries, self._sequence + 1, 0, LONG_PARAMETER_BYTES)
         self._sequence = (self._sequence + len(frames)) % 2**16
         self._waiting += frames
 
@@ -201,17 +201,17 @@ def agent_cost(pairs: int) -> float:
 
     In every interval a tenth of the rates changes, all counters are read and all pairs are reported.
     """
-    shaper, mirror = HtbShaper(UPLINK, [VLAN], LINK_BPS), _LoopbackController(pairs)
+    shaper, controller = HtbShaper(UPLINK, [VLAN], LINK_BPS), _LoopbackController(pairs)
     try:
-        agent = Agent(AgentOptions((VLAN,), LINK_BPS), shaper, mirror)
+        agent = Agent(AgentOptions((VLAN,), LINK_BPS), shaper, controller)
         receivers = SENDER + 1 + np.arange(pairs)
-        mirror.queue_frames(Opcode.INITIALIZE, receivers)
-        mirror.queue_frames(Opcode.SET_RATE, receivers, rate_kbps=np.full(pairs, 4000))
+        controller.queue_frames(Opcode.INITIALIZE, receivers)
+        controller.queue_frames(Opcode.SET_RATE, receivers, rate_kbps=np.full(pairs, 4000))
         agent.receive_frames()
         assert ShapedPair(VLAN, VN_AGGREGATE) not in agent.pairs.rate_kbps
         used_s, intervals = 0.0, 40
         for _ in range(intervals):
-            mirror.interval()
+            controller.interval()
             before_s = _used_s()
             agent.receive_frames()
             agent.run_interval()
@@ -222,6 +222,7 @@ def agent_cost(pairs: int) -> float:
 
 
 def _used_s() -> float:
+    """Return the processor time of this process in seconds."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

@@ -42,15 +42,15 @@ def requests(pairs: int, senders: int, seed: int = 1) -> AllocationInput:
     receivers = max(pairs // senders, 1)
     pairs = receivers * senders
     granted_bps = rng.exponential(1e7, pairs)
-    full = rng.random(pairs) < 0.7
+    fully_used = rng.random(pairs) < 0.7
     return AllocationInput(
         offsets=np.arange(0, pairs + 1, senders),
         limit_bps=np.full(receivers, 1e7 * senders),
         received_bps=np.full(receivers, 1e7 * senders),
-        measured_bps=granted_bps * np.where(full, rng.uniform(0.95, 1.0, pairs), rng.uniform(0.0, 0.9, pairs)),
+        measured_bps=granted_bps * np.where(fully_used, rng.uniform(0.95, 1.0, pairs), rng.uniform(0.0, 0.9, pairs)),
         granted_bps=granted_bps,
         available_bps=granted_bps * rng.uniform(1.0, 4.0, pairs),
-        drops=full,
+        drops=fully_used,
         weight=rng.uniform(0.5, 2.0, pairs),
         active=np.ones(pairs, dtype=np.bool_),
     )
@@ -58,12 +58,12 @@ def requests(pairs: int, senders: int, seed: int = 1) -> AllocationInput:
 
 def timed(call: Callable[[], object], budget_s: float, max_calls: int = 200) -> tuple[float, float, int]:
     """Return the best and the median seconds of a call, and the number of calls within the budget (3 at least)."""
-    took: list[float] = []
-    while len(took) < 3 or (sum(took) < budget_s and len(took) < max_calls):
+    durations_s: list[float] = []
+    while len(durations_s) < 3 or (sum(durations_s) < budget_s and len(durations_s) < max_calls):
         start = time.perf_counter()
         call()
-        took.append(time.perf_counter() - start)
-    return min(took), statistics.median(took), len(took)
+        durations_s.append(time.perf_counter() - start)
+    return min(durations_s), statistics.median(durations_s), len(durations_s)
 
 
 def allocation_call(algorithm: PerReceiverPolicy, table: AllocationInput) -> Callable[[], object]:
@@ -74,13 +74,13 @@ def allocation_call(algorithm: PerReceiverPolicy, table: AllocationInput) -> Cal
 
 def call_us(budget_s: float) -> dict[str, float]:
     """Return, per algorithm, the fixed cost of a call: that of a table of one pair, us."""
-    table, many = requests(1, 1), 100
+    table, repeats = requests(1, 1), 100
 
     def calls(algorithm: PerReceiverPolicy) -> Callable[[], object]:
         call = allocation_call(algorithm, table)
-        return lambda: [call() for _ in range(many)]
+        return lambda: [call() for _ in range(repeats)]
 
-    return {name: timed(calls(function), budget_s)[0] / many * 1e6 for name, function in algorithms.items()}
+    return {name: timed(calls(function), budget_s)[0] / repeats * 1e6 for name, function in algorithms.items()}
 
 
 def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: float) -> list[dict[str, Any]]:
@@ -91,19 +91,19 @@ def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: floa
     """
     rows = []
     for pairs in sizes:
-        for each in senders:
-            tables = [requests(pairs, each, seed) for seed in range(max(sizes) // pairs)]
+        for senders_each in senders:
+            tables = [requests(pairs, senders_each, seed) for seed in range(max(sizes) // pairs)]
             for name in algorithms:
                 best, median, runs = timed(_run_over(tables, algorithms[name]), budget_s)
-                in_all = sum(table.entries for table in tables)
+                total_pairs = sum(table.entries for table in tables)
                 rows.append(
                     {
                         "algorithm": name,
                         "pairs": tables[0].entries,
-                        "senders_per_receiver": each,
-                        "ns_per_pair": best / in_all * 1e9,
-                        "median_ns_per_pair": median / in_all * 1e9,
-                        "pairs_per_s": in_all / best,
+                        "senders_per_receiver": senders_each,
+                        "ns_per_pair": best / total_pairs * 1e9,
+                        "median_ns_per_pair": median / total_pairs * 1e9,
+                        "pairs_per_s": total_pairs / best,
                         "calls": runs * len(tables),
                     }
                 )
@@ -111,6 +111,7 @@ def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: floa
 
 
 def _run_over(tables: Sequence[AllocationInput], algorithm: PerReceiverPolicy) -> Callable[[], object]:
+    """Return a call that runs the algorithm over all tables."""
     calls = [allocation_call(algorithm, table) for table in tables]
 
     def run() -> None:
@@ -125,15 +126,15 @@ def bench_forms(pairs: int, budget_s: float) -> dict[str, dict[str, float]]:
     table = requests(pairs, NOMINAL_SENDERS)
     rows = {}
     for name in algorithms:
-        used = timed(allocation_call(algorithms[name], table), budget_s)[0]
+        used_s = timed(allocation_call(algorithms[name], table), budget_s)[0]
         library, native.library = native.library, None
         try:
-            by_numpy = timed(allocation_call(algorithms[name], table), budget_s)[0]
+            numpy_s = timed(allocation_call(algorithms[name], table), budget_s)[0]
         finally:
             native.library = library
         rows[name] = {
-            "ns_per_pair": used / table.entries * 1e9,
-            "numpy_ns_per_pair": by_numpy / table.entries * 1e9,
+            "ns_per_pair": used_s / table.entries * 1e9,
+            "numpy_ns_per_pair": numpy_s / table.entries * 1e9,
         }
     return rows
 
@@ -160,14 +161,14 @@ def bytes_per_pair(pairs: int) -> float | None:
 def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
     """Return a row per fabric."""
     rng = np.random.default_rng(1)
-    made: list[tuple[str, Callable[[], tuple[FlowPaths, Any]]]] = [
+    problems: list[tuple[str, Callable[[], tuple[FlowPaths, Any]]]] = [
         (f"star of {hosts} hosts", partial(problem_instances.star, hosts, 100_000, rng)) for hosts in TARGET_STAR_MS
     ]
     for k, flows in FAT_TREES[: 1 if quick else None]:
-        made.append((f"fat tree, k = {k}", partial(problem_instances.fat_tree, k, flows, rng)))
+        problems.append((f"fat tree, k = {k}", partial(problem_instances.fat_tree, k, flows, rng)))
     rows = []
-    for name, make in made:
-        rows.append(_bench_fabric(name, *make(), budget_s))
+    for name, make_problem in problems:
+        rows.append(_bench_fabric(name, *make_problem(), budget_s))
     return rows
 
 
@@ -195,24 +196,24 @@ def targets(
     """Return the targets with the measured values."""
     rows = []
     for name in algorithms:
-        its = [row for row in receivers if row["algorithm"] == name]
-        usual = [row for row in its if row["senders_per_receiver"] == NOMINAL_SENDERS]
-        slowest_usual = min(row["pairs_per_s"] for row in usual)
-        slowest = min(its, key=lambda row: row["pairs_per_s"])
+        own_rows = [row for row in receivers if row["algorithm"] == name]
+        nominal_rows = [row for row in own_rows if row["senders_per_receiver"] == NOMINAL_SENDERS]
+        slowest_usual = min(row["pairs_per_s"] for row in nominal_rows)
+        slowest = min(own_rows, key=lambda row: row["pairs_per_s"])
         case = f"{slowest['pairs']} pairs, {slowest['senders_per_receiver']} per receiver"
-        costs = [row["ns_per_pair"] - calls[name] * 1e3 / row["pairs"] for row in usual]
-        speed, flat = TARGET_ENTRIES_PER_S, max(costs) / min(costs)
+        costs = [row["ns_per_pair"] - calls[name] * 1e3 / row["pairs"] for row in nominal_rows]
+        speed, flatness = TARGET_ENTRIES_PER_S, max(costs) / min(costs)
         rows += [
             Target(f"{name}, {NOMINAL_SENDERS} senders per receiver", slowest_usual, "pairs/s", speed, least=True),
             Target(f"{name}, slowest size ({case})", slowest["pairs_per_s"], "pairs/s", speed, least=True),
             Target(f"{name}, one call", calls[name], "us", TARGET_CALL_US),
-            Target(f"{name}, one more pair, most expensive to cheapest size", flat, "ratio", TARGET_FLATNESS),
+            Target(f"{name}, one more pair, most expensive to cheapest size", flatness, "ratio", TARGET_FLATNESS),
         ]
     if memory is not None:
         rows.append(Target("memory", memory, "bytes/pair", TARGET_BYTES_PER_PAIR))
-    for row, wanted in zip(fabrics, TARGET_STAR_MS.values(), strict=False):
+    for row, target_ms in zip(fabrics, TARGET_STAR_MS.values(), strict=False):
         label = f"max-min, {row['fabric']}, {row['flows']} flows"
-        rows.append(Target(label, row["ms"], "ms", wanted))
+        rows.append(Target(label, row["ms"], "ms", target_ms))
     return rows
 
 

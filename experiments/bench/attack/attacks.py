@@ -58,8 +58,8 @@ def idle(address: Address, until_s: float) -> None:
     time.sleep(max(until_s - time.monotonic(), 0.0))
 
 
-def _pour(peer: HostilePeer, data: bytes, until_s: float) -> None:
-    """Send the same data for as long as the controller reads it."""
+def _send_while_read(peer: HostilePeer, data: bytes, until_s: float) -> None:
+    """Send the same data until ``until_s``, for as long as the controller reads it."""
     while time.monotonic() < until_s and peer.send(data):
         pass
 
@@ -69,7 +69,7 @@ def stop_reading(address: Address, until_s: float) -> None:
 
     def work(peer: HostilePeer) -> None:
         if peer.become_ready(HOSTILE_DPID) is not None:
-            _pour(peer, message(MessageType.ECHO_REQUEST, bytes(60_000)), until_s)
+            _send_while_read(peer, message(MessageType.ECHO_REQUEST, bytes(60_000)), until_s)
 
     reconnect_loop(address, until_s, work, receive_bytes=4096)
 
@@ -97,20 +97,20 @@ def hostile_names(address: Address, until_s: float) -> None:
     """A controlled switch renames its ports constantly, with names that would change a log or control a terminal."""
 
     def renamed(number: int, name: bytes) -> bytes:
-        whole = port(number)
-        return whole[:_NAME_AT] + name.ljust(_NAME_BYTES, b"\0")[:_NAME_BYTES] + whole[_NAME_AT + _NAME_BYTES :]
+        ofp_port = port(number)
+        return ofp_port[:_NAME_AT] + name.ljust(_NAME_BYTES, b"\0")[:_NAME_BYTES] + ofp_port[_NAME_AT + _NAME_BYTES :]
 
     statuses = b"".join(
         message(MessageType.PORT_STATUS, bytes([PortReason.MODIFY]) + bytes(7) + renamed(number, name))
         for name in _HOSTILE_NAMES
         for number in (1, 2)
     )
-    refused = b"".join(message(MessageType.ERROR, b"\0\1\0\1" + name) for name in _HOSTILE_NAMES)
+    errors = b"".join(message(MessageType.ERROR, b"\0\1\0\1" + name) for name in _HOSTILE_NAMES)
 
     def work(peer: HostilePeer) -> None:
         switch = peer.become_ready(HOSTILE_DPID)
         while switch is not None and not peer.closed and time.monotonic() < until_s:
-            peer.send(statuses + refused)
+            peer.send(statuses + errors)
             peer.behave(switch, lambda: True)
 
     reconnect_loop(address, until_s, work)
@@ -143,7 +143,7 @@ def errors_in_handshake(address: Address, until_s: float) -> None:
     def work(peer: HostilePeer) -> None:
         peer.send(message(MessageType.HELLO))
         if peer.await_message(MessageType.FEATURES_REQUEST) is not None:
-            _pour(peer, _SHORT_ERROR * _PART_BATCH, until_s)
+            _send_while_read(peer, _SHORT_ERROR * _PART_BATCH, until_s)
 
     reconnect_loop(address, until_s, work)
 
@@ -157,7 +157,7 @@ def _flood(data: bytes, dpid: int | None = None, *, ready: bool = False) -> Call
                 return
             if dpid is not None:
                 peer.shake_hands(dpid)
-            _pour(peer, data, until_s)
+            _send_while_read(peer, data, until_s)
 
         reconnect_loop(address, until_s, work)
 
@@ -177,27 +177,27 @@ def endless_reply(address: Address, until_s: float) -> None:
             if int.from_bytes(request[8:10]) == MultipartType.FLOW:
                 break
         part = multipart_reply(MultipartType.FLOW, bytes(60_000), HEADER.unpack_from(request)[3], more=True)
-        _pour(peer, part, until_s)
+        _send_while_read(peer, part, until_s)
 
     reconnect_loop(address, until_s, work)
 
 
 def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float], None]:
-    """Return an attack: a controlled switch answers one kind of request with 7 MB of records."""
+    """Return an attack in which a controlled switch answers one kind of multipart request with 7 MB of records."""
     bodies = [record * (60_000 // len(record))] * 120
 
     def attack(address: Address, until_s: float) -> None:
         def work(peer: HostilePeer) -> None:
             switch = peer.become_ready(HOSTILE_DPID)
             while switch is not None and not peer.closed and time.monotonic() < until_s:
-                for received in peer.read(0.01):
-                    if received[1] == MessageType.MULTIPART_REQUEST and int.from_bytes(received[8:10]) == part_type:
-                        xid = HEADER.unpack_from(received)[3]
+                for request in peer.read(0.01):
+                    if request[1] == MessageType.MULTIPART_REQUEST and int.from_bytes(request[8:10]) == part_type:
+                        xid = HEADER.unpack_from(request)[3]
                         for body in bodies:
                             peer.send(multipart_reply(part_type, body, xid, more=True))
                         peer.send(multipart_reply(part_type, b"", xid))
                     else:
-                        switch.receive(received, time.monotonic())
+                        switch.receive(request, time.monotonic())
                 peer.send(switch.drain_messages())
 
         reconnect_loop(address, until_s, work)
@@ -220,19 +220,19 @@ def relay_hellos(address: Address, until_s: float) -> None:
             return len(probes) > _MANY_PORTS // 2 or time.monotonic() > deadline_s
 
         peer.behave(switch, receive_probes)
-        draw = random.Random(1)
+        rng = random.Random(1)
         while probes and time.monotonic() < until_s and not peer.closed:
-            relayed = draw.choices(list(probes.values()), k=_PART_BATCH)
-            ports = draw.choices(range(3, _MANY_PORTS), k=_PART_BATCH)
-            hellos = (
+            relayed = rng.choices(list(probes.values()), k=_PART_BATCH)
+            ports = rng.choices(range(3, _MANY_PORTS), k=_PART_BATCH)
+            relayed_probes = (
                 replies.packet_in(1, Table.CLASSIFY, 0, in_port, frame, 0xFFFF)
                 for in_port, frame in zip(ports, relayed, strict=True)
             )
-            flaps = (
-                message(MessageType.PORT_STATUS, bytes([PortReason.MODIFY]) + bytes(7) + port(flapping, up=False))
-                for flapping in ports[:20]
+            port_downs = (
+                message(MessageType.PORT_STATUS, bytes([PortReason.MODIFY]) + bytes(7) + port(port_no, up=False))
+                for port_no in ports[:20]
             )
-            peer.send(b"".join([*hellos, *flaps]))
+            peer.send(b"".join([*relayed_probes, *port_downs]))
             peer.behave(switch, lambda: True)
 
     reconnect_loop(address, until_s, work)
@@ -281,18 +281,18 @@ def _many_connections(data: bytes, step: int, dpid: int | None = None) -> Callab
                 for number, peer in enumerate(peers):
                     if dpid is not None:
                         peer.shake_hands(dpid + number)
-                at = 0
+                offset = 0
                 while time.monotonic() < until_s and not all(peer.closed for peer in peers):
                     for peer in peers:
-                        peer.send_some(data[at : at + step])
-                    at = (at + step) % len(data)
+                        peer.send_some(data[offset : offset + step])
+                    offset = (offset + step) % len(data)
 
     return attack
 
 
 def unmanaged_switches(address: Address, until_s: float) -> None:
     """Unmanaged switches, each with another dpid, that stay connected."""
-    draw = random.Random(1)
+    rng = random.Random(1)
     while time.monotonic() < until_s:
         with open_connections(address, 100) as peers:
             for peer in peers:
@@ -300,7 +300,7 @@ def unmanaged_switches(address: Address, until_s: float) -> None:
             for peer in peers:
                 request = peer.await_message(MessageType.FEATURES_REQUEST, 0.2)
                 if request is not None:
-                    peer.send(features_reply(draw.getrandbits(64), HEADER.unpack_from(request)[3]))
+                    peer.send(features_reply(rng.getrandbits(64), HEADER.unpack_from(request)[3]))
 
 
 def unknown_versions(address: Address, until_s: float) -> None:
@@ -328,13 +328,14 @@ def come_and_go(address: Address, until_s: float) -> None:
 
 
 def _packet_in() -> bytes:
-    draw = random.Random(1)
+    """Return a batch of packet-ins with random destinations and new source addresses, encoded."""
+    rng = random.Random(1)
     frames = (
-        draw.randbytes(6) + (0x02_00_00_00_00_00 + number).to_bytes(6) + b"\x81\0\0\x0a\x08\0" + bytes(46)
+        rng.randbytes(6) + (0x02_00_00_00_00_00 + number).to_bytes(6) + b"\x81\0\0\x0a\x08\0" + bytes(46)
         for number in range(_PART_BATCH)
     )
-    mark = int(MetadataFlag.UNKNOWN_SOURCE) | hostile_hosts.VLAN
-    return b"".join(replies.packet_in(1, Table.PACKET_IN, 0, 1, frame, 0xFFFF, mark) for frame in frames)
+    metadata = int(MetadataFlag.UNKNOWN_SOURCE) | hostile_hosts.VLAN
+    return b"".join(replies.packet_in(1, Table.PACKET_IN, 0, 1, frame, 0xFFFF, metadata) for frame in frames)
 
 
 _NAME_AT, _NAME_BYTES = 16, 16  # of an ofp_port

@@ -149,7 +149,7 @@ class AttackedFabric:
             ]
 
     def _introduce(self) -> None:
-        """Announce the hosts and start the senders: from all switches' first ports to the last one's second."""
+        """Announce the hosts and start the senders, all towards the second port of the last switch."""
         mac = {(dpid, port): 0x02_00_00_00_00_00 | dpid << 8 | port for dpid in GOOD_DPIDS for port in (1, 2)}
         receiver = mac[GOOD_DPIDS[-1], 2]
         with self._fabric.locked():
@@ -164,10 +164,10 @@ class AttackedFabric:
 
     def attacked(self, name: str, seconds: float) -> Outcome:
         """Run one attack and return its results."""
-        before, memory_mb = self._loop(), self._memory_mb()
-        withheld = withheld_s(self.controller.pid)
-        missed = 0
-        connections = self._connections()
+        loop_before, memory_mb = self._loop(), self._memory_mb()
+        withheld_before_s = withheld_s(self.controller.pid)
+        missed_guarantees = 0
+        connections_before = self._connections()
         port = self._rest_port if ATTACKS[name].on_rest else self._openflow_port
         attacker = subprocess.Popen(
             [
@@ -176,32 +176,34 @@ class AttackedFabric:
             ],
             cwd=ROOT,
         )
-        most_mb, began_s, changed_s, on = memory_mb, time.monotonic(), time.monotonic(), True
-        kept: list[list[float]] = []
+        max_memory_mb, began_s, changed_s, sender_on = memory_mb, time.monotonic(), time.monotonic(), True
+        kept_parts: list[list[float]] = []
         while attacker.poll() is None and (now_s := time.monotonic()) - began_s < seconds + _END_TIMEOUT_S:
-            most_mb = max(most_mb, self._memory_mb())
+            max_memory_mb = max(max_memory_mb, self._memory_mb())
             if now_s - changed_s >= _PERIOD_S:
-                missed += sum(sum(rates_bps) < GUARANTEED * len(rates_bps) for rates_bps in zip(*kept, strict=True))
-                kept.clear()
-                on, changed_s = not on, now_s
-                self._sender_is_on(on)
+                missed_guarantees += sum(
+                    sum(rates_bps) < GUARANTEED * len(rates_bps) for rates_bps in zip(*kept_parts, strict=True)
+                )
+                kept_parts.clear()
+                sender_on, changed_s = not sender_on, now_s
+                self._sender_is_on(sender_on)
             elif now_s - changed_s >= _CHANGE_S:
-                kept.append(self._kept(on))
+                kept_parts.append(self._kept(sender_on))
             time.sleep(_POLL_INTERVAL_S)
         self._sender_is_on(True)
         if attacker.poll() is None:
             attacker.send_signal(signal.SIGKILL)
             attacker.wait()
         recovered_s = self._recovery_s()
-        after = self._loop()
+        loop_after = self._loop()
         return Outcome(
             ATTACKS[name].about,
-            missed_intervals(before, after),
-            missed,
-            round(most_mb - memory_mb, 1),
+            missed_intervals(loop_before, loop_after),
+            missed_guarantees,
+            round(max_memory_mb - memory_mb, 1),
             recovered_s,
-            self._connections() - connections,
-            round((withheld_s(self.controller.pid) - withheld) * 1e3 / INTERVAL_MS, 1),
+            self._connections() - connections_before,
+            round((withheld_s(self.controller.pid) - withheld_before_s) * 1e3 / INTERVAL_MS, 1),
         )
 
     def _loop(self) -> dict[str, Any]:
@@ -217,26 +219,30 @@ class AttackedFabric:
                 time.sleep(_POLL_INTERVAL_S)
 
     def _connections(self) -> int:
+        """Return how often the well-behaved switches have connected."""
         return sum(self._fabric.connections(dpid) for dpid in GOOD_DPIDS)
 
     def _memory_mb(self) -> float:
+        """Return the controller's resident memory in MB."""
         return resident_bytes(self.controller.pid) / 1e6
 
     def _recovery_s(self) -> float:
         """Wait until the well-behaved switches are ready and the loop keeps its interval; return the seconds."""
         began_s = time.monotonic()
-        last = None
+        last_loop = None
         while (now_s := time.monotonic()) - began_s < _RECOVERY_TIMEOUT_S:
             try:
                 states = self.controller.health().get("switches", {})
                 loop = self.controller.get("/v1/loop")
             except OSError:
-                last = None
+                last_loop = None
                 continue
             ready = all(states.get(f"s{dpid}") == "ready" for dpid in GOOD_DPIDS)
-            goes_on = last is not None and loop["rounds"] > last["rounds"] and not missed_intervals(last, loop)
-            if ready and goes_on:
+            keeps_interval = (
+                last_loop is not None and loop["rounds"] > last_loop["rounds"] and not missed_intervals(last_loop, loop)
+            )
+            if ready and keeps_interval:
                 return round(now_s - began_s, 2)
-            last = loop
+            last_loop = loop
             time.sleep(2.5 * INTERVAL_MS / 1e3)
         return _RECOVERY_TIMEOUT_S

@@ -28,8 +28,8 @@ class FaultScenarios(ABC):
     ``ready`` names a node, the victim: the node whose loss has an effect.
     """
 
-    def __init__(self, loaded: LoadedCluster, ground: FaultEnvironment) -> None:
-        self.loaded, self.nodes, self.ground = loaded, loaded.cluster, ground
+    def __init__(self, loaded: LoadedCluster, environment: FaultEnvironment) -> None:
+        self.loaded, self.nodes, self.environment = loaded, loaded.cluster, environment
 
     @abstractmethod
     def faults(self) -> dict[str, Callable[[], None]]:
@@ -71,20 +71,20 @@ class FaultScenarios(ABC):
     @contextmanager
     def cut(self, number: int, incoming: str = "", outgoing: str = "") -> Iterator[None]:
         """Drop packets that match at a node, as ``Namespaces.cut`` does."""
-        self.ground.network.cut(number, incoming, outgoing)
+        self.environment.network.cut(number, incoming, outgoing)
         try:
             yield
         finally:
-            self.ground.network.heal(number)
+            self.environment.network.heal(number)
 
     @contextmanager
     def unplugged(self, number: int) -> Iterator[None]:
         """Pull a node's cable."""
-        self.ground.network.link(number, up=False)
+        self.environment.network.link(number, up=False)
         try:
             yield
         finally:
-            self.ground.network.link(number, up=True)
+            self.environment.network.link(number, up=True)
 
     def without_link(self) -> None:
         """Pull the victim's cable: the other nodes take over its switches."""
@@ -93,6 +93,7 @@ class FaultScenarios(ABC):
             self.taken_over(victim)
 
     def _without_etcd(self, incoming: str, outgoing: str) -> None:
+        """Cut the victim off from etcd, as the filters say, and check the takeover."""
         victim = self.ready()
         with self.cut(victim, incoming, outgoing):
             self.taken_over(victim)
@@ -104,13 +105,13 @@ class FaultScenarios(ABC):
         """Fill the disk of one member of etcd until it ends; the active node must stay active."""
         victim = self.ready()
         member = self.nodes.etcd.members[0]
-        with full(self.ground.disks["etcd1"]), closing(EtcdClient(self.nodes.etcd.urls)) as client:
+        with full(self.environment.disks["etcd1"]), closing(EtcdClient(self.nodes.etcd.urls)) as client:
 
-            def ended() -> bool:
+            def has_ended() -> bool:
                 self._write(client)
                 return not member.running
 
-            self.nodes.wait(ended, "a member whose disk is full has ended")
+            self.nodes.wait(has_ended, "a member whose disk is full has ended")
             self.assert_stable(victim)
         member.launch()
         member.wait_answers()
@@ -122,14 +123,14 @@ class FaultScenarios(ABC):
         members = self.nodes.etcd.members
         with ExitStack() as stack:
             for number in range(len(members)):
-                stack.enter_context(full(self.ground.disks[f"etcd{number + 1}"]))
+                stack.enter_context(full(self.environment.disks[f"etcd{number + 1}"]))
             client = stack.enter_context(closing(EtcdClient(self.nodes.etcd.urls)))
 
-            def down() -> bool:
+            def most_have_ended() -> bool:
                 self._write(client)
                 return sum(not member.running for member in members) * 2 > len(members)
 
-            self.nodes.wait(down, "most members have ended")
+            self.nodes.wait(most_have_ended, "most members have ended")
             self.nobody_changes()
         for member in members:
             if not member.running:
@@ -162,7 +163,7 @@ class FaultScenarios(ABC):
                 file.write(b"\n" * (-log.stat().st_size % PAGE_BYTES))
         with ExitStack() as stack:
             for number in range(len(logs)):
-                stack.enter_context(full(self.ground.disks[name_of(number)]))
+                stack.enter_context(full(self.environment.disks[name_of(number)]))
             sizes = [log.stat().st_size for log in logs]
             self.assert_stable(victim)
             self._replaced(victim, signal.SIGKILL)
@@ -171,18 +172,18 @@ class FaultScenarios(ABC):
     def _clocks_step(self) -> None:
         """Step clocks both ways at the victim, then at all nodes; also start a node on a wrong clock."""
         victim = self.ready()
-        for here_s, there_s in ((STEP_S, 0), (-STEP_S, 0), (-STEP_S, STEP_S)):
-            for number, clock in enumerate(self.ground.clocks):
-                clock.step(here_s if number == victim else there_s)
+        for victim_step_s, other_step_s in ((STEP_S, 0), (-STEP_S, 0), (-STEP_S, STEP_S)):
+            for number, clock in enumerate(self.environment.clocks):
+                clock.step(victim_step_s if number == victim else other_step_s)
             self.assert_change_stored()
         self.assert_stable(victim)
         self._replaced(victim, signal.SIGTERM)
-        for clock in self.ground.clocks:
+        for clock in self.environment.clocks:
             clock.step(0)
         self.assert_change_stored()
 
     def _replaced(self, victim: int, by: signal.Signals) -> None:
-        """End the victim, let the others take over, and start it again."""
+        """End the victim by a signal, let the other nodes take over, and start the victim again."""
         self.nodes.nodes[victim].end(by)
         self.nodes.wait(lambda: self.others_control(victim), "the other nodes control the switches")
         self.assert_change_stored()
@@ -215,6 +216,7 @@ class FaultScenarios(ABC):
             self.loaded.judgement.problems.append(f"check failed: {what}")
 
     def _is_cut_off(self, number: int) -> bool:
+        """Return whether a node reports that it cannot reach etcd."""
         return self.nodes.role(number) == "no-etcd"
 
     def _write(self, client: EtcdClient) -> None:

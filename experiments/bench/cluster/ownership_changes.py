@@ -70,33 +70,33 @@ def run_ownership_changes(
         run = _Run(LoadedCluster(nodes, fabric), nodes, random.Random(seed))
         run.loaded.begin()
         for _ in range(repeats):
-            for way in CAUSES:
-                run.measure(way)
-                undecided, frozen_s = run.report.undecided[way][-1], run.report.frozen_s[way][-1]
+            for cause in CAUSES:
+                run.measure(cause)
+                undecided, frozen_s = run.report.undecided[cause][-1], run.report.frozen_s[cause][-1]
                 report_progress(
-                    f"{way}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s"
+                    f"{cause}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s"
                 )
-        for turn in range(kills):
-            report_progress(f"{turn + 1:>3}: {run.turn()}")
+        for number in range(kills):
+            report_progress(f"{number + 1:>3}: {run.turn()}")
         before = run.refused_writes()
-        for turn in range(node_failures):
+        for number in range(node_failures):
             due_s = time.monotonic() + DEATH_EVERY_S
-            report_progress(f"{turn + 1:>3}: {run.death()}")
+            report_progress(f"{number + 1:>3}: {run.death()}")
             time.sleep(max(0.0, due_s - time.monotonic()))
         run.report.refused_writes = run.refused_writes() - before
         run.report.judgement = run.loaded.judge()
         return run.report
 
 
-class _Frozen:
-    """For how long each node has reported frozen grants, while entered."""
+class _FrozenGrantsMonitor:
+    """Measures, while entered, the longest time for which a node reported frozen grants (``longest_s``)."""
 
     def __init__(self, nodes: ShardedNodes) -> None:
         self._nodes, self._ended = nodes, threading.Event()
         self._threads = [threading.Thread(target=self._watch, args=(number,)) for number in range(len(nodes.nodes))]
         self.longest_s = 0.0
 
-    def __enter__(self) -> _Frozen:
+    def __enter__(self) -> _FrozenGrantsMonitor:
         for thread in self._threads:
             thread.start()
         return self
@@ -107,7 +107,7 @@ class _Frozen:
             thread.join()
 
     def _watch(self, number: int) -> None:
-        """Keep in ``longest_s`` for how long the grants of a node stayed frozen, until the run ends."""
+        """Poll one node, and keep the longest time for which its grants stayed frozen."""
         since_s: float | None = None
         while not self._ended.wait(INTERVAL_S):
             if number in self._nodes.paused:
@@ -119,31 +119,38 @@ class _Frozen:
 
 
 class _Run:
+    """One run of the benchmark: changes of owners, random failures, and failures of nodes."""
+
     def __init__(self, loaded: LoadedCluster, nodes: ShardedNodes, random_: random.Random) -> None:
         self.loaded, self.report = loaded, SharedReport()
         self._nodes, self._random = nodes, random_
-        self._done = FailureInjector(nodes)
+        self._injector = FailureInjector(nodes)
         self._names = {f"s{dpid}": dpid for dpid in SWITCHES}
 
     # -- time without a decision
 
     def measure(self, cause: str) -> None:
-        """Change the owner of a switch by one cause, and record the longest time without a decision for it."""
+        """Change the owner of a switch by one cause.
+
+        Record the longest time without a decision for affected switches.
+
+        A move affects one switch, every other cause all switches of the owner.
+        """
         self._nodes.wait_ready()
         self._request(lambda requests: requests.balance())
         self._nodes.wait_ready()
         time.sleep(AFTER_S)
         switch, owner = self._random.choice(sorted(self._nodes.owners().items()))
         assert owner is not None
-        number, names = number_of(owner), [name_of(n) for n in range(len(self._nodes.nodes))]
-        to = self._random.choice([name for name in names if name != owner])
-        losing = [name for name, node in self._nodes.owners().items() if node == owner]
-        affected = [switch] if cause == "moved" else losing
+        number, names = number_of(owner), [name_of(index) for index in range(len(self._nodes.nodes))]
+        new_owner = self._random.choice([name for name in names if name != owner])
+        owned_switches = [name for name, node in self._nodes.owners().items() if node == owner]
+        affected = [switch] if cause == "moved" else owned_switches
         with self.loaded.fabric.locked():
             logs = [ReadingLog(self.loaded.fabric.switches[self._names[name]]) for name in affected]
         time.sleep(AFTER_S)
-        with _Frozen(self._nodes) as frozen:
-            self._end(cause, number, switch, to)
+        with _FrozenGrantsMonitor(self._nodes) as frozen:
+            self._end(cause, number, switch, new_owner)
             self._nodes.wait(lambda: all(len({node for _, node in log.read_s}) > 1 for log in logs), "others decide")
             time.sleep(AFTER_S)
         with self.loaded.fabric.locked():
@@ -154,25 +161,26 @@ class _Run:
         self.report.frozen_s.setdefault(cause, []).append(frozen.longest_s)
         if cause == "drained":
             self._request(lambda requests: requests.undrain(owner))
-        self._done.undo()
+        self._injector.undo()
 
-    def _end(self, cause: str, number: int, switch: str, to: str) -> None:
-        """End a node's ownership by one cause: a move to ``to``, a drain, a pause or a failure."""
+    def _end(self, cause: str, number: int, switch: str, new_owner: str) -> None:
+        """End a node's ownership by one cause: a move to ``new_owner``, a drain, a pause or a failure."""
         if cause == "moved":
-            self._request(lambda requests: requests.move(switch, to))
+            self._request(lambda requests: requests.move(switch, new_owner))
         elif cause == "drained":
             self._request(lambda requests: requests.drain(name_of(number)))
             self._request(lambda requests: requests.wait_drained(name_of(number)))
         elif cause == "machine dead":
-            self._done.kill_machine(number)
+            self._injector.kill_machine(number)
         elif cause == "paused":
-            self._done.pause(number, 0.0)
+            self._injector.pause(number, 0.0)
         else:
-            self._done.kill(number, signal.SIGKILL if cause == "killed" else signal.SIGTERM)
+            self._injector.kill(number, signal.SIGKILL if cause == "killed" else signal.SIGTERM)
 
-    def _request(self, ask: Callable[[PlacementRequests], object]) -> None:
+    def _request(self, send: Callable[[PlacementRequests], object]) -> None:
+        """Make a placement request in etcd; ``send`` sends it."""
         with closing(EtcdClient(self._nodes.etcd.urls)) as etcd:
-            ask(PlacementRequests(etcd, PREFIX, self._names))
+            send(PlacementRequests(etcd, PREFIX, self._names))
 
     # -- in a row
 
@@ -183,7 +191,7 @@ class _Run:
         self.loaded.change_once()
         time.sleep(self._random.uniform(0.0, LONGEST_WAIT_S))
         self.loaded.change_once()
-        self._done.undo()
+        self._injector.undo()
         begun_s = time.monotonic()
         self._nodes.wait_controls()
         self._nodes.wait(self.loaded.change_once, "a change is stored", SETTLE_S)
@@ -194,22 +202,22 @@ class _Run:
         self._nodes.wait_ready()
         self._request(lambda requests: requests.balance())
         self._nodes.wait_ready()
-        number, machine = self._random.randrange(len(self._nodes.nodes)), self._random.random() < MACHINE_SHARE
-        lost = [name for name, owner in self._nodes.owners().items() if owner == name_of(number)]
-        others, begun_s = set(range(len(self._nodes.nodes))) - {number}, time.monotonic()
-        if machine:
-            self._done.kill_machine(number)
+        number, whole_machine = self._random.randrange(len(self._nodes.nodes)), self._random.random() < MACHINE_SHARE
+        lost_switches = [name for name, owner in self._nodes.owners().items() if owner == name_of(number)]
+        other_nodes, begun_s = set(range(len(self._nodes.nodes))) - {number}, time.monotonic()
+        if whole_machine:
+            self._injector.kill_machine(number)
         else:
-            self._done.kill(number, signal.SIGKILL)
-        self._nodes.wait(lambda: self._nodes.shared_by(others), "other nodes own its switches", SETTLE_S)
-        took_s = time.monotonic() - begun_s
+            self._injector.kill(number, signal.SIGKILL)
+        self._nodes.wait(lambda: self._nodes.shared_by(other_nodes), "other nodes own its switches", SETTLE_S)
+        takeover_s = time.monotonic() - begun_s
         self.loaded.change_once()
         time.sleep(self._random.uniform(0.0, LONGEST_DEATH_S))
         self.loaded.change_once()
-        self._done.undo()
-        name = "machine dead" if machine else "killed"
+        self._injector.undo()
+        name = "machine dead" if whole_machine else "killed"
         self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
-        return f"{name_of(number)} {name}; other nodes own its {len(lost)} switches after {took_s:.1f} s"
+        return f"{name_of(number)} {name}; other nodes own its {len(lost_switches)} switches after {takeover_s:.1f} s"
 
     def refused_writes(self) -> int:
         """Return how many messages, role requests excepted, switches have refused so far."""
@@ -223,24 +231,25 @@ class _Run:
         member = self._random.randrange(len(self._nodes.etcd.members))
         pause_s = self._random.uniform(0.3, LONGEST_PAUSE_S)
         kinds: dict[str, Callable[[], None]] = {
-            "killed": lambda: self._done.kill(number, signal.SIGKILL),
-            "machine dead": lambda: self._done.kill_machine(number),
-            "stopped": lambda: self._done.kill(number, signal.SIGTERM),
-            "paused": lambda: self._done.pause(number, pause_s),
+            "killed": lambda: self._injector.kill(number, signal.SIGKILL),
+            "machine dead": lambda: self._injector.kill_machine(number),
+            "stopped": lambda: self._injector.kill(number, signal.SIGTERM),
+            "paused": lambda: self._injector.pause(number, pause_s),
             "drained and stopped": lambda: self._drain(number),
             "balanced": lambda: self._request(lambda requests: requests.balance()),
-            "member of etcd killed": lambda: self._done.kill_member(member),
+            "member of etcd killed": lambda: self._injector.kill_member(member),
         }
         name = self._random.choice(list(kinds))
-        if self._done.dead or self._nodes.paused:  # three nodes tolerate two failures
+        if self._injector.dead or self._nodes.paused:  # three nodes tolerate two failures
             name = "member of etcd killed"
         kinds[name]()
         self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
         return name if name in ("balanced", "member of etcd killed") else f"{name_of(number)} {name}"
 
     def _drain(self, number: int) -> None:
+        """Drain a node and stop it; ``undo`` undrains it."""
         name = name_of(number)
         self._request(lambda requests: requests.drain(name))
         self._request(lambda requests: requests.wait_drained(name))
-        self._done.undo_by(lambda: self._request(lambda requests: requests.undrain(name)))
-        self._done.kill(number, signal.SIGTERM)
+        self._injector.undo_by(lambda: self._request(lambda requests: requests.undrain(name)))
+        self._injector.kill(number, signal.SIGTERM)

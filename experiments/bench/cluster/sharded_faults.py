@@ -71,7 +71,7 @@ class ShardedFaults(FaultScenarios):
     def _without_switch(self, incoming: bool, outgoing: bool) -> None:
         """Cut an owner off from one switch; another node must own it, also afterwards."""
         victim = self.ready()
-        source = self.ground.sources[RECEIVER[0]]
+        source = self.environment.sources[RECEIVER[0]]
         name = name_of(victim)
         wanted = [{**self._owners_before, SWITCH: name_of(n)} for n in self._numbers if n != victim]
         with self.cut(victim, f"ip saddr {source}" if incoming else "", f"ip daddr {source}" if outgoing else ""):
@@ -86,7 +86,7 @@ class ShardedFaults(FaultScenarios):
     def _without_peers(self, incoming: bool, outgoing: bool) -> None:
         """Cut a node off from the other nodes; all owners must stay, and no message may pass."""
         victim = self.ready()
-        hosts = [host for number, host in enumerate(self.ground.network.hosts) if number != victim]
+        hosts = [host for number, host in enumerate(self.environment.network.hosts) if number != victim]
         to, off = (f"ip {end} {{ {', '.join(hosts)} }}" for end in ("daddr", "saddr"))
         with self.cut(victim, off if incoming else "", to if outgoing else ""):
             self.assert_stable(victim, PEERS_HOLD_S + HOLD_S)

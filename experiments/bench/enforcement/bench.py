@@ -241,6 +241,7 @@ def _measure(
 
 
 def _plan(batch: Sequence[Case], mode: str, seconds: float, seed: int, interval_ms: int, folder: Path) -> GrantPlan:
+    """Return the grants of a batch: a pair of ports per case, with the case's schedule."""
     slots = [
         Slot(SENDERS_VLAN, 1, 2 * number + 1, 2 * number + 2, case.grant_bps, case.pattern)
         for number, case in enumerate(batch)
@@ -250,6 +251,7 @@ def _plan(batch: Sequence[Case], mode: str, seconds: float, seed: int, interval_
 
 
 def _source(fabric: Fabric, slot: int, case: Case) -> Flow:
+    """Return the flow of a case: from the first VN of its slot to the second."""
     sender, receiver = (fabric.vn(SENDERS_VLAN, 2 * slot + number) for number in (1, 2))
     if case.traffic.udp:
         offered_bps = case.traffic.factor * case.grant_bps
@@ -259,6 +261,7 @@ def _source(fabric: Fabric, slot: int, case: Case) -> Flow:
 
 
 def _pings(ovs: OvsFabric, batch: Sequence[Case], seconds: float) -> list[subprocess.Popen[bytes]]:
+    """Start pings from the tenant's host to the receiving port of each case; return the processes."""
     fabric = ovs.fabric
     host = ovs.host(fabric.vn(PING_VLAN, fabric.pns[-1].number).name)
     count = str(round(PINGS_PER_S * seconds))

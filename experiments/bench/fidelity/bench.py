@@ -124,11 +124,11 @@ def measure_on_model(case: Metered) -> float:
     if case.udp:
         modify()
     model.run(WARM_UP_S)
-    got = model.received[receiver]
-    octets, packets = got.octets, got.packets
+    received = model.received[receiver]
+    bytes_before, packets_before = received.octets, received.packets
     model.run(WARM_UP_S + MEASURE_S)
-    untagged = got.octets - octets - VLAN_TAG_BYTES * (got.packets - packets)
-    return _rate(untagged, got.packets - packets, MEASURE_S, case.udp)
+    untagged = received.octets - bytes_before - VLAN_TAG_BYTES * (received.packets - packets_before)
+    return _rate(untagged, received.packets - packets_before, MEASURE_S, case.udp)
 
 
 def measure_on_ovs(case: Metered) -> float:
@@ -146,12 +146,13 @@ def measure_on_ovs(case: Metered) -> float:
             _wait(WARM_UP_S, case)
             before, begin_s = _sent(receiver), time.monotonic()
             _wait(MEASURE_S, case)
-            after, passed_s = _sent(receiver), time.monotonic() - begin_s
+            after, duration_s = _sent(receiver), time.monotonic() - begin_s
             traffic.check_running([flow])
-    return _rate(after[0] - before[0], after[1] - before[1], passed_s, case.udp)
+    return _rate(after[0] - before[0], after[1] - before[1], duration_s, case.udp)
 
 
 def _install_on_ovs(fabric: Fabric, sender: VirtualNode, receiver: VirtualNode, case: Metered) -> None:
+    """Install forwarding, the meter, and the flow entry that uses the meter."""
     ofctl("add-flow", "s1", "priority=1,actions=NORMAL")
     ofctl("add-meter", "s1", _meter(case))
     match = f"priority=100,in_port={sender.pn.port_no},dl_vlan={sender.vlan_vid},dl_dst={receiver.mac}"
@@ -159,6 +160,7 @@ def _install_on_ovs(fabric: Fabric, sender: VirtualNode, receiver: VirtualNode, 
 
 
 def _meter(case: Metered) -> str:
+    """Return the meter of a case in the form of ovs-ofctl."""
     return f"meter={METER_ID},kbps,burst,stats,band=type=drop,rate={RATE_KBPS},burst_size={case.burst_kbits}"
 
 
@@ -183,6 +185,7 @@ def _sent(receiver: VirtualNode) -> tuple[int, int]:
 
 
 def _rate(octets: int, packets: int, passed_s: float, udp: bool) -> float:
+    """Return the wire rate of UDP, or the goodput of TCP, in bit/s; ``octets`` are of untagged frames."""
     counted = octets + VLAN_TAG_BYTES * packets if udp else octets - TCP_HEADERS_BYTES * packets
     return counted * 8 / passed_s
 
@@ -198,15 +201,15 @@ def compare(model: dict[str, float], ovs: dict[str, float]) -> list[Target]:
     """Return a target per figure that both fabrics have: the difference, and whether it is small enough."""
     rows = []
     for name in model.keys() & ovs.keys():
-        intervals = name.endswith("intervals")
-        if intervals:
-            difference, wanted, unit = abs(model[name] - ovs[name]), float(WITHIN_INTERVALS), "intervals"
+        is_duration = name.endswith("intervals")
+        if is_duration:
+            difference, target, unit = abs(model[name] - ovs[name]), float(WITHIN_INTERVALS), "intervals"
         else:
             largest = max(model[name], ovs[name])
-            difference, wanted, unit = abs(model[name] - ovs[name]) / max(largest, 1.0), WITHIN, "of the rate"
+            difference, target, unit = abs(model[name] - ovs[name]) / max(largest, 1.0), WITHIN, "of the rate"
             if largest < STARVED_BPS:
                 continue
-        rows.append(Target(name, difference, unit, wanted))
+        rows.append(Target(name, difference, unit, target))
     return sorted(rows, key=lambda row: list(model).index(row.name))
 
 

@@ -69,7 +69,10 @@ def sizes_of(switches: int, pairs_per_switch: int | None, interval_ms: int) -> l
     """Return the sizes to measure; ``pairs_per_switch`` None: the grid."""
     if pairs_per_switch is not None:
         return [Size(switches, pairs_per_switch, interval_ms)]
-    grid = [Size(some, each, interval_ms, baseline=some == SWITCHES) for some, each in GRID]
+    grid = [
+        Size(switch_count, pair_count, interval_ms, baseline=switch_count == SWITCHES)
+        for switch_count, pair_count in GRID
+    ]
     return [*grid, Size(LARGEST_SWITCHES, LARGEST // LARGEST_SWITCHES, LARGEST_INTERVAL_MS, baseline=False)]
 
 
@@ -91,14 +94,17 @@ def run(
     output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     for size in sizes_of(switches, pairs, interval_ms):
-        made = measure_size(size, seconds, output if profile else None)
-        for row in made:
+        size_rows = measure_size(size, seconds, output if profile else None)
+        for row in size_rows:
             print(f"{row['pairs']:>9,} {row['who']:<8} {row['varied']:>4.0%}: {summary(row)}", flush=True)
-        rows += made
+        rows += size_rows
     settings = {"switches": switches, "interval_ms": interval_ms, "seconds": seconds}
     figures: dict[str, Any] = {"rows": rows, "blast": surge_reaction.figures(interval_ms)}
-    longest = figures["blast"]["most_ms"] / interval_ms
-    judged = [*targets(rows), Target("longest time from a surge to the meters", longest, "intervals", TARGET_BLAST)]
+    longest_reaction = figures["blast"]["most_ms"] / interval_ms
+    judged = [
+        *targets(rows),
+        Target("longest time from a surge to the meters", longest_reaction, "intervals", TARGET_BLAST),
+    ]
     if (cost := fit(all_set(rows))) is not None:
         figures["fit"] = asdict(cost)
         print(
@@ -118,46 +124,56 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
         size.switches, size.pairs_per_switch, size.interval_ms, VARIED[0], openflow_port, rest_port, waits=True
     )
     total = size.switches * size.pairs_per_switch
-    with TemporaryDirectory(prefix="dets-loop-") as name, fabric_process(plan, Path(name)) as tell:
+    with TemporaryDirectory(prefix="dets-loop-") as name, fabric_process(plan, Path(name)) as send_command:
         profile = None if profiles is None else profiles / f"profile-{total}.txt"
-        rows = _measure_controller(plan, Path(name), tell, seconds, profile)
-        return rows + _measure_baseline(plan, Path(name), tell, seconds) if size.baseline and profile is None else rows
+        rows = _measure_controller(plan, Path(name), send_command, seconds, profile)
+        return (
+            rows + _measure_baseline(plan, Path(name), send_command, seconds)
+            if size.baseline and profile is None
+            else rows
+        )
 
 
 def _measure_controller(
-    plan: LoopPlan, folder: Path, report_progress: Callable[[str], None], seconds: float, profile: Path | None
+    plan: LoopPlan, folder: Path, send_command: Callable[[str], None], seconds: float, profile: Path | None
 ) -> list[dict[str, Any]]:
-    """Return one row for each share of varied rates, and rows for idle pairs and replay if few."""
+    """Return the rows of the controller: one for each share of varied rates.
+
+    With few pairs also one without traffic.
+
+    The first row has the cost of taking over all pairs and, with few pairs, the result of a replay. ``send_command``
+    sends a line to the process of the switches.
+    """
     total = plan.switches * plan.pairs_per_switch
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:
         wait_until(lambda: controller.get("/v1/loop"), "an answer", ADOPT_TIMEOUT_S, controller.check_alive)
-        before_bytes, before_s = resident_bytes(controller.pid), process_cpu_s(controller.pid)
-        report_progress("connect")
+        initial_bytes, initial_cpu_s = resident_bytes(controller.pid), process_cpu_s(controller.pid)
+        send_command("connect")
         wait_until(
             lambda: (controller.get("/v1/loop")["last"] or {}).get("pair_count") == total,
             "all pairs under control",
             ADOPT_TIMEOUT_S,
             controller.check_alive,
         )
-        taken_over_s = process_cpu_s(controller.pid) - before_s
+        adoption_cpu_s = process_cpu_s(controller.pid) - initial_cpu_s
         time.sleep(FIRST_AUDIT_S)
         rows = []
         for varied in VARIED:
-            report_progress(f"vary {varied} {OFFERED}")
+            send_command(f"vary {varied} {OFFERED}")
             time.sleep(max(SETTLE_S, 4 * plan.interval_ms / 1e3))
             if profile is not None and varied == VARIED[0]:
                 os.kill(controller.pid, signal.SIGUSR1)
             rows.append(_measure_rounds(plan, controller, varied, seconds))
             if profile is not None and varied == VARIED[0]:
                 os.kill(controller.pid, signal.SIGUSR2)
-            rows[-1]["bytes_per_pair"] = (resident_bytes(controller.pid) - before_bytes) / total
-        rows[0]["taken_over_cpu_s"] = taken_over_s
+            rows[-1]["bytes_per_pair"] = (resident_bytes(controller.pid) - initial_bytes) / total
+        rows[0]["taken_over_cpu_s"] = adoption_cpu_s
         if total <= MAX_IDLE:
-            report_progress("vary 0 0")
+            send_command("vary 0 0")
             time.sleep(IDLE_AFTER_S)
             rows.append(_measure_rounds(plan, controller, 0.0, seconds) | {"who": "idle"})
         if total <= MAX_RECORDED:
-            report_progress(f"vary {VARIED[0]} {OFFERED}")
+            send_command(f"vary {VARIED[0]} {OFFERED}")
             rows[0]["replay"] = _replay(controller.url, folder / "recording")
         return rows
 
@@ -166,9 +182,9 @@ def _replay(rest_url: str, recording: Path) -> dict[str, Any]:
     """Record some intervals of a controller and replay them, as operators do; return the report of the replay."""
     dets, environment = [sys.executable, "-m", "apps.cli"], {**os.environ, "DETS_URL": rest_url}
 
-    def done(*words: str) -> subprocess.CompletedProcess[str]:
+    def run_dets(*words: str) -> subprocess.CompletedProcess[str]:
         """Return the finished ``dets`` command; ControllerError if it failed."""
-        ended = subprocess.run(
+        finished_process = subprocess.run(
             [*dets, *words],
             cwd=ROOT,
             env=environment,
@@ -177,35 +193,40 @@ def _replay(rest_url: str, recording: Path) -> dict[str, Any]:
             timeout=REPLAY_TIMEOUT_S,
             check=False,
         )
-        if ended.returncode != 0 and not ended.stdout:
-            raise ControllerError(f"dets {words[0]} failed: {ended.stderr}")
-        return ended
+        if finished_process.returncode != 0 and not finished_process.stdout:
+            raise ControllerError(f"dets {words[0]} failed: {finished_process.stderr}")
+        return finished_process
 
-    done("record", "--output", str(recording), "--duration", str(RECORDED_S))
-    found = json.loads(done("replay", str(recording), "--json").stdout)
-    return {"intervals": found["intervals"], "same": found["same"]}
+    run_dets("record", "--output", str(recording), "--duration", str(RECORDED_S))
+    report = json.loads(run_dets("replay", str(recording), "--json").stdout)
+    return {"intervals": report["intervals"], "same": report["same"]}
 
 
 def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float, seconds: float) -> dict[str, Any]:
-    """Return the row of the rounds of some seconds, from the differences of the loop's counters."""
+    """Return the row of the rounds during some seconds, from the differences of the loop's counters."""
     first, cpu_s, start_s = controller.get("/v1/loop"), process_cpu_s(controller.pid), time.monotonic()
     time.sleep(max(seconds, 4 * plan.interval_ms / 1e3))
     last, cpu_s = controller.get("/v1/loop"), process_cpu_s(controller.pid) - cpu_s
-    took_s = time.monotonic() - start_s
+    duration_s = time.monotonic() - start_s
     view = controller.get(f"/v1/loop?after={first['rounds']}")
-    passed = {key: last[key] - first[key] for key in ("skipped_rounds", "poll_timeouts", "modified_meters")}
+    differences = {key: last[key] - first[key] for key in ("skipped_rounds", "poll_timeouts", "modified_meters")}
     return {
-        **_row("dets", plan, varied, last["rounds"] - first["rounds"], took_s, cpu_s, passed["modified_meters"]),
-        "skipped_rounds": passed["skipped_rounds"],
-        "poll_timeouts": passed["poll_timeouts"],
+        **_row(
+            "dets", plan, varied, last["rounds"] - first["rounds"], duration_s, cpu_s, differences["modified_meters"]
+        ),
+        "skipped_rounds": differences["skipped_rounds"],
+        "poll_timeouts": differences["poll_timeouts"],
         **{key: view[key] for key in ("poll_ms", "step_ms", "push_ms", "total_ms")},
     }
 
 
 def _measure_baseline(
-    plan: LoopPlan, folder: Path, report_progress: Callable[[str], None], seconds: float
+    plan: LoopPlan, folder: Path, send_command: Callable[[str], None], seconds: float
 ) -> list[dict[str, Any]]:
-    """Return the rows of the baseline, from the times that it prints for each round."""
+    """Return a row of the baseline for each share of varied rates, from the times that it prints for each round.
+
+    A printed round is a list: the times at its begin and after each phase (poll, step, push), then the meters modified.
+    """
     variables = {"DETS_BASELINE": str(folder / "pairs.json"), "DETS_BASELINE_INTERVAL_MS": str(plan.interval_ms)}
     listen = ["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(plan.openflow_port)]
     command = [sys.executable, "-m", "apps.runtime.launcher", *listen, str(Path(__file__).with_name("baseline_ryu.py"))]
@@ -213,27 +234,29 @@ def _measure_baseline(
     with log.open("wb") as out, (folder / "baseline.err").open("wb") as err:
         process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables}, stdout=out, stderr=err)
 
-    def alive() -> None:
+    def check_alive() -> None:
         if process.poll() is not None:
             raise RuntimeError(f"the baseline ended with status {process.returncode}")
 
     try:
         rows = []
         for varied in VARIED:
-            report_progress(f"vary {varied} {BASELINE_OFFERED}")
-            already = len(_rounds(log))
-            wait_until(partial(_has_rounds, log, already + 2), "rounds", ADOPT_TIMEOUT_S, alive)
-            done, cpu_s, start_s = len(_rounds(log)), process_cpu_s(process.pid), time.monotonic()
-            wait_until(partial(_has_rounds, log, done + 3, start_s + seconds), "rounds", ADOPT_TIMEOUT_S, alive)
-            marks = np.array(_rounds(log)[done:])
-            cpu_s, took_s = process_cpu_s(process.pid) - cpu_s, time.monotonic() - start_s
-            spent_ms = np.diff(marks[:, :4], axis=1) * 1e3
-            row = _row("baseline", plan, varied, len(marks), took_s, cpu_s, int(marks[:, 4].sum()))
-            row["skipped_rounds"] = int((spent_ms.sum(axis=1) // plan.interval_ms).sum())
+            send_command(f"vary {varied} {BASELINE_OFFERED}")
+            rounds_before = len(_rounds(log))
+            wait_until(partial(_has_rounds, log, rounds_before + 2), "rounds", ADOPT_TIMEOUT_S, check_alive)
+            first_round, cpu_s, start_s = len(_rounds(log)), process_cpu_s(process.pid), time.monotonic()
+            wait_until(
+                partial(_has_rounds, log, first_round + 3, start_s + seconds), "rounds", ADOPT_TIMEOUT_S, check_alive
+            )
+            rounds = np.array(_rounds(log)[first_round:])
+            cpu_s, duration_s = process_cpu_s(process.pid) - cpu_s, time.monotonic() - start_s
+            phases_ms = np.diff(rounds[:, :4], axis=1) * 1e3
+            row = _row("baseline", plan, varied, len(rounds), duration_s, cpu_s, int(rounds[:, 4].sum()))
+            row["skipped_rounds"] = int((phases_ms.sum(axis=1) // plan.interval_ms).sum())
             row["poll_timeouts"] = 0
-            for name, column in zip(("poll_ms", "step_ms", "push_ms"), spent_ms.T, strict=True):
+            for name, column in zip(("poll_ms", "step_ms", "push_ms"), phases_ms.T, strict=True):
                 row[name] = spread(column)
-            row["total_ms"] = spread(spent_ms.sum(axis=1))
+            row["total_ms"] = spread(phases_ms.sum(axis=1))
             rows.append(row)
         return rows
     finally:
@@ -241,9 +264,9 @@ def _measure_baseline(
 
 
 def _row(
-    who: str, plan: LoopPlan, varied: float, rounds: int, took_s: float, cpu_s: float, modified_meters: int
+    who: str, plan: LoopPlan, varied: float, rounds: int, duration_s: float, cpu_s: float, modified_meters: int
 ) -> dict[str, Any]:
-    """Return one row of the table; ``took_s`` and ``cpu_s`` are over all its rounds."""
+    """Return one row of the table; ``duration_s`` and ``cpu_s`` are of all its rounds together."""
     total = plan.switches * plan.pairs_per_switch
     return {
         "who": who,
@@ -252,10 +275,10 @@ def _row(
         "varied": varied,
         "interval_ms": plan.interval_ms,
         "rounds": rounds,
-        "round_every_ms": took_s / max(rounds, 1) * 1e3,
-        "pairs_per_s": total * rounds / took_s,
+        "round_every_ms": duration_s / max(rounds, 1) * 1e3,
+        "pairs_per_s": total * rounds / duration_s,
         "set_share": modified_meters / max(rounds * total, 1),
-        "cpu_share": cpu_s / took_s,
+        "cpu_share": cpu_s / duration_s,
         "cpu_us_per_pair": cpu_s / max(rounds * total, 1) * 1e6,
         "bytes_per_pair": None,
     }
@@ -286,6 +309,7 @@ class SwitchProcessControl:
         return json.loads(answer)
 
     def _ended(self, line: str) -> RuntimeError:
+        """Return the error that the process has ended."""
         status = self._process.wait(STOP_TIMEOUT_S)
         return RuntimeError(f"the switches' process ended with status {status}: cannot send {line!r}")
 
@@ -310,6 +334,7 @@ def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[SwitchProcessContro
 
 
 def _rounds(log: Path) -> list[list[float]]:
+    """Return the rounds that the baseline has printed completely."""
     lines = log.read_text().split("\n")[:-1]
     return [json.loads(line) for line in lines if line.startswith("[")]
 

@@ -68,11 +68,11 @@ class MeterWriteLog:
     _set_by: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def set(self, writer: int, ids: npt.NDArray[np.int64], same: npt.NDArray[np.bool_], now_s: float) -> None:
-        """Record meters that a controller sets, some to the ``same`` rate and burst that they had."""
+        """Record that a controller sets meters; ``same`` marks those that already had this rate and burst."""
         self.first_set_s.setdefault(writer, now_s)
-        done = self._set_by.setdefault(writer, np.zeros(len(self.passed_bits), np.bool_))
-        self.filled_again += int(np.count_nonzero(same & ~done[ids]))
-        done[ids] = True
+        already_set = self._set_by.setdefault(writer, np.zeros(len(self.passed_bits), np.bool_))
+        self.filled_again += int(np.count_nonzero(same & ~already_set[ids]))
+        already_set[ids] = True
 
 
 class BusyMeters(MeterTable):
@@ -95,11 +95,11 @@ class BusyMeters(MeterTable):
     def report(self) -> dict[str, Any]:
         """Return the record, and how many senders to receivers that do not vary got less than they offered."""
         assert self.watch is not None
-        steady = (self._offered_bps > 0) & ~self._varied & (self.watch.counted_s > 0)
-        rate_bps = self.watch.passed_bits[steady] / self.watch.counted_s[steady]
-        missed = rate_bps < GUARANTEED * self._offered_bps[steady]
-        seen = {"first_set_s": self.watch.first_set_s, "filled_again": self.watch.filled_again}
-        return {**seen, "steady": int(np.count_nonzero(steady)), "missed": int(np.count_nonzero(missed))}
+        steady_mask = (self._offered_bps > 0) & ~self._varied & (self.watch.counted_s > 0)
+        rate_bps = self.watch.passed_bits[steady_mask] / self.watch.counted_s[steady_mask]
+        missed_mask = rate_bps < GUARANTEED * self._offered_bps[steady_mask]
+        record = {"first_set_s": self.watch.first_set_s, "filled_again": self.watch.filled_again}
+        return {**record, "steady": int(np.count_nonzero(steady_mask)), "missed": int(np.count_nonzero(missed_mask))}
 
     def prepare(
         self, offered_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_], swing: LoadSwing, now_s: float
@@ -144,10 +144,10 @@ class BusyMeters(MeterTable):
         sending, records = self._swing.read(self), self._records
         elapsed_s = now_s - self._counted_s
         offered_bits = (self._offered_bps if sending else self._paused_bps) * elapsed_s
-        room_bits = self._rate_bps * elapsed_s
-        room_bits += self._bucket_bits
-        passed_bits = np.minimum(offered_bits, room_bits)
-        self._bucket_bits = np.minimum(room_bits - passed_bits, self._burst_bits)
+        available_bits = self._rate_bps * elapsed_s
+        available_bits += self._bucket_bits
+        passed_bits = np.minimum(offered_bits, available_bits)
+        self._bucket_bits = np.minimum(available_bits - passed_bits, self._burst_bits)
         self._counted_s[:] = now_s
         self._in_bits += offered_bits
         self._dropped_bits += offered_bits - passed_bits
@@ -163,12 +163,15 @@ class BusyMeters(MeterTable):
     def set_prepared(
         self, ids: npt.NDArray[np.int64], rate_kbps: npt.NDArray[Any], burst_kbits: npt.NDArray[Any], now_s: float
     ) -> bool:
-        """Modify meters if all are prepared, and return whether they are: buckets full, counters at zero."""
+        """Modify meters, with full buckets and counters at zero; return whether they are all prepared meters.
+
+        If not, nothing changes.
+        """
         if int(ids.max()) >= self._size or not self._rows["exists"][ids].all():
             return False
         if self.watch is not None:
-            had = self._rows["rate_kbps"][ids], self._rows["burst_kbits"][ids]
-            self.watch.set(self.writer(), ids, (had[0] == rate_kbps) & (had[1] == burst_kbits), now_s)
+            old = self._rows["rate_kbps"][ids], self._rows["burst_kbits"][ids]
+            self.watch.set(self.writer(), ids, (old[0] == rate_kbps) & (old[1] == burst_kbits), now_s)
         self._rows["rate_kbps"][ids], self._rows["burst_kbits"][ids] = rate_kbps, burst_kbits
         self._rate_bps[ids] = rate_kbps * 1e3
         self._burst_bits[ids] = self._bucket_bits[ids] = burst_kbits * 1e3
@@ -200,6 +203,7 @@ class PreparedMultipart(Multipart):
         return [part[:4] + xid.to_bytes(4) + part[8:] for part in self._flow_bytes[2]]
 
     def _all_meters(self, now_s: float) -> npt.NDArray[np.void]:
+        """Return the records of all meters; the users of each meter are counted once per state of the tables."""
         ids, version = self._meters.ids(), self._tables.version
         if self._users is None or self._users[0] != version or self._users[1] is not ids:
             self._users = version, ids, self._users_of(ids)

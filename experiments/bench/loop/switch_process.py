@@ -82,8 +82,8 @@ class LoopPlan:
         """How many VLANs a switch has: enough that no receiver has more than MAX_SENDERS senders."""
         if self.vlan_count is not None:
             return self.vlan_count
-        others = min(MAX_SENDERS, self.switches // self.pods * self.ports - 1)
-        return -(-self.pairs_per_switch // (self.ports * others))
+        max_senders = min(MAX_SENDERS, self.switches // self.pods * self.ports - 1)
+        return -(-self.pairs_per_switch // (self.ports * max_senders))
 
     @property
     def pods(self) -> int:
@@ -122,24 +122,27 @@ class LoopPlan:
 
 
 def pairs_of(plan: LoopPlan, central: CentralController) -> list[Pair]:
-    """Return ``pairs_per_switch`` pairs of each switch: every VN sends to the next VNs of its VLAN."""
+    """Return ``pairs_per_switch`` pairs of each switch: every VN sends to the next VNs of its VLAN, in a ring."""
     by_vlan = {vid: np.flatnonzero(central.vns.vlan_vid == vid).tolist() for vid in central.config.vlans}
     pairs = []
     for dpid in range(1, plan.switches + 1):
         senders = np.flatnonzero(central.vns.dpid == dpid).tolist()
-        each, more = divmod(plan.pairs_per_switch, len(senders))
+        per_sender, with_one_more = divmod(plan.pairs_per_switch, len(senders))
         for number, sender in enumerate(senders):
             vlan = by_vlan[int(central.vns.vlan_vid[sender])]
-            at = vlan.index(sender)
-            pairs += [Pair(sender, vlan[(at + n) % len(vlan)]) for n in range(1, each + (number < more) + 1)]
+            index = vlan.index(sender)
+            pairs += [
+                Pair(sender, vlan[(index + step) % len(vlan)])
+                for step in range(1, per_sender + (number < with_one_more) + 1)
+            ]
     return pairs
 
 
 def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, BusyDatapath]) -> None:
     """Let a controller without sockets install the pairs, so that the real controller finds its own state."""
-    nothing = np.empty(0, METER_CONFIG)
+    no_meters = np.empty(0, METER_CONFIG)
     for dpid in datapaths:
-        central.switch_connected(dpid, [], nothing, 0.0)
+        central.switch_connected(dpid, [], no_meters, 0.0)
     for row in range(len(central.vns)):
         key = central.vns.key(row)
         central.fabric.learn(Host(key.vlan_vid, _mac(row)), PortId(key.dpid, key.port_no), 0.0)
@@ -153,6 +156,7 @@ def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, BusyDa
 
 
 def _mac(row: int) -> int:
+    """Return the MAC address of the host of a VN."""
     return 0x02_00_00_00_00_00 | row
 
 
@@ -163,34 +167,41 @@ def load(
     datapaths: dict[int, BusyDatapath],
     offered: float = OFFERED,
 ) -> None:
-    """Set the traffic: the share of receivers that vary, and each sender's load as a part of its fair share."""
-    entries = central.state.entries
-    senders = np.bincount(entries.receiver, minlength=len(central.vns))
+    """Set the traffic of all meters.
+
+    ``varied_share`` is the share of receivers whose senders pause in turns; ``offered`` is the load of each sender as a
+    part of its fair share of the receive limit.
+    """
+    pairs = central.state.entries
+    senders = np.bincount(pairs.receiver, minlength=len(central.vns))
     share_bps = offered * plan.receive_limit_bps / np.maximum(senders, 1)
-    swing = LoadSwing()
+    load_swing = LoadSwing()
     varied_receivers = np.arange(len(central.vns)) % 10 < varied_share * 10
     for dpid, datapath in datapaths.items():
-        mine = np.flatnonzero(central.vns.dpid[entries.sender] == dpid)
-        size = 1 + max(int(entries.meter_id[mine].max(initial=0)), int(datapath.meters.ids().max()))
+        own_rows = np.flatnonzero(central.vns.dpid[pairs.sender] == dpid)
+        size = 1 + max(int(pairs.meter_id[own_rows].max(initial=0)), int(datapath.meters.ids().max()))
         offered_bps, varied = np.zeros(size), np.zeros(size, np.bool_)
-        offered_bps[entries.meter_id[mine]] = share_bps[entries.receiver[mine]]
-        varied[entries.meter_id[mine]] = varied_receivers[entries.receiver[mine]]
-        datapath.meters.prepare(offered_bps, varied, swing, time.monotonic())
+        offered_bps[pairs.meter_id[own_rows]] = share_bps[pairs.receiver[own_rows]]
+        varied[pairs.meter_id[own_rows]] = varied_receivers[pairs.receiver[own_rows]]
+        datapath.meters.prepare(offered_bps, varied, load_swing, time.monotonic())
 
 
 def pair_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
     """Return the baseline's input: by dpid, columns of meter ids and receivers."""
-    entries = central.state.entries
-    dpid = central.vns.dpid[entries.sender]
+    pairs = central.state.entries
+    sender_dpid = central.vns.dpid[pairs.sender]
     by_dpid = {}
-    for switch in np.unique(dpid).tolist():
-        mine = dpid == switch
-        by_dpid[switch] = {"meter_id": entries.meter_id[mine].tolist(), "receiver": entries.receiver[mine].tolist()}
+    for switch in np.unique(sender_dpid).tolist():
+        own_mask = sender_dpid == switch
+        by_dpid[switch] = {"meter_id": pairs.meter_id[own_mask].tolist(), "receiver": pairs.receiver[own_mask].tolist()}
     return {"limit_bps": plan.receive_limit_bps, "pairs": by_dpid}
 
 
 def serve(plan: LoopPlan, folder: Path) -> None:
-    """Build the fabric, write ``pairs.json`` to ``folder`` for the baseline, and serve until stdin ends."""
+    """Build the fabric, write ``pairs.json`` to ``folder`` for the baseline, and serve until stdin ends.
+
+    Many switches are divided: a child process serves half of the pods.
+    """
     central = CentralController(plan.config())
     options = DatapathOptions()
     datapaths: dict[int, BusyDatapath] = {}
@@ -207,54 +218,54 @@ def serve(plan: LoopPlan, folder: Path) -> None:
         _serve(plan, central, datapaths, sys.stdin, sys.stdout)
         return
     halves = [{dpid: switch for dpid, switch in datapaths.items() if plan.pod(dpid) % 2 == half} for half in range(2)]
-    mine, its = socket.socketpair()
+    local_end, child_end = socket.socketpair()
     if os.fork() == 0:  # before any thread starts
-        mine.close()
-        with its.makefile("r") as orders, its.makefile("w") as answers:
+        local_end.close()
+        with child_end.makefile("r") as orders, child_end.makefile("w") as answers:
             _serve(plan, central, halves[1], orders, answers)
         os._exit(0)
-    its.close()
-    with mine.makefile("rw") as other:
-        _serve(plan, central, halves[0], sys.stdin, sys.stdout, other)
+    child_end.close()
+    with local_end.makefile("rw") as child:
+        _serve(plan, central, halves[0], sys.stdin, sys.stdout, child)
 
 
 def _serve(
     plan: LoopPlan,
     central: CentralController,
     datapaths: dict[int, BusyDatapath],
-    orders: Iterable[str],
-    answers: TextIO,
-    other: TextIO | None = None,
+    commands: Iterable[str],
+    output: TextIO,
+    child: TextIO | None = None,
 ) -> None:
-    """Serve these switches, and forward commands to ``other``, the process that serves the rest."""
+    """Serve these switches, and forward the commands to ``child``, the process that serves the other switches."""
     standbys = [] if plan.standby_port is None else [("127.0.0.1", plan.standby_port)]
     controller = "127.0.0.1", plan.openflow_port
     fabric = WireFabric(controller, tick_s=TICK_S, rate_step_s=float("inf"), standbys=standbys)
     fabric.switches.update(datapaths)
     if not plan.waits:
         fabric.start()
-    if other is not None:
-        other.readline()
-    print("ready", file=answers, flush=True)
-    for line in orders:
-        if other is not None:
-            print(line, end="", file=other, flush=True)
-        order, *values = line.split()
-        if order == "connect":
+    if child is not None:
+        child.readline()
+    print("ready", file=output, flush=True)
+    for line in commands:
+        if child is not None:
+            print(line, end="", file=child, flush=True)
+        command, *values = line.split()
+        if command == "connect":
             fabric.start()
             continue
-        if order == "cut":
+        if command == "cut":
             if int(values[0]) in datapaths:
                 fabric.disconnect(int(values[0]))
             continue
         with fabric.locked():
-            if order == "watch":
+            if command == "watch":
                 for datapath in datapaths.values():
                     datapath.meters.begin_watch()
-            elif order == "report":
+            elif command == "report":
                 reports = [datapath.meters.report() for datapath in datapaths.values()]
-                reports += [] if other is None else json.loads(other.readline())
-                print(json.dumps(reports), file=answers, flush=True)
+                reports += [] if child is None else json.loads(child.readline())
+                print(json.dumps(reports), file=output, flush=True)
             else:
                 load(plan, float(values[0]), central, datapaths, float(values[1]))
     fabric.stop(check=False)

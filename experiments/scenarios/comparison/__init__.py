@@ -17,6 +17,7 @@ ALONE, LENDING = "alone", "lending"
 
 
 def _hygenicc_published(scenario: Scenario) -> str:
+    """Return HyGenICC's law as published for the largest number of senders to one receiver."""
     senders: dict[tuple[int, int], set[int]] = {}
     for vid, sender, receiver in scenario.pairs:
         senders.setdefault((vid, receiver), set()).add(sender)

@@ -11,6 +11,7 @@ HALF = Limits(LINK_BPS // 2, LINK_BPS // 2)
 
 
 def _halves(name: str, title: str, pns: int, sources: tuple[Source, ...]) -> Scenario:
+    """Return a scenario of two tenants, VLANs 1 and 2, each guaranteed half of the link."""
     return Scenario(
         name,
         title,

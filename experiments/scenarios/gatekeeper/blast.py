@@ -43,6 +43,7 @@ def _blast(name: str, title: str, pns: int, rate_bps: int, kind: str = "tcp", **
 
 
 def _hosts(pns: int) -> dict[str, Any]:
+    """Return the options of a fabric of ``pns`` PNs whose last PN receives through the scheduler, behind the core."""
     options = {"access_rates_bps": {pns: SCHEDULED_BPS}}
     return {"topology": "gatekeeper-hosts", "topology_options": options, "pns": pns, "rate_bps": SCHEDULED_BPS}
 

@@ -43,6 +43,7 @@ def cell_name(a: str, b: str) -> str:
 
 
 def _source(vid: int, kind: str, ends: tuple[int, int], span: tuple[float, float]) -> Source:
+    """Return the source of one tenant in one cell: UDP at link rate, or the number of TCP flows in ``kind``."""
     if kind == "UDP":
         return Source(vid, *ends, "udp", LINK_BPS, spans=(span,))
     return Source(vid, *ends, "tcp", flows=int(kind.split()[0]), spans=(span,))

@@ -20,7 +20,7 @@ INTERVALS = {"": (55, ("gatekeeper",)), SAMPLED: (SAMPLE_MS, (PUBLISHED,))}
 """The control interval and its controls, by the end of the scenario's name."""
 
 
-def _dealt(senders: int, more: str) -> Scenario:
+def _split(senders: int, more: str) -> Scenario:
     """Return the scenario of one receiver with ``senders`` PNs; ``more`` names the control interval."""
     pns = senders + 1
     interval_ms, controls = INTERVALS[more]
@@ -65,4 +65,4 @@ def _many(more: str) -> Scenario:
     )
 
 
-scenarios = tuple(case for more in INTERVALS for case in (*(_dealt(senders, more) for senders in SENDERS), _many(more)))
+scenarios = tuple(case for more in INTERVALS for case in (*(_split(senders, more) for senders in SENDERS), _many(more)))

@@ -39,7 +39,7 @@ def competition(name: str, title: str, senders: int, competitor: str, controls: 
     """Return a run of ``senders`` senders: the last one is tagged, the others are all alike."""
     receiver = senders + 1
     rate_bps = LINK_BPS if competitor == "udp" else None
-    others = (
+    competitors = (
         Source(1, number, receiver, competitor, rate_bps, spans=((BEGIN_S, LEAVE_S),)) for number in range(1, senders)
     )
     return Scenario(
@@ -47,7 +47,7 @@ def competition(name: str, title: str, senders: int, competitor: str, controls: 
         title,
         pns=receiver,
         limits={1: Limits(LINK_BPS, LINK_BPS)},
-        sources=(*others, Source(1, senders, receiver, "tcp", spans=((JOIN_S, END_S),))),
+        sources=(*competitors, Source(1, senders, receiver, "tcp", spans=((JOIN_S, END_S),))),
         duration_s=END_S,
         phases=PHASES,
         controls=(*controls, SOONER, published(senders)),

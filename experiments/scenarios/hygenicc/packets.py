@@ -26,7 +26,7 @@ def _competition(senders: int, competitor: str, ecn: bool) -> Scenario:
     receiver = senders + 1
     span = ((BEGIN_S, LEAVE_S),)
 
-    def other(number: int) -> Source:
+    def competitor_source(number: int) -> Source:
         if competitor == "udp":
             return Source(1, number, receiver, "udp", LINK_BPS, spans=span)
         law = "dctcp" if competitor == "dctcp" else "reno"
@@ -38,7 +38,7 @@ def _competition(senders: int, competitor: str, ecn: bool) -> Scenario:
         f"packet by packet: tagged TCP{' with ECN' if ecn else ''} next to {senders - 1} of {competitor.upper()}",
         pns=receiver,
         limits={1: Limits(LINK_BPS, LINK_BPS)},
-        sources=(*(other(number) for number in range(1, senders)), tagged),
+        sources=(*(competitor_source(number) for number in range(1, senders)), tagged),
         duration_s=END_S,
         phases=PHASES,
         controls=("none", "static", "hygenicc", QUEUED) if senders == 2 else ("hygenicc", QUEUED),

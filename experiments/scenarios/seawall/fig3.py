@@ -12,12 +12,12 @@ CORE_BPS = 500_000_000
 MAPS, FAN_IN = 5, 10
 
 
-def _tasks(name: str, title: str, of_reduce: float, controls: tuple[str, ...]) -> Scenario:
+def _tasks(name: str, title: str, reduce_weight: float, controls: tuple[str, ...]) -> Scenario:
     """Return the scenario of map and reduce tasks at two receivers."""
     senders = MAPS + FAN_IN
-    to = {"maps": senders + 1, "reduce": senders + 2}
-    sources = [Source(1, sender, to["maps"], "tcp", octets=UNIT_BYTES) for sender in range(1, MAPS + 1)]
-    sources += [Source(1, sender, to["reduce"], "tcp", octets=UNIT_BYTES) for sender in range(MAPS + 1, senders + 1)]
+    maps_pn, reduce_pn = senders + 1, senders + 2
+    sources = [Source(1, sender, maps_pn, "tcp", octets=UNIT_BYTES) for sender in range(1, MAPS + 1)]
+    sources += [Source(1, sender, reduce_pn, "tcp", octets=UNIT_BYTES) for sender in range(MAPS + 1, senders + 1)]
     return shared(
         name,
         title,
@@ -26,7 +26,7 @@ def _tasks(name: str, title: str, of_reduce: float, controls: tuple[str, ...]) -
         topology_options={"core_rate_bps": CORE_BPS, "receivers": 2},
         pns=senders + 2,
         sources=tuple(sources),
-        vn_limits={(1, sender): entity(of_reduce) for sender in range(MAPS + 1, senders + 1)},
+        vn_limits={(1, sender): entity(reduce_weight) for sender in range(MAPS + 1, senders + 1)},
         duration_s=45.0,
         phases={},
         controls=controls,
