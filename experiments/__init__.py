@@ -39,11 +39,13 @@ def run(
     from experiments.runs.scenario_run import DEFAULT_SETTINGS
     from experiments.scenarios import scenario_named
 
-    known = scenario_named(scenario) if isinstance(scenario, str) else scenario
-    on_fabric = known if placed else placed_scenario(known, fabric)
-    named = known.controls_on(fabric) if controls is None else [controls] if isinstance(controls, str) else controls
-    chosen = [*dict.fromkeys(named)]
+    unscaled = scenario_named(scenario) if isinstance(scenario, str) else scenario
+    on_fabric = unscaled if placed else placed_scenario(unscaled, fabric)
+    requested = (
+        unscaled.controls_on(fabric) if controls is None else [controls] if isinstance(controls, str) else controls
+    )
+    chosen = [*dict.fromkeys(requested)]
     numbers = [seeds] if isinstance(seeds, int) else [*dict.fromkeys(seeds)]
     with TemporaryDirectory(prefix="dets-run-") as scratch:
-        kept = Path(folder or scratch)
-        return execute_runs(on_fabric, chosen, numbers, fabric, settings or DEFAULT_SETTINGS, kept, progress)
+        run_folder = Path(folder or scratch)
+        return execute_runs(on_fabric, chosen, numbers, fabric, settings or DEFAULT_SETTINGS, run_folder, progress)

@@ -69,32 +69,34 @@ def command_of(name: str) -> Any:
         return FAILED if name in STRICT and not all(row["met"] for row in result["targets"]) else 0
 
     options = [_option(parameter) for parameter in inspect.signature(run, eval_str=True).parameters.values()]
-    shown = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
-    command.__signature__ = inspect.Signature([*options, shown])  # type: ignore[attr-defined]
-    command.__annotations__ = {option.name: option.annotation for option in (*options, shown)}
-    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    alone.command(name, help=_summary(run))(command)
-    return typer.main.get_command(alone)
+    json_option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+    command.__signature__ = inspect.Signature([*options, json_option])  # type: ignore[attr-defined]
+    command.__annotations__ = {option.name: option.annotation for option in (*options, json_option)}
+    single_command = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    single_command.command(name, help=_summary(run))(command)
+    return typer.main.get_command(single_command)
 
 
 def _run_of(name: str) -> Callable[..., dict[str, Any]]:
+    """Return the function ``run`` of a benchmark."""
     run: Callable[..., dict[str, Any]] = importlib.import_module(BENCHES[name]).run
     return run
 
 
 def _summary(run: Callable[..., Any]) -> str:
+    """Return the first line of a docstring."""
     return (run.__doc__ or "").partition("\n")[0]
 
 
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
     """Return a parameter of ``run`` as an option: annotated with its help, or with its typer annotation."""
-    kind, about = typing.get_args(parameter.annotation)
-    if not isinstance(about, str):
+    value_type, help_text = typing.get_args(parameter.annotation)
+    if not isinstance(help_text, str):
         return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
     flag = [f"--{parameter.name.replace('_', '-')}"] if parameter.default is False else []
-    many = parameter.name.upper() if "list" in str(kind) else None
-    option = typer.Option(*flag, help=about, metavar=many)
-    return option_of(None, parameter.name, kind, option, parameter.default)
+    metavar = parameter.name.upper() if "list" in str(value_type) else None
+    option = typer.Option(*flag, help=help_text, metavar=metavar)
+    return option_of(None, parameter.name, value_type, option, parameter.default)
 
 
 def print_result(result: Mapping[str, Any]) -> None:
@@ -130,4 +132,5 @@ def _flat(figures: Any, prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def _shown(value: Any) -> str:
+    """Return a value of a figure as text."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

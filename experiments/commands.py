@@ -84,8 +84,8 @@ def topology(
         vid: min(pn.link_rate_bps // len(pn.vlans) for pn in fabric.pns if vid in pn.vlans) // 1000 * 1000
         for vid in fabric.vlans
     }
-    made = configuration(fabric, limits_bps, "fp", {}, openflow_port, rest_port, queues=has_ovsdb())
-    print(dump_yaml(made), end="")
+    document = configuration(fabric, limits_bps, "fp", {}, openflow_port, rest_port, queues=has_ovsdb())
+    print(dump_yaml(document), end="")
     return 0
 
 
@@ -107,10 +107,10 @@ def running(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command the options of an experiment, as ``ExperimentOptions``."""
     fields = {option_name(field): field for field in dataclasses.fields(ExperimentOptions)}
 
-    def made(**given: Any) -> ExperimentOptions:
-        return ExperimentOptions(**{fields[name].name: _value(name, value) for name, value in given.items()})
+    def options_of(**values: Any) -> ExperimentOptions:
+        return ExperimentOptions(**{fields[name].name: _value(name, value) for name, value in values.items()})
 
-    return with_options(command, [_parameter(name, field) for name, field in fields.items()], made)
+    return with_options(command, [_parameter(name, field) for name, field in fields.items()], options_of)
 
 
 def _parameter(name: str, field: dataclasses.Field[Any]) -> inspect.Parameter:
@@ -128,6 +128,7 @@ def _parameter(name: str, field: dataclasses.Field[Any]) -> inspect.Parameter:
 
 
 def _value(name: str, value: Any) -> Any:
+    """Return the value of an option as its field holds it: rates and parameters are parsed."""
     if name == "parameter":
         return parse_parameters(value)
     return parse_rate(value, name) if f"{name}_bps" in ExperimentOptions.__slots__ else value
@@ -144,14 +145,16 @@ def experiment(
     if name is None:
         from experiments.scenarios import scenarios
 
-        for known, scenario in scenarios().items():
-            print(f"{known:20} {scenario.title}")
+        for scenario_name, scenario in scenarios().items():
+            print(f"{scenario_name:20} {scenario.title}")
         return 0
     from experiments.experiment_runner import run
 
-    given = {key for key in context.params if getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"}
+    set_by_user = {
+        key for key in context.params if getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"
+    }
     try:
-        run(name, options, given)
+        run(name, options, set_by_user)
     except InvalidValueError as error:
         raise as_option(error) from error
     return 0
@@ -209,14 +212,14 @@ def figures(
         print(*(stale or ["all pages are of this tree"]), sep="\n")
         return 1 if stale else 0
     if repeat:
-        other = repeat_runs(options)
-        print(*(other or ["all runs that were repeated gave the same"]), sep="\n")
-        return 1 if other else 0
+        changed = repeat_runs(options)
+        print(*(changed or ["all runs that were repeated gave the same"]), sep="\n")
+        return 1 if changed else 0
     if pages_only:
         print(*write_pages(options), sep="\n")
         return 0
-    made = make_figures(options)
-    for key, verdict in made["claims"].items():
+    digest = make_figures(options)
+    for key, verdict in digest["claims"].items():
         print(f"{key:15} {HOLDS[verdict['holds']]:9} {verdict['result']}")
     print(f"{options.cell_folder}, {docs / page_of(paper_named(paper))}")
     return 0

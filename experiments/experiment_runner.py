@@ -37,22 +37,24 @@ def run(
     that long after the start of the traffic. ``set_by_user`` names the options that the user set, as on the command
     line: InvalidValueError for an option that means nothing here, and for an unknown scenario.
     """
-    known = scenario_named(name, "NAME")
+    named_scenario = scenario_named(name, "NAME")
     options = options.checked()
-    _refuse(set_by_user, options, UNUSED_BY.get(name, ()), f"means nothing to {name}, which runs without control")
-    _refuse(set_by_user, options, UNUSED_ON[options.fabric], f"means nothing on the {options.fabric} fabric")
+    _reject_options(
+        set_by_user, options, UNUSED_BY.get(name, ()), f"means nothing to {name}, which runs without control"
+    )
+    _reject_options(set_by_user, options, UNUSED_ON[options.fabric], f"means nothing on the {options.fabric} fabric")
     set_by_file = f"means nothing to {name}: its file in experiments/scenarios sets it"
     if name not in SET_BY_OPTIONS:
         unused = (*SPECIAL_OPTIONS, *(("parameter",) if "algorithm" not in set_by_user else ()))
-        _refuse(set_by_user, options, unused, set_by_file)
-    if known.shaping != "meter":
-        _refuse(set_by_user, options, ("shaping",), set_by_file)
+        _reject_options(set_by_user, options, unused, set_by_file)
+    if named_scenario.shaping != "meter":
+        _reject_options(set_by_user, options, ("shaping",), set_by_file)
     announce = None if options.quiet else _announce
-    grain = options.slot_s, options.congestion_control, options.datapath, options.shaping, options.interval_ms
-    settings = RunSettings(*grain, kill_at_s=kill_at_s, announce=announce)
+    run_settings = options.slot_s, options.congestion_control, options.datapath, options.shaping, options.interval_ms
+    settings = RunSettings(*run_settings, kill_at_s=kill_at_s, announce=announce)
     folder = options.output or Path("results") / name
-    scenario = _placed(known, options)
-    controls = _controls(known, options, "algorithm" in set_by_user)
+    scenario = _placed(named_scenario, options)
+    controls = _controls(named_scenario, options, "algorithm" in set_by_user)
     with _Progress(options.quiet, scenario, controls) as progress:
         result = experiments.run(
             scenario,
@@ -69,16 +71,21 @@ def run(
 
 
 def _announce(rest_url: str) -> None:
+    """Print the address of the web UI of a run."""
     print(f"Web UI of this run: {rest_url}/ui", file=sys.stderr, flush=True)
 
 
-def _refuse(set_by_user: Collection[str], options: ExperimentOptions, unused: tuple[str, ...], reason: str) -> None:
+def _reject_options(
+    set_by_user: Collection[str], options: ExperimentOptions, unused: tuple[str, ...], reason: str
+) -> None:
+    """Raise InvalidValueError if the user set an option of ``unused``."""
     for key in unused:
         if key in set_by_user:
             raise InvalidValueError(key, options.value_of(key), reason)
 
 
 def _controls(scenario: Scenario, options: ExperimentOptions, chosen: bool) -> list[str]:
+    """Return the controls to run; ``chosen``: the user named an algorithm."""
     if scenario.name in SET_BY_OPTIONS:
         wanted = {"none": options.baseline, "static": options.static, options.control: True}
         controls = [control for control, is_wanted in wanted.items() if is_wanted]
@@ -88,6 +95,7 @@ def _controls(scenario: Scenario, options: ExperimentOptions, chosen: bool) -> l
 
 
 def _placed(scenario: Scenario, options: ExperimentOptions) -> Scenario:
+    """Return the scenario with the values of the options, scaled to the fabric unless the options set its rates."""
     if scenario.name in SET_BY_OPTIONS:
         return _set_by(scenario, options)
     adapted = dataclasses.replace(scenario, queues=scenario.queues and options.has_queues)
@@ -122,8 +130,8 @@ class _Progress:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
         self._bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
         self._scenario = scenario
-        called = titles(controls)
-        self._titles = [called[control] for control in controls]
+        title_of = titles(controls)
+        self._titles = [title_of[control] for control in controls]
         self._tasks = [self._bar.add_task(title, total=scenario.duration_s) for title in self._titles]
         self._at_s = [0.0] * len(controls)
 

@@ -24,24 +24,27 @@ Summaries = Mapping[str, dict[str, Any]]
 
 def titles(controls: Sequence[str]) -> dict[str, str]:
     """Return the displayed names of controls; the only one besides the baselines is DETS."""
-    others = [control for control in controls if control not in BASELINES]
-    return {**TITLES, **({others[0]: "with DETS"} if len(others) == 1 else {control: control for control in others})}
+    algorithms = [control for control in controls if control not in BASELINES]
+    return {
+        **TITLES,
+        **({algorithms[0]: "with DETS"} if len(algorithms) == 1 else {control: control for control in algorithms}),
+    }
 
 
 def report(name: str, options: ExperimentOptions, folder: Path, result: Result) -> None:
     """Write a result with one seed into ``folder``, and show it unless ``options.quiet``."""
     done = {summary["control"]: dict(summary) for summary in result.summaries}
-    called = titles([*done])
+    title_of = titles([*done])
     _write_json(folder / "summary.json", done)
     _write_json(folder / "manifest.json", manifest(options, experiment=name))
-    picture = _draw(result, called, folder / f"{name}.png")
+    picture = _draw(result, title_of, folder / f"{name}.png")
     if options.quiet:
         return
     console = Console()
     if result.scenario.isolation is None:
         console.print(_table(name, done))
     else:
-        console.print(_isolation_table(result.scenario, called, done))
+        console.print(_isolation_table(result.scenario, title_of, done))
         figures = next(iter(done.values()))["figures"]
         limit, allowed = (figures[key] / 1e6 for key in ("victim_limit_bps", "victim_goodput_limit_bps"))
         meaning = (
@@ -58,19 +61,21 @@ def report(name: str, options: ExperimentOptions, folder: Path, result: Result) 
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON to a file."""
     path.write_text(json.dumps(content, indent=1, default=str) + "\n")
 
 
-def _draw(result: Result, called: Mapping[str, str], path: Path) -> Path | None:
+def _draw(result: Result, title_of: Mapping[str, str], path: Path) -> Path | None:
     """Draw the plot; return its path, or None if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
         return None
-    return result.draw(path, called)
+    return result.draw(path, title_of)
 
 
 def _table(name: str, done: Summaries) -> Table:
+    """Return a table of the measures: a row for each measure, a column for each control."""
     heading, *rows = table_of(Measured([*done.values()]), name, [*done])
     table = Table(title=name, title_justify="left")
     table.add_column()
@@ -81,12 +86,12 @@ def _table(name: str, done: Summaries) -> Table:
     return table
 
 
-def _isolation_table(scenario: Scenario, called: Mapping[str, str], done: Summaries) -> Table:
+def _isolation_table(scenario: Scenario, title_of: Mapping[str, str], done: Summaries) -> Table:
     """Return a table of the runs for newcomers, a column per run."""
     table = Table(title="What the receiving node got (Mb/s)", title_justify="left")
     table.add_column("")
     for control in done:
-        table.add_column(called[control], justify="right")
+        table.add_column(title_of[control], justify="right")
 
     def mbps(key: str) -> list[str]:
         return [f"{run['figures'][key] / 1e6:.1f}" for run in done.values()]
@@ -101,7 +106,7 @@ def _isolation_table(scenario: Scenario, called: Mapping[str, str], done: Summar
     for label, shown in (
         (f"{tcp} (TCP), goodput before the UDP blast", mbps("victim_goodput_bps_before")),
         (f"{tcp} (TCP), goodput during the UDP blast", mbps("victim_goodput_bps_during")),
-        ("  as a share of what its limit allows", [f"{part / whole:.0%}" for part, whole in parts]),
+        ("  as a share of what its limit allows", [f"{goodput / limit:.0%}" for goodput, limit in parts]),
         ("  back at 95 % after, in 55 ms intervals", intervals("victim_recovery_intervals")),
         ("  longest time below 95 %", intervals("victim_intervals_below_95_percent")),
         (f"{udp} (UDP), received during the blast", mbps("aggressor_received_bps_during")),

@@ -22,7 +22,7 @@ Tables = Mapping[str, Sequence[Sequence[str]]]
 
 
 def picture(tables: Tables) -> str:
-    """Return a drawing, as SVG: a column for each table, and a cell for each of its systems."""
+    """Return the picture of all tables as SVG: a column for each table, a row for each system, coloured by verdict."""
     columns: list[tuple[str, str, dict[str, dict[str, str]]]] = []
     for title, table in tables.items():
         block, figure, _ = title.split(": ", 2)
@@ -31,18 +31,18 @@ def picture(tables: Tables) -> str:
     width, height = NAMES + CELL * len(columns) + 4, HEAD + ROW * len(systems) + 30
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {FONT}>']
     parts.append(f'<rect width="{width}" height="{height}" fill="white"/>')
-    for number, (block, figure, found) in enumerate(columns):
+    for number, (block, figure, cells_of_system) in enumerate(columns):
         left = NAMES + CELL * number
         if not number or block != columns[number - 1][0]:
             parts.append(_text(left + 4, 18, block, ' font-weight="bold"'))
-        for line, words in enumerate(figure.split(", ")):
-            parts.append(_text(left + 4, 38 + 15 * line, words))
+        for line, text in enumerate(figure.split(", ")):
+            parts.append(_text(left + 4, 38 + 15 * line, text))
         for row, system in enumerate(systems):
-            if system in found:
+            if system in cells_of_system:
                 top = HEAD + ROW * row
                 box = f'x="{left + 1}" y="{top + 1}" width="{CELL - 2}" height="{ROW - 2}"'
-                parts.append(f'<rect {box} fill="{COLOURS[found[system][MET]]}"/>')
-                parts.append(_text(left + 6, top + 17, list(found[system].values())[1]))
+                parts.append(f'<rect {box} fill="{COLOURS[cells_of_system[system][MET]]}"/>')
+                parts.append(_text(left + 6, top + 17, list(cells_of_system[system].values())[1]))
     parts += [_text(4, HEAD + ROW * row + 17, system) for row, system in enumerate(systems)]
     return "\n".join([*parts, _text(4, height - 9, LEGEND), "</svg>"]) + "\n"
 
@@ -68,28 +68,31 @@ def summary(tables: Tables) -> list[list[str]]:
 
 
 def _systems(tables: Tables) -> list[str]:
+    """Return the systems of all tables, in the order of their first table."""
     return list(dict.fromkeys(row[0] for table in tables.values() for row in table[1:]))
 
 
 def _by_system(table: Sequence[Sequence[str]]) -> dict[str, dict[str, str]]:
+    """Return the cells of each system, by system and heading."""
     heads, *rows = table
     return {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
 
 
 def _met(verdicts: Iterable[str]) -> str:
     """Return the number of verdicts that are yes, of those not "-"; "-" without any verdict."""
-    known = [verdict for verdict in verdicts if verdict != "-"]
-    undecided = f", {known.count('undecided')} undecided" if "undecided" in known else ""
-    return f"{known.count('yes')} of {len(known)}{undecided}" if known else "-"
+    judged = [verdict for verdict in verdicts if verdict != "-"]
+    undecided = f", {judged.count('undecided')} undecided" if "undecided" in judged else ""
+    return f"{judged.count('yes')} of {len(judged)}{undecided}" if judged else "-"
 
 
 def _range(cells: Iterable[str]) -> str:
     """Return the least and the largest mean of cells such as "99.5 +- 0.1 %"; cells without a number are ignored."""
-    known = [cell.split() for cell in cells if cell[0].isdigit()]
-    means = sorted((float(words[0]), words[0]) for words in known)
-    unit = " %" if known and known[0][-1] == "%" else ""
+    words_of_cell = [cell.split() for cell in cells if cell[0].isdigit()]
+    means = sorted((float(words[0]), words[0]) for words in words_of_cell)
+    unit = " %" if words_of_cell and words_of_cell[0][-1] == "%" else ""
     return "-" if not means else " to ".join(dict.fromkeys((means[0][1], means[-1][1]))) + unit
 
 
 def _text(x: int, y: int, words: str, style: str = "") -> str:
+    """Return an SVG text element."""
     return f'<text x="{x}" y="{y}"{style}>{escape(words)}</text>'

@@ -32,16 +32,16 @@ class PaperResults:
 
     def ours(self, key: str, fabric: str) -> ClaimVerdict:
         """Return a fabric's verdict on a claim or an aim under the product's default."""
-        found = self.digests.get(fabric, {}).get("claims", {}).get(key)
-        return ClaimVerdict(**found) if found else UNKNOWN
+        verdict = self.digests.get(fabric, {}).get("claims", {}).get(key)
+        return ClaimVerdict(**verdict) if verdict else UNKNOWN
 
     def published(self, key: str, fabric: str) -> ClaimVerdict:
         """Return a fabric's verdict on a claim as published; ``ours`` if no law takes part."""
         claim = next(candidate for candidate in self.paper.claims if candidate.key == key)
         if claim.published is None:
             return self.ours(key, fabric)
-        found = self.digests.get(fabric, {}).get("published", {}).get(key)
-        return ClaimVerdict(**found) if found else UNKNOWN
+        verdict = self.digests.get(fabric, {}).get("published", {}).get(key)
+        return ClaimVerdict(**verdict) if verdict else UNKNOWN
 
 
 def read_results(folder: Path) -> list[PaperResults]:
@@ -70,18 +70,22 @@ def page_of(paper: Paper) -> str:
     return paper.page or f"results/{paper.name}.md"
 
 
-COUNTED = "holds / fails / undecided / not run"
-
-
 def overview_page(results: Sequence[PaperResults]) -> str:
     """Return ``docs/results.md``: how many of each paper's claims hold, as published and ours, by fabric."""
     fabrics = [fabric for fabric in SHORT if any(fabric in paper_result.digests for paper_result in results)]
     heads = ["paper", "claims", *(f"{kind}, {SHORT[f]}" for kind in ("as published", "ours") for f in fabrics)]
-    lines = ["# Results", "", f"Claims by verdict: {COUNTED}.", "", _row(heads), _row(["---"] * len(heads))]
+    lines = [
+        "# Results",
+        "",
+        "Claims by verdict: holds / fails / undecided / not run.",
+        "",
+        _row(heads),
+        _row(["---"] * len(heads)),
+    ]
     for result in results:
         if result.paper.claims:
             counts = [
-                _counted([verdicts(claim.key, fabric).holds for claim in result.paper.claims])
+                _verdict_counts([verdicts(claim.key, fabric).holds for claim in result.paper.claims])
                 for verdicts in (result.published, result.ours)
                 for fabric in fabrics
             ]
@@ -108,7 +112,8 @@ def overview_page(results: Sequence[PaperResults]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _counted(outcomes: Sequence[Outcome]) -> str:
+def _verdict_counts(outcomes: Sequence[Outcome]) -> str:
+    """Return the numbers of outcomes that hold, fail, are undecided and are not run, as text."""
     return " / ".join(str(outcomes.count(outcome)) for outcome in (True, False, UNDECIDED, None))
 
 
@@ -208,6 +213,7 @@ def _systems(results: PaperResults) -> list[str]:
 
 
 def _picture_of(paper: Paper) -> str:
+    """Return the name of the picture of a paper that has no claims."""
     return f"{paper.name}.svg"
 
 
@@ -226,12 +232,13 @@ def _conditions(digest: Mapping[str, Any]) -> list[str]:
     """Return the claims whose verdict depends on the conditions, and the deciding condition."""
     names = digest["conditions"]
     heads = ["section", "claim", *(f"`{name}`" for name in names), "what decides"]
-    depends = [row for row in digest["claims"] if not row["decides"].startswith("nothing")]
-    same = len(digest["claims"]) - len(depends)
+    dependent = [row for row in digest["claims"] if not row["decides"].startswith("nothing")]
+    independent_count = len(digest["claims"]) - len(dependent)
     lines = [f"- `{name}`: {CONDITIONS[name].title}" for name in names]
-    lines += ["", provenance(digest) + f". The verdicts on {same} other claims are the same under all conditions.", ""]
-    lines += [_row(heads), _row(["---"] * len(heads))] if depends else []
-    for row in depends:
+    others = f"The verdicts on {independent_count} other claims are the same under all conditions."
+    lines += ["", f"{provenance(digest)}. {others}", ""]
+    lines += [_row(heads), _row(["---"] * len(heads))] if dependent else []
+    for row in dependent:
         holds = [bold(verdict.split(":")[0]) for verdict in row["verdicts"]]
         lines.append(_row([row["section"], row["says"], *holds, row["decides"]]))
     return lines
@@ -243,4 +250,5 @@ def bold(holds: str) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
+    """Return a row of a Markdown table."""
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

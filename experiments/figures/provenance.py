@@ -23,26 +23,29 @@ MAX_NAMED = 3
 
 
 def trees_of(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the trees that runs were made with; runs whose parts agree share a tree."""
-    found: list[dict[str, str]] = []
+    """Return the versions of the project that runs were made with, as digests by part.
+
+    Runs whose parts have no different digests share a tree.
+    """
+    trees: list[dict[str, str]] = []
     for summary in summaries:
         parts = summary["manifest"].get("depends", {})
-        agreeing = (tree for tree in found if all(tree.get(part, digest) == digest for part, digest in parts.items()))
+        agreeing = (tree for tree in trees if all(tree.get(part, digest) == digest for part, digest in parts.items()))
         tree = next((candidate for candidate in agreeing if bool(candidate) == bool(parts)), None)
         if tree is None:
-            found.append(dict(parts))
+            trees.append(dict(parts))
         else:
             tree.update(parts)
-    return [{"depends": dict(sorted(tree.items()))} for tree in found]
+    return [{"depends": dict(sorted(tree.items()))} for tree in trees]
 
 
-def outcomes_of(done: Sequence[tuple[RunSpec, Mapping[str, Any]]]) -> list[tuple[str, str, int, str]]:
+def outcomes_of(runs: Sequence[tuple[RunSpec, Mapping[str, Any]]]) -> list[tuple[str, str, int, str]]:
     """Return experiment, control, seed and the digest of the outcome, for the first seed of each control."""
-    found: dict[tuple[str, str], tuple[str, str, int, str]] = {}
-    for cell, summary in sorted(done, key=lambda run: run[0].seed):
-        what = (cell.experiment, cell.control, cell.seed, outcome_digest(summary))
-        found.setdefault((cell.experiment, cell.control), what)
-    return list(found.values())
+    first_by_control: dict[tuple[str, str], tuple[str, str, int, str]] = {}
+    for spec, summary in sorted(runs, key=lambda run: run[0].seed):
+        outcome = (spec.experiment, spec.control, spec.seed, outcome_digest(summary))
+        first_by_control.setdefault((spec.experiment, spec.control), outcome)
+    return list(first_by_control.values())
 
 
 def outcome_digest(summary: Mapping[str, Any]) -> str:
@@ -66,8 +69,8 @@ def changed_parts(digest: Mapping[str, Any], shown: Callable[[str], bool] = lamb
     trees = [tree["depends"] for tree in _trees(digest)]
     if not all(trees):
         return None
-    known = [(part, was) for tree in (*trees, digest.get("judged", {})) for part, was in tree.items() if shown(part)]
-    return sorted({part for part, was in known if was != _digest_now(part, digest["fabric"])})
+    recorded = [item for tree in (*trees, digest.get("judged", {})) for item in tree.items() if shown(item[0])]
+    return sorted({part for part, then in recorded if then != _digest_now(part, digest["fabric"])})
 
 
 def _trees(digest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -76,6 +79,7 @@ def _trees(digest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _digest_now(part: str, fabric: str) -> str:
+    """Return the digest of a part, or of a scenario on a fabric, in the present project."""
     if part.startswith(SCENARIO):
         return scenario_digest_on(fabric, part.removeprefix(SCENARIO))
     return part_digest(part)

@@ -121,9 +121,8 @@ def conditions_digest(
         verdicts = {name: paper.verdict(claim.judge, runs_under[name]) for name in names}
         holds = {name: verdict.holds for name, verdict in verdicts.items()}
         shown = [f"{HOLDS[verdict.holds]}: {verdict.result}" for verdict in verdicts.values()]
-        claims.append(
-            {"section": claim.section, "says": claim.title, "verdicts": shown, "decides": deciding_condition(holds)}
-        )
+        claim_row = {"section": claim.section, "says": claim.title, "verdicts": shown}
+        claims.append({**claim_row, "decides": deciding_condition(holds)})
     shared_keys = ("fabric", "judged", "machine", "programs", "command")
     return {
         **{key: own_digest[key] for key in shared_keys},
@@ -138,12 +137,13 @@ def conditions_digest(
 
 def _paired(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the runs whose experiment, control and seed were run under all conditions: only those are comparable."""
-    runs_by_name: dict[str, set[tuple[str, str, int]]] = {name: set() for name in names}
-    for row in rows:
-        if row["conditions"] in runs_by_name:
-            runs_by_name[row["conditions"]].add((row["experiment"], row["control"], row["seed"]))
-    common = set.intersection(*runs_by_name.values()) if runs_by_name else set()
-    return [row for row in rows if (row["experiment"], row["control"], row["seed"]) in common]
+
+    def key(row: dict[str, Any]) -> tuple[str, str, int]:
+        return row["experiment"], row["control"], row["seed"]
+
+    runs = [{key(row) for row in rows if row["conditions"] == name} for name in names]
+    common = set.intersection(*runs) if runs else set()
+    return [row for row in rows if key(row) in common]
 
 
 def deciding_condition(holds: Mapping[str, Outcome]) -> str:
@@ -157,8 +157,7 @@ def deciding_condition(holds: Mapping[str, Outcome]) -> str:
     if first == last:
         if len(set(holds.values())) > 1:
             return "the two conditions make up for each other"
-        outcome = HOLDS[last]
-        return f"nothing: it {'is undecided' if last == UNDECIDED else outcome} under all"
+        return f"nothing: it {'is undecided' if last == UNDECIDED else HOLDS[last]} under all"
     if not between:
         return "the receiver's shaping queue"
     sufficient = [name for name, verdict in zip(holds, (first, *between), strict=False) if verdict == last]
@@ -188,10 +187,8 @@ def table_of(measured: Measured, name: str, controls: list[str]) -> list[list[st
         columns = [(label, [_figure_5(measured, name, control, key, form) for control in controls])
                    for key, label, form in FIGURE_5]  # fmt: skip
     else:
-        columns = [
-            (label, [measured.shown(name, control, key, form=form) for control in controls])
-            for key, label, form in COLUMNS
-        ]
+        columns = [(label, [measured.shown(name, control, key, form=form) for control in controls])
+                   for key, label, form in COLUMNS]  # fmt: skip
     shown = [(label, cells) for label, cells in columns if any(cell != "-" for cell in cells)]
     counts = [len(measured.runs(name, control)) for control in controls]
     heads = [f"{title_of(control)} (`{control}`)" for control in controls]

@@ -27,7 +27,7 @@ CONTROLLER_TRANSIENT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
+class TemporaryFlow:
     """A temporary flow."""
 
     flow: Flow
@@ -40,7 +40,7 @@ class Churn:
 
     def __init__(self, ledger: Ledger, ovs: OvsFabric, controller: ControllerProcess, folder: Path) -> None:
         self._ledger, self._ovs, self._controller, self._folder = ledger, ovs, controller, folder
-        self._flows: list[Passing] = []
+        self._flows: list[TemporaryFlow] = []
         self._link: tuple[str, float, float] | None = None  # interface, down since, until
         self._number = 0
         # Each returns whether it was done: excessive actions are skipped.
@@ -48,7 +48,7 @@ class Churn:
             ActionKind.FLOW: self._start_flow,
             ActionKind.LIMIT: self._set_limit,
             ActionKind.ALGORITHM: self._set_algorithm,
-            ActionKind.LINK: self._take_link,
+            ActionKind.LINK: self._fail_link,
             ActionKind.CONTROLLER: self._restart,
         }
 
@@ -61,7 +61,7 @@ class Churn:
         """Bring the link up and end flows if their time is over."""
         now_s = time.monotonic()
         if self._link is not None and now_s >= self._link[2]:
-            self._raise_link()
+            self._restore_link()
         for ended in [flow for flow in self._flows if now_s >= flow.until_s]:
             self._flows.remove(ended)
             ended.traffic.__exit__()
@@ -71,7 +71,7 @@ class Churn:
         for flow in self._flows:
             flow.traffic.__exit__()
         self._flows.clear()
-        self._raise_link()
+        self._restore_link()
 
     def note_start(self) -> None:
         """Record the controller's start and the effective receive limits."""
@@ -79,14 +79,16 @@ class Churn:
         self._note_limits()
 
     def _note_limits(self) -> None:
-        by_place = {(vn.pn.switch, vn.pn.port_no, vn.vlan_vid): vn.name for vn in self._ovs.fabric.vns()}
+        """Record the effective receive limits of all VNs."""
+        name_of = {(vn.pn.switch, vn.pn.port_no, vn.vlan_vid): vn.name for vn in self._ovs.fabric.vns()}
         for view in self._controller.get("/v1/vns")["vns"]:
-            name = by_place[view["switch"], view["port_no"], view["vlan_vid"]]
+            name = name_of[view["switch"], view["port_no"], view["vlan_vid"]]
             self._ledger.note_limit(name, time.monotonic(), view["receive_limit_bps"])
 
     def _transient(
         self, start_s: float, lasts_s: float, vn: str | None = None, *, floor: bool = True, ceiling: bool = False
     ) -> None:
+        """Record a time from ``start_s`` until ``lasts_s`` from now in which a guarantee is not judged."""
         self._ledger.transients.append(Transient(start_s, time.monotonic() + lasts_s, vn, floor, ceiling))
 
     def _start_flow(self, action: Action) -> bool:
@@ -99,12 +101,13 @@ class Churn:
         if len(self._flows) >= MAX_FLOWS or any(running.flow.name == flow.name for running in self._flows):
             return False
         traffic = Traffic(self._ovs, self._folder, action.lasts_s + 3 * FLOW_GRACE_S)
-        self._flows.append(Passing(flow, traffic, time.monotonic() + action.lasts_s + FLOW_GRACE_S))
+        self._flows.append(TemporaryFlow(flow, traffic, time.monotonic() + action.lasts_s + FLOW_GRACE_S))
         traffic.serve([flow])
         traffic.start([flow], action.lasts_s)
         return True
 
     def _set_limit(self, action: Action) -> bool:
+        """Set a limit of a VN over REST; return True."""
         vn, judged = self._ovs.fabric.vn(action.vlan_vid, action.receiver), self._ledger.judged
         start_s = time.monotonic()
         path = f"/v1/vns/{vn.vlan_vid}/{vn.pn.switch}/{vn.pn.port_no}"
@@ -117,12 +120,14 @@ class Churn:
         return True
 
     def _set_algorithm(self, action: Action) -> bool:
+        """Set the algorithm of a VLAN over REST; return True."""
         start_s = time.monotonic()
         self._controller.patch(f"/v1/vlans/{action.vlan_vid}", algorithm=action.what)
         self._transient(start_s, ALGORITHM_TRANSIENT_S)
         return True
 
-    def _take_link(self, action: Action) -> bool:
+    def _fail_link(self, action: Action) -> bool:
+        """Take a link down for some seconds; return False if a link is down already."""
         if self._link is not None:
             return False
         now_s = time.monotonic()
@@ -131,7 +136,8 @@ class Churn:
         self._transient(now_s, action.lasts_s + LINK_TRANSIENT_S)
         return True
 
-    def _raise_link(self) -> None:
+    def _restore_link(self) -> None:
+        """Bring the link up again, if one is down."""
         if self._link is not None:
             interface, since_s, _ = self._link
             _set_link(interface, "up")
@@ -139,6 +145,7 @@ class Churn:
             self._transient(since_s, LINK_TRANSIENT_S)
 
     def _restart(self, action: Action) -> bool:
+        """Stop or kill the controller, wait, and start the controller again; return True."""
         start_s = time.monotonic()
         status = self._controller.end(signal.Signals[action.what])
         expected = 0 if action.what == "SIGTERM" else -signal.SIGKILL
@@ -153,4 +160,5 @@ class Churn:
 
 
 def _set_link(interface: str, state: str) -> None:
+    """Set an interface up or down."""
     subprocess.run(["ip", "link", "set", interface, state], check=True, capture_output=True, timeout=10)

@@ -159,8 +159,8 @@ def count_rows() -> Counter[str]:
 
 def unexplained(lines: Iterable[str]) -> list[str]:
     """Return the warnings and errors among the lines that have no explanation."""
-    loud = (line for line in lines if LOUD.search(line))
-    return [line for line in loud if not any(pattern.search(line) for pattern in EXPLANATIONS.values())]
+    problems = (line for line in lines if LOUD.search(line))
+    return [line for line in problems if not any(pattern.search(line) for pattern in EXPLANATIONS.values())]
 
 
 class LogTail:

@@ -32,7 +32,7 @@ class ActionKind(StrEnum):
     CONTROLLER = "controller"
 
 
-# The least and most seconds from one action of a kind to the next.
+# The minimum and maximum seconds from one action of a kind to the next.
 PACES = {
     ActionKind.FLOW: (1.5, 3.5),
     ActionKind.LIMIT: (6.0, 12.0),
@@ -68,47 +68,47 @@ def make_schedule(fabric: Fabric, duration_s: float, seed: int) -> list[Action]:
     The last PN of the fabric is the judged receiver: its own link stays up.
     """
     actions = []
-    for kind, (least_s, most_s) in PACES.items():
-        chance = random.Random(f"{seed} {kind}")
+    for kind, (min_s, max_s) in PACES.items():
+        rng = random.Random(f"{seed} {kind}")
         last_s = duration_s - CALM_END_S
         if kind == ActionKind.CONTROLLER and duration_s >= LONG_S:
             last_s = duration_s * RESTARTS_SHARE
-        at_s, number = CALM_START_S + chance.uniform(0, least_s), 0
+        at_s, number = CALM_START_S + rng.uniform(0, min_s), 0
         while at_s < last_s:
-            actions.append(Action(round(at_s, 3), kind, **_drawn(kind, fabric, chance, number)))
-            at_s, number = at_s + chance.uniform(least_s, most_s), number + 1
+            actions.append(Action(round(at_s, 3), kind, **_random_fields(kind, fabric, rng, number)))
+            at_s, number = at_s + rng.uniform(min_s, max_s), number + 1
     return sorted(actions, key=lambda action: action.at_s)
 
 
-def _drawn(kind: ActionKind, fabric: Fabric, chance: random.Random, number: int) -> dict[str, Any]:
+def _random_fields(kind: ActionKind, fabric: Fabric, rng: random.Random, number: int) -> dict[str, Any]:
     """Return the fields of the action of a kind with this number, without its time."""
-    *others, judged = (pn.number for pn in fabric.pns)
+    *other_pns, judged_pn = (pn.number for pn in fabric.pns)
     victim_vid, other_vid = fabric.vlans[VICTIM_VLAN_INDEX], fabric.vlans[1 - VICTIM_VLAN_INDEX]
     match kind:
         case ActionKind.FLOW:
-            lasts_s = round(chance.uniform(3.0, 9.0))
+            lasts_s = round(rng.uniform(3.0, 9.0))
             if number % 2 == 0:  # UDP towards the judged PN, in the other VLAN
-                ends = {"vlan_vid": other_vid, "sender": chance.choice(others), "receiver": judged}
-                return {**ends, "rate_bps": chance.choice(UDP_RATES_BPS), "lasts_s": lasts_s}
-            vid = chance.choice([victim_vid, other_vid])
-            sender, receiver = chance.sample([*others, judged] if vid == other_vid else others, 2)
-            rate_bps = chance.choice([None, 2_000_000, 4_000_000])
+                ends = {"vlan_vid": other_vid, "sender": rng.choice(other_pns), "receiver": judged_pn}
+                return {**ends, "rate_bps": rng.choice(UDP_RATES_BPS), "lasts_s": lasts_s}
+            vid = rng.choice([victim_vid, other_vid])
+            sender, receiver = rng.sample([*other_pns, judged_pn] if vid == other_vid else other_pns, 2)
+            rate_bps = rng.choice([None, 2_000_000, 4_000_000])
             ends = {"vlan_vid": vid, "sender": sender, "receiver": receiver}
             return {**ends, "rate_bps": rate_bps, "lasts_s": lasts_s}
         case ActionKind.LIMIT:
             if number % 3 == 0:  # at the judged VN
-                vid, receiver, what = victim_vid, judged, "receive_limit_bps"
+                vid, receiver, what = victim_vid, judged_pn, "receive_limit_bps"
             else:
-                vid, receiver, what = chance.choice(fabric.vlans), chance.choice(others), chance.choice([*RATES_BPS])
-            return {"what": what, "vlan_vid": vid, "receiver": receiver, "rate_bps": chance.choice(RATES_BPS[what])}
+                vid, receiver, what = rng.choice(fabric.vlans), rng.choice(other_pns), rng.choice([*RATES_BPS])
+            return {"what": what, "vlan_vid": vid, "receiver": receiver, "rate_bps": rng.choice(RATES_BPS[what])}
         case ActionKind.ALGORITHM:
-            return {"what": chance.choice(ALGORITHMS), "vlan_vid": chance.choice(fabric.vlans)}
+            return {"what": rng.choice(ALGORITHMS), "vlan_vid": rng.choice(fabric.vlans)}
         case ActionKind.LINK:  # core links and PNs' links in turn
             cores = [link.interfaces[0] for link in fabric.core_links]
             edges = [pn.trunk_interface for pn in fabric.pns[:-1]]
             return {
-                "what": chance.choice(edges if number % 2 or not cores else cores),
-                "lasts_s": round(chance.uniform(2.0, 5.0), 3),
+                "what": rng.choice(edges if number % 2 or not cores else cores),
+                "lasts_s": round(rng.uniform(2.0, 5.0), 3),
             }
         case ActionKind.CONTROLLER:  # a stop and a kill in turn
-            return {"what": "SIGKILL" if number % 2 else "SIGTERM", "lasts_s": round(chance.uniform(0.5, 3.0), 3)}
+            return {"what": "SIGKILL" if number % 2 else "SIGTERM", "lasts_s": round(rng.uniform(0.5, 3.0), 3)}

@@ -73,39 +73,50 @@ def windows_of(start_s: float, end_s: float) -> FloatArray:
 
 
 def means_by_window(rates: Rates, values: FloatArray, starts: FloatArray) -> FloatArray:
-    """Return the time-weighted mean of a column in each window, by the rows whose middle is in it; NaN without any."""
+    """Return the time-weighted mean of a column of ``rates`` in each window, (windows,).
+
+    NaN for a window without rows.
+
+    A row belongs to the window in which its middle lies.
+    """
     edges = np.append(starts, starts[-1:] + WINDOW_S)
-    row = np.searchsorted(edges, (rates.start_s + rates.end_s) / 2, side="right") - 1
-    inside = (row >= 0) & (row < len(starts))
-    passed_s = rates.end_s - rates.start_s
-    weight = np.bincount(row[inside], passed_s[inside], minlength=len(starts))
-    total = np.bincount(row[inside], (values * passed_s)[inside], minlength=len(starts))
+    window = np.searchsorted(edges, (rates.start_s + rates.end_s) / 2, side="right") - 1
+    inside = (window >= 0) & (window < len(starts))
+    durations_s = rates.end_s - rates.start_s
+    weight = np.bincount(window[inside], durations_s[inside], minlength=len(starts))
+    total = np.bincount(window[inside], (values * durations_s)[inside], minlength=len(starts))
     mean = np.full(len(starts), np.nan)
     np.divide(total, weight, out=mean, where=weight > 0)
     return mean
 
 
 def limits_by_window(changes: Sequence[tuple[float, float]], starts: FloatArray) -> FloatArray:
-    """Return the largest effective limit at any time of each window; ``changes`` are (from, limit)."""
+    """Return the largest effective limit during each window, (windows,); ``changes`` are (from in seconds, limit)."""
     at_s, limit_bps = np.array(changes, dtype=np.float64).T
     first = np.maximum(np.searchsorted(at_s, starts, side="right") - 1, 0)
     last = np.searchsorted(at_s, starts + WINDOW_S, side="left") - 1
-    rows = zip(first.tolist(), last.tolist(), strict=True)
-    return np.array([limit_bps[a : max(a, b) + 1].max() for a, b in rows])  # b < a before the first change
+    row_ranges = zip(first.tolist(), last.tolist(), strict=True)
+    return np.array(
+        [limit_bps[first_row : max(first_row, last_row) + 1].max() for first_row, last_row in row_ranges]
+    )  # b < a before the first change
 
 
 def touched(transients: Sequence[Transient], starts: FloatArray) -> BoolArray:
-    """Return which windows a transient touches."""
-    found = np.zeros(len(starts), dtype=bool)
+    """Return which windows a transient overlaps, (windows,)."""
+    touched_mask = np.zeros(len(starts), dtype=bool)
     for transient in transients:
-        found |= (starts < transient.end_s) & (starts + WINDOW_S > transient.start_s)
-    return found
+        touched_mask |= (starts < transient.end_s) & (starts + WINDOW_S > transient.start_s)
+    return touched_mask
 
 
 def busy_windows(samples: Sequence[Sample], starts: FloatArray) -> BoolArray:
     """Return the windows in which the machine was busy; a sample's idle share is that since the previous sample."""
-    before = [samples[0], *samples]
-    spans = [Transient(a.at_s, b.at_s) for a, b in zip(before, samples, strict=False) if b.idle_share < BUSY_IDLE_SHARE]
+    earlier = [samples[0], *samples]
+    spans = [
+        Transient(previous.at_s, sample.at_s)
+        for previous, sample in zip(earlier, samples, strict=False)
+        if sample.idle_share < BUSY_IDLE_SHARE
+    ]
     return touched(spans, starts)
 
 
@@ -120,7 +131,9 @@ def judge_floor(
     """Judge that a VN with demand gets WINDOW_FLOOR of the goodput its limit allows."""
     bound_bps = WINDOW_FLOOR * np.array([goodput_limit_bps(limit) for limit in limits_by_window(changes, starts)])
     received_bps = means_by_window(rates, rates.tcp_goodput_bps, starts)
-    excused = touched([t for t in transients if t.floor], starts) | busy | np.isnan(received_bps)
+    excused = (
+        touched([transient for transient in transients if transient.floor], starts) | busy | np.isnan(received_bps)
+    )
     missed = ~excused & (received_bps < bound_bps)
     return GuaranteeVerdict(vn, "floor", starts, bound_bps, received_bps, excused, missed)
 
@@ -142,7 +155,7 @@ def judge_ceiling(
     """Judge that a VN receives no more than its limit; a busy machine is no excuse for that."""
     bound_bps = CEILING * limits_by_window(changes, starts)
     received_bps = means_by_window(rates, rates.wire_bps, starts)
-    excused = touched([t for t in transients if t.ceiling], starts) | np.isnan(received_bps)
+    excused = touched([transient for transient in transients if transient.ceiling], starts) | np.isnan(received_bps)
     missed = ~excused & (received_bps > bound_bps)
     return GuaranteeVerdict(vn, "ceiling", starts, bound_bps, received_bps, excused, missed)
 
@@ -159,15 +172,15 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
     """Return figures, targets and violations; the first sample and the last one are those without traffic."""
     starts = windows_of(ledger.begin_s, ledger.end_s)
     busy = busy_windows(ledger.samples, starts)
-    name = ledger.judged.name
-    of_floor = [*_concerning(ledger, name), Transient(ledger.begin_s, ledger.begin_s + START_S)]
-    floor = judge_floor(name, ledger.rates[name], ledger.limits[name], starts, of_floor, busy)
+    judged_vn = ledger.judged.name
+    floor_transients = [*_transients_of(ledger, judged_vn), Transient(ledger.begin_s, ledger.begin_s + START_S)]
+    floor = judge_floor(judged_vn, ledger.rates[judged_vn], ledger.limits[judged_vn], starts, floor_transients, busy)
     ceilings = [
-        judge_ceiling(vn, rates, ledger.limits[vn], starts, _concerning(ledger, vn))
+        judge_ceiling(vn, rates, ledger.limits[vn], starts, _transients_of(ledger, vn))
         for vn, rates in ledger.rates.items()
     ]
     misses = [
-        _miss(ledger, bound, row) for bound in (floor, *ceilings) for row in np.flatnonzero(bound.missed).tolist()
+        _violation(ledger, bound, row) for bound in (floor, *ceilings) for row in np.flatnonzero(bound.missed).tolist()
     ]
     figures = {
         "actions": dict(Counter(str(action.kind) for _, action in ledger.done)),
@@ -176,7 +189,7 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
         "windows judged (ceilings)": sum(ceiling.judged for ceiling in ceilings),
         "share of windows in which the machine was busy": round(float(busy.mean()), 3),
         "idle share, mean": round(float(np.mean([sample.idle_share for sample in ledger.samples])), 3),
-        **{f"{shown}, MiB": _mib(ledger.samples, process) for process, shown in PROCESSES.items()},
+        **{f"{shown}, MiB": _memory_mib(ledger.samples, process) for process, shown in PROCESSES.items()},
     }
     targets = [
         Target(ENOUGH_TIME, 1 - float(busy.mean()), "share", 1 - MAX_BUSY_SHARE, least=True),
@@ -203,11 +216,13 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _concerning(ledger: Ledger, vn: str) -> list[Transient]:
+def _transients_of(ledger: Ledger, vn: str) -> list[Transient]:
+    """Return the transients that concern a VN, or all VNs."""
     return [transient for transient in ledger.transients if transient.vn in (None, vn)]
 
 
 def _left_over(ledger: Ledger) -> list[Target]:
+    """Return the targets on meters, flow entries and database rows that remain after the traffic."""
     first, last = ledger.samples[0].held, ledger.samples[-1].held
     assert first is not None
     assert last is not None
@@ -224,13 +239,13 @@ def _grown(ledger: Ledger) -> list[Target]:
     targets = []
     for name, shown in PROCESSES.items():
         first, last = getattr(ledger.samples[0], name), getattr(ledger.samples[-1], name)
-        more = (last.rss_bytes - first.rss_bytes) / MIB
+        growth_mib = (last.rss_bytes - first.rss_bytes) / MIB
         targets += [
             Target(f"file handles of {shown} left open", last.handles - first.handles, "", MAX_HANDLES_MORE),
-            Target(f"memory of {shown}, end less begin", more, "MiB", MAX_MIB_MORE),
+            Target(f"memory of {shown}, end less begin", growth_mib, "MiB", MAX_MIB_MORE),
         ]
         starts = ledger.starts_s if name == "controller" else [ledger.begin_s]
-        begin_s, end_s = max(pairwise([*starts, ledger.end_s]), key=lambda life: life[1] - life[0])
+        begin_s, end_s = max(pairwise([*starts, ledger.end_s]), key=lambda span: span[1] - span[0])
         if end_s - begin_s >= 2 * SETTLED_S:
             samples = [sample for sample in ledger.samples if (begin_s + end_s) / 2 <= sample.at_s <= end_s]
             sizes = [
@@ -241,19 +256,21 @@ def _grown(ledger: Ledger) -> list[Target]:
     return targets
 
 
-def _mib(samples: Sequence[Sample], name: str) -> dict[str, float]:
+def _memory_mib(samples: Sequence[Sample], name: str) -> dict[str, float]:
+    """Return the first, largest and last memory of a process in MiB."""
     sizes = [use.rss_bytes / MIB for sample in samples if (use := getattr(sample, name)) is not None]
     return {"first": round(sizes[0], 1), "most": round(max(sizes), 1), "last": round(sizes[-1], 1)}
 
 
-def _miss(ledger: Ledger, judgement: GuaranteeVerdict, row: int) -> dict[str, Any]:
+def _violation(ledger: Ledger, judgement: GuaranteeVerdict, row: int) -> dict[str, Any]:
+    """Return a violated window for the report, with the three actions before its end."""
     at_s = float(judgement.start_s[row])
-    before = [(done_s, action) for done_s, action in ledger.done if done_s <= at_s + WINDOW_S]
+    actions_before = [(done_s, action) for done_s, action in ledger.done if done_s <= at_s + WINDOW_S]
     return {
         "at_s": round(at_s - ledger.begin_s, 1),
         "vn": judgement.vn,
         "guarantee": judgement.guarantee,
         "bound_bps": round(float(judgement.bound_bps[row])),
         "received_bps": round(float(judgement.received_bps[row])),
-        "last_actions": [f"{done_s - ledger.begin_s:.1f} {action}" for done_s, action in before[-3:]],
+        "last_actions": [f"{done_s - ledger.begin_s:.1f} {action}" for done_s, action in actions_before[-3:]],
     }
