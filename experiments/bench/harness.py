@@ -44,9 +44,9 @@ class Target(NamedTuple):
 
 def check_bounds(**bounds: tuple[float | None, float, float]) -> None:
     """Raise InvalidValueError for an option outside its bounds, ``name=(value, minimum, maximum)``; None is allowed."""
-    for name, (value, least, most) in bounds.items():
-        if value is not None and not least <= value <= most:
-            raise InvalidValueError(name, value, f"is outside {least:g} to {most:g}")
+    for name, (value, minimum, maximum) in bounds.items():
+        if value is not None and not minimum <= value <= maximum:
+            raise InvalidValueError(name, value, f"is outside {minimum:g} to {maximum:g}")
 
 
 def check_known(name: str, values: Sequence[str], known: Sequence[str]) -> None:
@@ -76,8 +76,8 @@ def finished(
 
     The machine and the command are added to ``settings``.
     """
-    made = {**settings, **machine(), "command": "dets " + " ".join(sys.argv[1:])}
-    result = {"settings": made, "figures": figures, "targets": [target.row() for target in targets]}
+    all_settings = {**settings, **machine(), "command": "dets " + " ".join(sys.argv[1:])}
+    result = {"settings": all_settings, "figures": figures, "targets": [target.row() for target in targets]}
     if output is None:
         return result
     output.mkdir(parents=True, exist_ok=True)

@@ -74,14 +74,8 @@ def overview_page(results: Sequence[PaperResults]) -> str:
     """Return ``docs/results.md``: how many of each paper's claims hold, as published and ours, by fabric."""
     fabrics = [fabric for fabric in SHORT if any(fabric in paper_result.digests for paper_result in results)]
     heads = ["paper", "claims", *(f"{kind}, {SHORT[f]}" for kind in ("as published", "ours") for f in fabrics)]
-    lines = [
-        "# Results",
-        "",
-        "Claims by verdict: holds / fails / undecided / not run.",
-        "",
-        _row(heads),
-        _row(["---"] * len(heads)),
-    ]
+    counted = "Claims by verdict: holds / fails / undecided / not run."
+    lines = ["# Results", "", counted, "", _row(heads), _row(["---"] * len(heads))]
     for result in results:
         if result.paper.claims:
             counts = [
@@ -233,10 +227,9 @@ def _conditions(digest: Mapping[str, Any]) -> list[str]:
     names = digest["conditions"]
     heads = ["section", "claim", *(f"`{name}`" for name in names), "what decides"]
     dependent = [row for row in digest["claims"] if not row["decides"].startswith("nothing")]
-    independent_count = len(digest["claims"]) - len(dependent)
+    same = len(digest["claims"]) - len(dependent)
     lines = [f"- `{name}`: {CONDITIONS[name].title}" for name in names]
-    others = f"The verdicts on {independent_count} other claims are the same under all conditions."
-    lines += ["", f"{provenance(digest)}. {others}", ""]
+    lines += ["", f"{provenance(digest)}. The verdicts on {same} other claims are the same under all conditions.", ""]
     lines += [_row(heads), _row(["---"] * len(heads))] if dependent else []
     for row in dependent:
         holds = [bold(verdict.split(":")[0]) for verdict in row["verdicts"]]

@@ -66,8 +66,8 @@ def read_cpu_ticks() -> CpuTicks:
     A process that has a lower priority itself competes with the other ones: for it their time is not idle.
     """
     ticks = [int(word) for word in STATISTICS.read_text().split("\n", 1)[0].split()[1:9]]
-    gives_way = ticks[1] if os.getpriority(os.PRIO_PROCESS, 0) <= 0 else 0
-    return CpuTicks(gives_way + ticks[3] + ticks[4], ticks[7], sum(ticks))
+    yielding_ticks = ticks[1] if os.getpriority(os.PRIO_PROCESS, 0) <= 0 else 0
+    return CpuTicks(yielding_ticks + ticks[3] + ticks[4], ticks[7], sum(ticks))
 
 
 def cpu_shares(before: CpuTicks, after: CpuTicks) -> CpuShares:

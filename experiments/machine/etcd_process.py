@@ -47,11 +47,11 @@ class EtcdMember(ProcessRunner):
     ) -> None:
         self.port, peer_port = ports
         self.url = f"{'http' if tls is None else 'https'}://{host}:{self.port}"
-        peer = f"http://127.0.0.1:{peer_port}"
+        peer_url = f"http://127.0.0.1:{peer_port}"
         self._log, self._data, self._tls = folder / f"{name}.log", folder / name / "data", tls
         self._command = ["etcd", "--name", name, "--data-dir", str(self._data), "--logger", "zap"]
         self._command += ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
-        self._command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+        self._command += ["--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url]
         self._command += ["--initial-cluster", peers]
         if tls is not None:
             self._command += ["--cert-file", str(tls.certificate), "--key-file", str(tls.key)]

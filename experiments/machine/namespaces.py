@@ -39,9 +39,8 @@ class Namespaces:
 
     def __enter__(self) -> Self:
         bridge = self._bridge
-        _run(
-            "ip", "link", "add", bridge, "type", "bridge"
-        )  # fails if the name exists: a foreign bridge must not be removed
+        # This fails if the name exists: a foreign bridge must not be removed.
+        _run("ip", "link", "add", bridge, "type", "bridge")
         try:
             for host in (self.host, *self.more_hosts):
                 _run("ip", "addr", "add", f"{host}/{PREFIX_BITS}", "dev", bridge)
@@ -103,10 +102,12 @@ class Namespaces:
         return f"dets{self._id}"
 
     def _outer(self, number: int) -> str:
+        """Return the name of the end of a namespace's veth pair that is outside."""
         return f"dets{self._id}v{number}"
 
 
 def _enter(path: Path) -> None:
+    """Move this thread into the network namespace of a path."""
     namespace = os.open(path, os.O_RDONLY)
     try:
         _set_namespace(namespace)
@@ -121,4 +122,5 @@ def _set_namespace(namespace: int) -> None:
 
 
 def _run(*words: str, text: str | None = None) -> None:
+    """Run a command with ``text`` as its input; CalledProcessError if it fails."""
     subprocess.run(words, check=True, capture_output=True, timeout=10, input=text, text=True)

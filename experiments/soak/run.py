@@ -104,13 +104,8 @@ class Soak:
     def __init__(
         self, ledger: Ledger, ovs: OvsFabric, controller: ControllerProcess, output: Path, report_progress: Tell
     ) -> None:
-        self._ledger, self._ovs, self._controller, self._output, self._report_progress = (
-            ledger,
-            ovs,
-            controller,
-            output,
-            report_progress,
-        )
+        self._ledger, self._ovs, self._controller = ledger, ovs, controller
+        self._output, self._report_progress = output, report_progress
         self._churn = Churn(ledger, ovs, controller, output)
         self._ticks = read_cpu_ticks()
         self._sampled_s = self._counted_s = 0.0
@@ -145,12 +140,12 @@ class Soak:
 
     def _pass_time(self, schedule: list[Action], duration_s: float) -> Iterator[str]:
         """Perform the actions when they are due; yield the present action once a second."""
-        waiting = list(schedule)
+        remaining_actions = list(schedule)
         phase = "TCP alone"
         while (passed_s := time.monotonic() - self._ledger.begin_s) < duration_s:
             self._churn.tick()
-            if waiting and passed_s >= waiting[0].at_s:
-                action = waiting.pop(0)
+            if remaining_actions and passed_s >= remaining_actions[0].at_s:
+                action = remaining_actions.pop(0)
                 phase = str(action.kind)
                 self._churn.apply(action)
             now_s = time.monotonic()
@@ -161,6 +156,7 @@ class Soak:
             time.sleep(0.05)
 
     def _take_sample(self, *, count: bool) -> Sample:
+        """Record the resources of processes, and with ``count`` those of switches and the database."""
         ticks = read_cpu_ticks()
         sample = Sample(time.monotonic(), cpu_shares(self._ticks, ticks).idle)
         self._ticks, self._sampled_s = ticks, sample.at_s

@@ -26,7 +26,7 @@ _MULTIPART = Struct("!HH4x")
 _CHUNK_BYTES = 1 << 20
 # A controller sends this many requests before a switch is under control and its counters are read: among them one for
 # each setting that is tried on a meter.
-_QUESTIONS_UNTIL_READY = 24
+_REQUESTS_UNTIL_READY = 24
 
 
 def message(message_type: int, body: bytes = b"", xid: int = 0, version: int = ofp.VERSION) -> bytes:
@@ -115,14 +115,14 @@ class HostilePeer:
             data = b""
         self.closed = not data
         self._rest += data
-        found = []
+        messages = []
         while len(self._rest) >= HEADER.size:
             length = HEADER.unpack_from(self._rest)[2]
             if len(self._rest) < length:
                 break
-            found.append(self._rest[:length])
+            messages.append(self._rest[:length])
             self._rest = self._rest[length:]
-        return found
+        return messages
 
     def wait_closed(self, timeout_s: float) -> bool:
         """Read until the controller closes the connection; return whether it did in time."""
@@ -135,11 +135,11 @@ class HostilePeer:
         """Return the next message of a type; None if none comes in time."""
         deadline_s = time.monotonic() + timeout_s
         while not self.closed and time.monotonic() < deadline_s:
-            found = self.read(0.1)
-            for number, found_message in enumerate(found, 1):
-                if found_message[1] == message_type:
-                    self._unread.extend(found[number:])
-                    return found_message
+            received = self.read(0.1)
+            for number, candidate in enumerate(received, 1):
+                if candidate[1] == message_type:
+                    self._unread.extend(received[number:])
+                    return candidate
         return None
 
     def shake_hands(self, dpid: int, auxiliary_id: int = 0) -> bool:
@@ -172,12 +172,12 @@ class HostilePeer:
         for port_no in range(1, ports + 1):
             switch.add_port(port_no, 1e9, time.monotonic())
 
-        def polled() -> bool:
-            return switch.handled.get(MessageType.MULTIPART_REQUEST, 0) >= _QUESTIONS_UNTIL_READY
+        def has_been_polled() -> bool:
+            return switch.handled.get(MessageType.MULTIPART_REQUEST, 0) >= _REQUESTS_UNTIL_READY
 
         switch.drain_messages()
         switch.start_connection()
-        return switch if self.behave(switch, polled) else None
+        return switch if self.behave(switch, has_been_polled) else None
 
 
 @contextmanager

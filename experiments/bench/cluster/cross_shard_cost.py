@@ -37,14 +37,14 @@ def measure_cross_shard(pairs: int) -> dict[str, Any]:
     for _ in range(TURNS):
         whole, crossing = Whole(vns, groups), Crossing(vns, groups)
         turns.append((whole.pair_ns(), crossing.pair_ns()))
-    more = [cross_shard_ns - whole_ns for whole_ns, cross_shard_ns in turns]
+    additional_ns = [cross_shard_ns - whole_ns for whole_ns, cross_shard_ns in turns]
     return {
         "pairs": crossing.pairs,
         "report_octets": crossing.octets,
         "one_step_ns": statistics.median(whole_ns for whole_ns, _ in turns),
         "cross_shard_ns": statistics.median(cross_shard_ns for _, cross_shard_ns in turns),
-        "more_ns": statistics.median(more),
-        "more_ns_of_turns": more,
+        "more_ns": statistics.median(additional_ns),
+        "more_ns_of_turns": additional_ns,
     }
 
 
@@ -65,11 +65,11 @@ class _Setup:
         self.vns, self.groups, self.now_s = vns, groups, 1000.0
         self.owner = (np.arange(len(vns)) >= len(vns) // 2).astype(np.int64)
         sender, receiver = np.divmod(np.arange(len(vns) ** 2), len(vns))
-        crosses = self.owner[sender] != self.owner[receiver]
-        self.pairs = int(np.count_nonzero(crosses))
+        is_cross_shard = self.owner[sender] != self.owner[receiver]
+        self.pairs = int(np.count_nonzero(is_cross_shard))
         self._octets_in, self._dropped, self._limit_bps = [], [], []
         for part in range(parts):
-            rows = np.flatnonzero(crosses & ((self.owner[sender] == part) | (parts == 1)))
+            rows = np.flatnonzero(is_cross_shard & ((self.owner[sender] == part) | (parts == 1)))
             rate_bps = np.full(len(rows), float(LIMIT_BPS))
             state = control_step.ControlState.start(vns, groups)
             pairs = sender[rows], receiver[rows], np.arange(1, len(rows) + 1)
@@ -99,21 +99,24 @@ class _Setup:
         readings = self._readings()
         begun_s = time.thread_time()
         results = self.decide(readings)
-        took_s = time.thread_time() - begun_s
+        duration_s = time.thread_time() - begun_s
         for part, result in enumerate(results):
             self._limit_bps[part] = result.limit_bps
             self._octets_in[part][result.changes.rows] = self._dropped[part][result.changes.rows] = 0.0
-        return took_s
+        return duration_s
 
     def _readings(self) -> list[MeterReadings]:
-        made = []
+        """Return the meter readings of each part after one more interval of the offered load."""
+        readings = []
         for octets, dropped, limit_bps in zip(self._octets_in, self._dropped, self._limit_bps, strict=True):
             octets += OFFERED_BPS * INTERVAL_S / 8
             dropped += np.maximum(OFFERED_BPS - limit_bps, 0.0) * INTERVAL_S / 8
             times_s = (np.full(len(octets), self.now_s - 1000.0), np.full(len(octets), self.now_s))
-            there = np.ones(len(octets), dtype=np.bool_)
-            made.append(MeterReadings(octets.copy(), dropped.copy(), *times_s, there, np.full(len(octets), np.nan)))
-        return made
+            is_fresh = np.ones(len(octets), dtype=np.bool_)
+            readings.append(
+                MeterReadings(octets.copy(), dropped.copy(), *times_s, is_fresh, np.full(len(octets), np.nan))
+            )
+        return readings
 
 
 class Whole(_Setup):
@@ -150,7 +153,8 @@ class Crossing(_Setup):
         return [shard.enforce(self.now_s) for shard, _ in both]
 
     def _pass(self, frames_by_sender: list[dict[int, Octets]]) -> None:
-        for speaker, frames in enumerate(frames_by_sender):
-            for hearer, data in frames.items():
+        """Deliver the messages of each shard to the other shards."""
+        for sender, frames in enumerate(frames_by_sender):
+            for receiver, data in frames.items():
                 self.octets = max(self.octets, len(data))
-                self.shards[hearer].receive(speaker, data, self.now_s)
+                self.shards[receiver].receive(sender, data, self.now_s)

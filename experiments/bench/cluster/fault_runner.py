@@ -14,7 +14,7 @@ from pathlib import Path
 from experiments.bench.cluster.active_standby_faults import ActiveStandbyFaults
 from experiments.bench.cluster.fault_scenarios import FaultScenarios
 from experiments.bench.cluster.sharded_faults import ShardedFaults
-from experiments.bench.cluster.testbed.fault_environment import ground
+from experiments.bench.cluster.testbed.fault_environment import prepare_environment
 from experiments.bench.cluster.testbed.loaded_cluster import (
     ClusterVerdict,
     LoadedCluster,
@@ -45,7 +45,7 @@ def run_faults(
 
     Raises InvalidValueError without root or a program that is needed, ControllerError if the nodes do not recover.
     """
-    with ground(folder, 3 if sharded else 2) as made:
+    with prepare_environment(folder, 3 if sharded else 2) as made:
         kind, of = (ShardedNodes, shared_document) if sharded else (Cluster, document)
         with (
             kind(of, folder, made.places, EtcdProcesses(folder, ETCD_MEMBERS, host=made.network.host)) as nodes,

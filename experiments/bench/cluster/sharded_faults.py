@@ -28,8 +28,8 @@ SWITCH = f"s{RECEIVER[0]}"
 class ShardedFaults(FaultScenarios):
     """Faults of nodes each of which controls one of the switches."""
 
-    def __init__(self, loaded: LoadedCluster, shared: ShardedNodes, ground: FaultEnvironment) -> None:
-        super().__init__(loaded, ground)
+    def __init__(self, loaded: LoadedCluster, shared: ShardedNodes, environment: FaultEnvironment) -> None:
+        super().__init__(loaded, environment)
         self._shared, self._numbers = shared, range(len(shared.nodes))
         self._dpids = {f"s{dpid}": dpid for dpid in SWITCHES}
         self._owners_before: dict[str, str | None] = {}
@@ -73,27 +73,33 @@ class ShardedFaults(FaultScenarios):
         victim = self.ready()
         source = self.environment.sources[RECEIVER[0]]
         name = name_of(victim)
-        wanted = [{**self._owners_before, SWITCH: name_of(n)} for n in self._numbers if n != victim]
+        allowed_owners = [
+            {**self._owners_before, SWITCH: name_of(number)} for number in self._numbers if number != victim
+        ]
         with self.cut(victim, f"ip saddr {source}" if incoming else "", f"ip daddr {source}" if outgoing else ""):
             controlled = partial(self._shared.shared_by, self._numbers)
             self.nodes.wait(
-                lambda: self._agree_on_owners(wanted) and controlled(), f"a node other than {name} owns {SWITCH}"
+                lambda: self._agree_on_owners(allowed_owners) and controlled(),
+                f"a node other than {name} owns {SWITCH}",
             )
             self.assert_change_stored()
         time.sleep(HOLD_S)
-        self.expect(self._agree_on_owners(wanted), f"{SWITCH} keeps its new owner after {name} has recovered")
+        self.expect(self._agree_on_owners(allowed_owners), f"{SWITCH} keeps its new owner after {name} has recovered")
 
     def _without_peers(self, incoming: bool, outgoing: bool) -> None:
         """Cut a node off from the other nodes; all owners must stay, and no message may pass."""
         victim = self.ready()
         hosts = [host for number, host in enumerate(self.environment.network.hosts) if number != victim]
-        to, off = (f"ip {end} {{ {', '.join(hosts)} }}" for end in ("daddr", "saddr"))
-        with self.cut(victim, off if incoming else "", to if outgoing else ""):
+        to_peers, from_peers = (f"ip {end} {{ {', '.join(hosts)} }}" for end in ("daddr", "saddr"))
+        with self.cut(victim, from_peers if incoming else "", to_peers if outgoing else ""):
             self.assert_stable(victim, PEERS_HOLD_S + HOLD_S)
-            received = self._heard(victim)
+            received = self._messages_received(victim)
             time.sleep(AFTER_S)
-            self.expect(self._heard(victim) == received, f"no message passes between {name_of(victim)} and the others")
-        self.nodes.wait(lambda: self._heard(victim) > received, "messages pass again")
+            self.expect(
+                self._messages_received(victim) == received,
+                f"no message passes between {name_of(victim)} and the others",
+            )
+        self.nodes.wait(lambda: self._messages_received(victim) > received, "messages pass again")
         self.assert_stable(victim)
 
     def _a_member_killed(self) -> None:
@@ -108,15 +114,15 @@ class ShardedFaults(FaultScenarios):
     def _most_members_killed(self) -> None:
         """Leave etcd without a quorum: nothing changes, and the nodes continue after its return."""
         self.ready()
-        gone = self.nodes.etcd.members[1:]
-        for member in gone:
+        killed_members = self.nodes.etcd.members[1:]
+        for member in killed_members:
             member.end(signal.SIGKILL)
         self.nobody_changes()
-        for member in gone:
+        for member in killed_members:
             member.launch()
         self.etcd_is_back()
 
-    def _heard(self, victim: int) -> int:
+    def _messages_received(self, victim: int) -> int:
         """Return how many messages a node has received from the others, and the others from it."""
         total = 0
         for number, node in enumerate(self.nodes.nodes):

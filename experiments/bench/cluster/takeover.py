@@ -68,13 +68,20 @@ def measure(
         return replace(plan, openflow_port=openflow_port, rest_port=rest_port).configuration()
 
     with Cluster(document, folder / "pair") as pair:
-        here, there = (port for _host, port in pair.openflow)
-        with fabric_process(replace(plan, openflow_port=here, standby_port=there), folder / "pair") as orders:
-            return {"alone": alone, **_measure_pair(pair, orders, plan, repeats, seconds, report_progress)}
+        first_port, second_port = (port for _host, port in pair.openflow)
+        with fabric_process(
+            replace(plan, openflow_port=first_port, standby_port=second_port), folder / "pair"
+        ) as send_command:
+            return {"alone": alone, **_measure_pair(pair, send_command, plan, repeats, seconds, report_progress)}
 
 
 def _measure_pair(
-    pair: Cluster, orders: SwitchProcessControl, plan: LoopPlan, repeats: int, seconds: float, report_progress: Tell
+    pair: Cluster,
+    send_command: SwitchProcessControl,
+    plan: LoopPlan,
+    repeats: int,
+    seconds: float,
+    report_progress: Tell,
 ) -> dict[str, Any]:
     """Return the CPU costs of both nodes, and the takeovers by how the active node ended."""
     active = _settled(pair, plan)
@@ -87,46 +94,49 @@ def _measure_pair(
     takeovers: dict[str, list[dict[str, Any]]] = {name: [] for name in ENDS}
     for _ in range(repeats):
         for name, end in ENDS.items():
-            made = _take_over(pair, orders, plan, end)
-            report_progress(f"{name}: {made['first_s']:.3f} s at the first switch, {made['last_s']:.3f} s at all")
-            takeovers[name].append(made)
+            figures = _take_over(pair, send_command, plan, end)
+            report_progress(f"{name}: {figures['first_s']:.3f} s at the first switch, {figures['last_s']:.3f} s at all")
+            takeovers[name].append(figures)
     return {"pair": cost, "takeovers": takeovers}
 
 
 def _take_over(
-    pair: Cluster, orders: SwitchProcessControl, plan: LoopPlan, end: Callable[[Cluster, int], None]
+    pair: Cluster, send_command: SwitchProcessControl, plan: LoopPlan, end: Callable[[Cluster, int], None]
 ) -> dict[str, Any]:
-    """End the active node; return the seconds until the standby has set meters, and the violations."""
+    """End the active node; return how long the standby took to set meters, and the violated guarantees.
+
+    The switches log for AFTER_S before the end, as a reference, and from then until AFTER_S after the takeover.
+    """
     active = _settled(pair, plan)
-    other = 1 - active
-    orders("watch")
+    standby = 1 - active
+    send_command("watch")
     time.sleep(AFTER_S)
-    quiet = orders.ask("report")
-    orders("watch")
+    reports_before = send_command.ask("report")
+    send_command("watch")
     began_s = time.monotonic()
     end(pair, active)
     wait_until(
-        lambda: all(str(other) in switch["first_set_s"] for switch in orders.ask("report")),
+        lambda: all(str(standby) in switch["first_set_s"] for switch in send_command.ask("report")),
         "a take-over",
         TAKEOVER_S,
-        pair.nodes[other].check_alive,
+        pair.nodes[standby].check_alive,
         POLL_INTERVAL_S,
     )
     time.sleep(AFTER_S)
-    seen = orders.ask("report")
+    reports = send_command.ask("report")
     if active in pair.paused:
         pair.resume(active)
     else:
         pair.nodes[active].end(signal.SIGTERM)
         pair.nodes[active].start()
-    took_s = [switch["first_set_s"][str(other)] - began_s for switch in seen]
+    delays_s = [switch["first_set_s"][str(standby)] - began_s for switch in reports]
     return {
-        "first_s": min(took_s),
-        "last_s": max(took_s),
-        "steady": sum(switch["steady"] for switch in seen),
-        "missed": sum(switch["missed"] for switch in seen),
-        "missed_before": sum(switch["missed"] for switch in quiet),
-        "filled_again": sum(switch["filled_again"] for switch in seen),
+        "first_s": min(delays_s),
+        "last_s": max(delays_s),
+        "steady": sum(switch["steady"] for switch in reports),
+        "missed": sum(switch["missed"] for switch in reports),
+        "missed_before": sum(switch["missed"] for switch in reports_before),
+        "filled_again": sum(switch["filled_again"] for switch in reports),
     }
 
 
@@ -152,13 +162,19 @@ def wait_entries(node: ControllerProcess, plan: LoopPlan) -> None:
 
 def costs(pids: dict[str, int], node: ControllerProcess, seconds: float) -> dict[str, float]:
     """Return the use of processes, percent of a processor, and a node's processor time per interval, ms."""
-    rounds, begun_s, node_s = _rounds(node), time.monotonic(), process_cpu_s(node.pid)
+    rounds_before, begun_s, node_before_s = _rounds(node), time.monotonic(), process_cpu_s(node.pid)
     before_s = {name: process_cpu_s(pid) for name, pid in pids.items()}
     time.sleep(seconds)
-    took_s = time.monotonic() - begun_s
-    made = {f"{name}_percent": 100 * (process_cpu_s(pid) - before_s[name]) / took_s for name, pid in pids.items()}
-    return {**made, "interval_cpu_ms": 1e3 * (process_cpu_s(node.pid) - node_s) / max(_rounds(node) - rounds, 1)}
+    duration_s = time.monotonic() - begun_s
+    percents = {
+        f"{name}_percent": 100 * (process_cpu_s(pid) - before_s[name]) / duration_s for name, pid in pids.items()
+    }
+    return {
+        **percents,
+        "interval_cpu_ms": 1e3 * (process_cpu_s(node.pid) - node_before_s) / max(_rounds(node) - rounds_before, 1),
+    }
 
 
 def _rounds(node: ControllerProcess) -> int:
+    """Return how many rounds a node has run."""
     return int(node.get("/v1/loop")["rounds"])

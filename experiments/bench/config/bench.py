@@ -74,19 +74,19 @@ def run(
         vlans=(vlans, 1, _MAX_VLANS), ports=(ports, 1, 10_000), seconds=(seconds, 1, 600), reloads=(reloads, 1, 1_000)
     )
     with TemporaryDirectory(prefix="dets-config-") as folder:
-        found = _measured(_File(Path(folder), vlans, ports), seconds, reloads)
+        results = _measured(_File(Path(folder), vlans, ports), seconds, reloads)
     figures = {
-        **asdict(found),
-        "check_of_baseline": round(found.check_cpu_s / found.baseline_cpu_s, 2),
-        "reload_of_baseline": round(found.reload_cpu_s / found.baseline_cpu_s, 2),
+        **asdict(results),
+        "check_of_baseline": round(results.check_cpu_s / results.baseline_cpu_s, 2),
+        "reload_of_baseline": round(results.reload_cpu_s / results.baseline_cpu_s, 2),
     }
     targets = [
-        Target("check", found.check_s, "s", MAX_CHECK_S),
-        Target("start", found.start_s, "s", MAX_START_S),
-        Target("reload", found.reload_s, "s", MAX_RELOAD_S),
-        Target("intervals missed in reloads", found.reload_missed, "", 0),
-        Target(f"intervals missed in {CLIENTS} reloads at once", found.at_once_missed, "", 0),
-        Target(f"intervals missed in {SIGNALS_PER_S} signals a second", found.signals_missed, "", 0),
+        Target("check", results.check_s, "s", MAX_CHECK_S),
+        Target("start", results.start_s, "s", MAX_START_S),
+        Target("reload", results.reload_s, "s", MAX_RELOAD_S),
+        Target("intervals missed in reloads", results.reload_missed, "", 0),
+        Target(f"intervals missed in {CLIENTS} reloads at once", results.at_once_missed, "", 0),
+        Target(f"intervals missed in {SIGNALS_PER_S} signals a second", results.signals_missed, "", 0),
     ]
     settings = {"vlans": vlans, "ports": ports, "vns": vlans * ports, "seconds": seconds, "reloads": reloads}
     return finished("config", figures, targets, {**settings, "interval_ms": INTERVAL_MS})
@@ -137,37 +137,38 @@ class _File:
 
 
 def _measured(file: _File, seconds: float, reloads: int) -> Figures:
-    """Return the times, CPU times and skipped rounds of check, start, reloads and signals."""
+    """Return the durations, CPU times and missed intervals of check, start, reloads and signals."""
     figures, controller = Figures(), file.controller
     figures.baseline_cpu_s = _cpu_of(lambda: yaml.load(file.path.read_text(), _LOADER))
     before_s = _children_cpu_s()
-    check = [sys.executable, "-m", "apps.cli", "check", str(file.path)]
-    figures.check_s = _seconds(lambda: subprocess.run(check, cwd=ROOT, check=True, stdout=subprocess.DEVNULL))
+    check_command = [sys.executable, "-m", "apps.cli", "check", str(file.path)]
+    figures.check_s = _seconds(lambda: subprocess.run(check_command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL))
     figures.check_cpu_s = round(_children_cpu_s() - before_s, 2)
     with controller:
         figures.start_s = _seconds(lambda: _wait_for_answer(controller))
         figures.start_cpu_s = _cpu_s(controller)
         _missed_while(controller, lambda: None)  # deferred work of the start
         figures.idle_missed = _missed_while(controller, lambda: time.sleep(seconds))
-        took_s, cpu_s = [], []
+        durations_s, cpu_s = [], []
         for _ in range(reloads):
             file.change()
             before_s = _cpu_s(controller)
-            figures.reload_missed += _missed_while(controller, lambda: took_s.append(_seconds(file.reload)))
+            figures.reload_missed += _missed_while(controller, lambda: durations_s.append(_seconds(file.reload)))
             cpu_s.append(_cpu_s(controller) - before_s)
-        figures.reload_s, figures.reload_cpu_s = median(took_s), round(median(cpu_s), 2)
+        figures.reload_s, figures.reload_cpu_s = median(durations_s), round(median(cpu_s), 2)
         file.change()
-        figures.at_once_missed = _missed_while(controller, lambda: took_s.append(_seconds(file.reload_at_once)))
-        figures.at_once_s = took_s[-1]
+        figures.at_once_missed = _missed_while(controller, lambda: durations_s.append(_seconds(file.reload_at_once)))
+        figures.at_once_s = durations_s[-1]
         file.change()
-        done = _reloads(controller)
+        reloads_before = _reloads(controller)
         figures.signals_missed = _missed_while(controller, lambda: _send_signals(controller, seconds))
         file.reload()
-        figures.reloaded = _reloads(controller) - done - 1
+        figures.reloaded = _reloads(controller) - reloads_before - 1
     return figures
 
 
 def _send_signals(controller: ControllerProcess, seconds: float) -> None:
+    """Send SIGHUP to the controller SIGNALS_PER_S times a second."""
     for _ in range(round(seconds * SIGNALS_PER_S)):
         controller.send_signal(signal.SIGHUP)
         time.sleep(1 / SIGNALS_PER_S)
@@ -182,18 +183,21 @@ def _missed_while(controller: ControllerProcess, function: Callable[[], object])
 
 
 def _seconds(function: Callable[[], object]) -> float:
+    """Return how long a function takes, in seconds."""
     began_s = time.monotonic()
     function()
     return round(time.monotonic() - began_s, 2)
 
 
 def _cpu_of(function: Callable[[], object]) -> float:
+    """Return the processor time of a function in this process, in seconds."""
     began_s = time.process_time()
     function()
     return round(time.process_time() - began_s, 4)
 
 
 def _children_cpu_s() -> float:
+    """Return the processor time of all ended child processes of this process."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -205,6 +209,7 @@ def _cpu_s(controller: ControllerProcess) -> float:
 
 
 def _wait_for_answer(controller: ControllerProcess) -> None:
+    """Wait until the controller responds and has run an interval."""
     wait_until(
         lambda: controller.health() and controller.get("/v1/loop")["last"],
         "a first interval",

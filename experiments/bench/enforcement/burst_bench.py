@@ -66,26 +66,26 @@ def scenario(pattern: BurstPattern, *, queues: bool) -> Scenario:
     )
 
 
-def figures(ran: ScenarioRun) -> dict[str, float | int]:
+def figures(run: ScenarioRun) -> dict[str, float | int]:
     """Return the gain, and in how many intervals the TCP VLAN got less than its guarantee, in total and in a row."""
-    column = {vid: index for index, (vid, _) in enumerate(ran.receivers)}
-    burst, victim = (ran.received_bits[:, column[vid]] for vid in (BURST_VLAN, VICTIM_VLAN))
-    woken = ran.time_s >= BEFORE_S[0]
+    column = {vid: index for index, (vid, _) in enumerate(run.receivers)}
+    burst, victim = (run.received_bits[:, column[vid]] for vid in (BURST_VLAN, VICTIM_VLAN))
+    after_first_sends = run.time_s >= BEFORE_S[0]
     total_bits = np.append(0.0, np.cumsum(burst))
-    rate_bps = victim / np.diff(ran.time_s)
+    rate_bps = victim / np.diff(run.time_s)
     below = rate_bps < RECOVERED_SHARE * VICTIM_BPS
-    before = (ran.time_s[:-1] >= BEFORE_S[0]) & (ran.time_s[1:] <= BEFORE_S[1])
-    during = (ran.time_s[:-1] >= BEGIN_S) & (ran.time_s[1:] <= BEGIN_S + LASTS_S)
+    before = (run.time_s[:-1] >= BEFORE_S[0]) & (run.time_s[1:] <= BEFORE_S[1])
+    during = (run.time_s[:-1] >= BEGIN_S) & (run.time_s[1:] <= BEGIN_S + LASTS_S)
     return {
-        "gain": worst_gain(ran.time_s[woken], total_bits[woken], BURST_BPS),
+        "gain": worst_gain(run.time_s[after_first_sends], total_bits[after_first_sends], BURST_BPS),
         "below_on_end_before": longest_run(below[before]),
         "below_share_before": float(below[before].mean()),
         "below_on_end": longest_run(below[during]),
         "below_share": float(below[during].mean()),
         "victim_share_before": float(rate_bps[before].mean() / VICTIM_BPS),
         "victim_share": float(rate_bps[during].mean() / VICTIM_BPS),
-        "cpu_idle_share": ran.notes.get("cpu_idle_share", 1.0),
-        "cpu_stolen_share": ran.notes.get("cpu_stolen_share", 0.0),
+        "cpu_idle_share": run.notes.get("cpu_idle_share", 1.0),
+        "cpu_stolen_share": run.notes.get("cpu_stolen_share", 0.0),
     }
 
 
@@ -98,16 +98,18 @@ def run_bursts(full: bool, seed: int, output: Path) -> dict[str, Any]:
 
 
 def _measure(fabrics: Sequence[str], patterns: Sequence[BurstPattern], seed: int) -> Iterator[dict[str, Any]]:
+    """Yield a row for each fabric, with and without queues, each pattern and each algorithm."""
     for fabric in fabrics:
         for queues in (False, True):
             for pattern in patterns:
                 for algorithm in ALGORITHMS:
-                    ran = _run(fabric, scenario(pattern, queues=queues), algorithm, seed)
-                    names = {"fabric": fabric, "queues": "limit" if queues else "none"}
-                    yield {**names, "pattern": pattern.name, "algorithm": algorithm, **figures(ran)}
+                    run = _run(fabric, scenario(pattern, queues=queues), algorithm, seed)
+                    identity = {"fabric": fabric, "queues": "limit" if queues else "none"}
+                    yield {**identity, "pattern": pattern.name, "algorithm": algorithm, **figures(run)}
 
 
 def _run(fabric: str, planned: Scenario, algorithm: str, seed: int) -> ScenarioRun:
+    """Run one scenario on a fabric under an algorithm."""
     if fabric == "model":
         return run_on_model(planned, algorithm, seed, lambda _passed_s: None)
     from experiments.runs.ovs_run import run_on_ovs
@@ -120,14 +122,14 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
     """Return the worst gain and the longest time below 95 % by fabric and queues, compared with the targets."""
     found = []
     for fabric, queues in dict.fromkeys((row["fabric"], row["queues"]) for row in rows):
-        mine = [row for row in rows if (row["fabric"], row["queues"]) == (fabric, queues)]
-        for key, what, unit, most in (
+        own_rows = [row for row in rows if (row["fabric"], row["queues"]) == (fabric, queues)]
+        for key, quantity, unit, maximum in (
             ("gain", "gain over any second", "of the limit", MAX_GAIN),
             ("below_on_end", "TCP below 95 %", "intervals", MAX_BELOW),
         ):
-            worst = max(mine, key=itemgetter(key))
-            name = f"{fabric}, queues {queues}: {what}, worst ({worst['algorithm']}, {worst['pattern']})"
-            found.append(Target(name, float(worst[key]), unit, most))
+            worst = max(own_rows, key=itemgetter(key))
+            name = f"{fabric}, queues {queues}: {quantity}, worst ({worst['algorithm']}, {worst['pattern']})"
+            found.append(Target(name, float(worst[key]), unit, maximum))
     return found
 
 

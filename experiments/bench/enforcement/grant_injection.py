@@ -71,11 +71,11 @@ def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterC
         before: Enforcement,
         limit_bps: FloatArray,
         measured: Measurement,
-        seen_s: FloatArray,
+        reading_s: FloatArray,
         now_s: float,
-        *accounts: object,
+        *unused: object,
     ) -> tuple[Enforcement, MeterChanges]:
-        del measured, seen_s, accounts
+        del measured, reading_s, unused
         rate_bps = whole_rates(limit_bps)
         burst_bits = np.ceil(np.maximum(rate_bps * burst_s, NAIVE_MIN_BITS) / RATE_STEP_BPS) * RATE_STEP_BPS
         now_column_s = np.full(len(rate_bps), now_s)
@@ -93,16 +93,18 @@ def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterC
 class GrantInjector:
     """Sets the limits of a plan before each interval of a southbound driver, and logs the results after it."""
 
-    def __init__(self, plan: GrantPlan, shell: Any) -> None:
+    def __init__(self, plan: GrantPlan, driver: Any) -> None:
         self._plan = plan
-        self._shell = shell
-        self._run_interval = shell.run_interval
-        self._columns = [grants_bps(s.pattern, s.nominal_bps, plan.intervals, plan.seed + i) for i, s in
-                         enumerate(plan.slots)]  # fmt: skip
-        self._operator = Operator(shell.central)
-        vns = shell.central.vns
-        self._senders = [vns.row_of(s.vlan_vid, s.dpid, s.sender_port) for s in plan.slots]
-        self._receivers = [vns.row_of(s.vlan_vid, s.dpid, s.receiver_port) for s in plan.slots]
+        self._driver = driver
+        self._run_interval = driver.run_interval
+        self._columns = [
+            grants_bps(slot.pattern, slot.nominal_bps, plan.intervals, plan.seed + number)
+            for number, slot in enumerate(plan.slots)
+        ]
+        self._operator = Operator(driver.central)
+        vns = driver.central.vns
+        self._senders = [vns.row_of(slot.vlan_vid, slot.dpid, slot.sender_port) for slot in plan.slots]
+        self._receivers = [vns.row_of(slot.vlan_vid, slot.dpid, slot.receiver_port) for slot in plan.slots]
         self._modifies = [0] * len(plan.slots)
         self._modified_s = [0.0] * len(plan.slots)
         self._interval = 0
@@ -111,26 +113,26 @@ class GrantInjector:
 
     def run_interval(self) -> None:
         """Run one interval of the driver with the limits that are due."""
-        central = self._shell.central
-        now_s = self._shell.now_s()
-        at = min(self._interval, self._plan.intervals - 1)
-        for row, column in zip(self._receivers, self._columns, strict=True):
-            if central.vns.receive_limit_bps[row] != column[at]:
-                self._operator.set_vn(row, now_s, receive_limit_bps=int(column[at]))
+        central = self._driver.central
+        now_s = self._driver.now_s()
+        interval = min(self._interval, self._plan.intervals - 1)
+        for row, grants in zip(self._receivers, self._columns, strict=True):
+            if central.vns.receive_limit_bps[row] != grants[interval]:
+                self._operator.set_vn(row, now_s, receive_limit_bps=int(grants[interval]))
         self._run_interval()
         self._interval += 1
-        sent_s = self._shell.now_s()
-        lines = [self._line(slot, sent_s, int(self._columns[slot][at])) for slot in range(len(self._plan.slots))]
+        sent_s = self._driver.now_s()
+        lines = [self._line(slot, sent_s, int(self._columns[slot][interval])) for slot in range(len(self._plan.slots))]
         self._log.write("".join(lines))
 
     def _line(self, slot: int, sent_s: float, grant_bps: int) -> str:
         """Return the CSV line of one slot: the injected grant, the meter's setting and the measured rates."""
-        state = self._shell.central.state
-        entries, enforced, measured = state.entries, state.enforcement, state.measured
-        found = np.flatnonzero((entries.sender == self._senders[slot]) & (entries.receiver == self._receivers[slot]))
-        if not len(found):
+        state = self._driver.central.state
+        pairs, enforced, measured = state.entries, state.enforcement, state.measured
+        rows = np.flatnonzero((pairs.sender == self._senders[slot]) & (pairs.receiver == self._receivers[slot]))
+        if not len(rows):
             return f"{sent_s:.6f},{slot},{grant_bps},0,0,0,0,{self._modifies[slot]}\n"
-        row = int(found[0])
+        row = int(rows[0])
         if enforced.modified_s[row] != self._modified_s[slot]:
             self._modified_s[slot] = float(enforced.modified_s[row])
             self._modifies[slot] += 1

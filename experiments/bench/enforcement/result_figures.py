@@ -58,21 +58,21 @@ def wire_bits(samples: Samples, start_s: float, end_s: float) -> float:
 
 def case_figures(case: Case, log: GrantLog, samples: Samples, window: Window) -> dict[str, Any]:
     """Return the figures of one case: rates on the wire, over the whole window."""
-    passed_s = window.end_s - window.start_s
+    duration_s = window.end_s - window.start_s
     delivered_bits = wire_bits(samples, window.start_s, window.end_s)
     granted_bits = log.granted_bits(window.start_s, window.end_s)
-    within = (log.time_s >= window.start_s) & (log.time_s < window.end_s)
-    if within.sum() < 2:
+    in_window = (log.time_s >= window.start_s) & (log.time_s < window.end_s)
+    if in_window.sum() < 2:
         raise MeasurementError(f"{case.name}: the controller ran no two intervals while it was measured")
-    dropped_bits = float((log.dropped_bps[within][:-1] * np.diff(log.time_s[within])).sum())
-    modifies = log.modifies[within]
+    dropped_bits = float((log.dropped_bps[in_window][:-1] * np.diff(log.time_s[in_window])).sum())
+    modifies = log.modifies[in_window]
     delivered_mb = delivered_bits / 8e6
     ratio = delivered_bits / granted_bits
     figures: dict[str, Any] = {
-        "granted_bps": granted_bits / passed_s,
-        "delivered_bps": delivered_bits / passed_s,
+        "granted_bps": granted_bits / duration_s,
+        "delivered_bps": delivered_bits / duration_s,
         "ratio": ratio,
-        "meter_mods_per_s": float(modifies[-1] - modifies[0]) / passed_s,
+        "meter_mods_per_s": float(modifies[-1] - modifies[0]) / duration_s,
         "dropped_frames_per_mb": dropped_bits / WIRE_BITS / delivered_mb if delivered_mb else None,
     }
     if case.pattern == "step":
@@ -86,9 +86,9 @@ def step_figures(log: GrantLog, samples: Samples, window: Window) -> dict[str, f
     ``step_first_interval_bits`` is what passed above the new grant in the first interval, the worst of all steps.
     """
     interval_s = float(np.median(np.diff(log.time_s)))
-    falls = np.flatnonzero(log.grant_bps[1:] < log.grant_bps[:-1] / (STEP / 2)) + 1
+    steps_down = np.flatnonzero(log.grant_bps[1:] < log.grant_bps[:-1] / (STEP / 2)) + 1
     delivered = granted = worst_bits = 0.0
-    for step_s in log.time_s[falls]:
+    for step_s in log.time_s[steps_down]:
         start_s, end_s = step_s + interval_s, step_s + interval_s + AFTER_STEP_S
         if step_s < window.start_s or end_s > window.end_s:
             continue
@@ -112,32 +112,37 @@ def tcp_figures(report: Mapping[str, int]) -> dict[str, float | None]:
 def ping_figures(output: str) -> dict[str, float | None]:
     """Return the figures of ``ping``'s output: round trips in ms, and the share of lost packets."""
     times_ms = [float(text) for text in re.findall(r"time=([\d.]+) ms", output)]
-    found = re.search(r"(\d+) packets transmitted, (\d+) received", output)
-    if not times_ms or found is None:
+    summary = re.search(r"(\d+) packets transmitted, (\d+) received", output)
+    if not times_ms or summary is None:
         return {"ping_p50_ms": None, "ping_p99_ms": None, "ping_lost": 1.0}
     return {
         "ping_p50_ms": float(np.percentile(times_ms, 50)),
         "ping_p99_ms": float(np.percentile(times_ms, 99)),
-        "ping_lost": 1.0 - int(found[2]) / int(found[1]),
+        "ping_lost": 1.0 - int(summary[2]) / int(summary[1]),
     }
 
 
 def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
     """Return how the product's rows compare with the targets."""
-    own = [row for row in rows if row["way"] == "dets"]
+    product_rows = [row for row in rows if row["way"] == "dets"]
     found = []
     for udp, kind in ((True, "UDP"), (False, "TCP")):
-        ours = [row for row in own if row["udp"] is udp]
-        for key, what in (("ratio", "delivered / granted"), ("step_ratio", "after a step down, delivered / granted")):
-            of_key = [row for row in ours if row.get(key) is not None]
-            if not of_key:
+        protocol_rows = [row for row in product_rows if row["udp"] is udp]
+        for key, quantity in (
+            ("ratio", "delivered / granted"),
+            ("step_ratio", "after a step down, delivered / granted"),
+        ):
+            rows_with_key = [row for row in protocol_rows if row.get(key) is not None]
+            if not rows_with_key:
                 continue
             # A step down is about excess over the grant; less is the sender's own recovery.
-            off = {row["case"]: max(row[key] - 1, 0) if key == "step_ratio" else abs(row[key] - 1) for row in of_key}
-            worst = max(off, key=lambda case: off[case])
-            wanted = of_key[0]["within"]
-            name = f"{kind}, {what}, worst ({worst})"
-            found.append(Target(name, off[worst], "off the grant", wanted))
+            deviations = {
+                row["case"]: max(row[key] - 1, 0) if key == "step_ratio" else abs(row[key] - 1) for row in rows_with_key
+            }
+            worst = max(deviations, key=lambda case: deviations[case])
+            tolerance = rows_with_key[0]["within"]
+            name = f"{kind}, {quantity}, worst ({worst})"
+            found.append(Target(name, deviations[worst], "off the grant", tolerance))
     steady = [row for row in rows if row["pattern"] == "constant"]
     naive = [row["meter_mods_per_s"] for row in steady if row["way"] != "dets"]
     dets = [row["meter_mods_per_s"] for row in steady if row["way"] == "dets"]

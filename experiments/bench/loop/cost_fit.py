@@ -37,6 +37,8 @@ def fit(rows: Sequence[dict[str, Any]]) -> RoundCost | None:
     columns = np.array([(row["switches"], row["pairs"], 1.0) for row in rows], dtype=np.float64).reshape(-1, 3)
     if np.linalg.matrix_rank(columns) < columns.shape[1]:
         return None
-    found, *_ = np.linalg.lstsq(columns / measured_ms[:, None], np.ones(len(rows)))
-    worst = np.abs(columns @ found / measured_ms - 1.0).max()
-    return RoundCost(float(found[0] * 1e3), float(found[1] * 1e6), float(found[2]), float(worst))
+    coefficients, *_ = np.linalg.lstsq(columns / measured_ms[:, None], np.ones(len(rows)))
+    largest_error = np.abs(columns @ coefficients / measured_ms - 1.0).max()
+    return RoundCost(
+        float(coefficients[0] * 1e3), float(coefficients[1] * 1e6), float(coefficients[2]), float(largest_error)
+    )

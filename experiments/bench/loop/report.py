@@ -33,19 +33,19 @@ def all_set(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
     """Return the targets that the measured sizes allow to check."""
     made: list[Target] = []
-    own = all_set(rows)
-    if (cost := fit(own)) is not None:
+    full_rows = all_set(rows)
+    if (cost := fit(full_rows)) is not None:
         made.append(Target("CPU of a round per switch", cost.switch_us, "us", TARGET_SWITCH_US))
         made.append(Target("CPU of a round per pair", cost.pair_ns, "ns", TARGET_ENTRY_NS))
         made.append(Target("CPU of a round, fixed", cost.fixed_ms, "ms", TARGET_FIXED_MS))
         made.append(Target("largest relative error of the fit", cost.worst, "of 1", TARGET_FIT))
-    for row in own:
+    for row in full_rows:
         target_ms = TARGET_ROUND_MS.get((row["switches"], row["pairs"]))
         if target_ms is not None:
             name = f"CPU of a round, {row['pairs']:,} pairs on {row['switches']} switches"
             made.append(Target(name, round_ms(row), "ms", target_ms))
             made.append(Target(f"{name}: intervals skipped", row["skipped_rounds"], "", 0.0))
-    for row in own:
+    for row in full_rows:
         if "replay" in row:
             size = f"{row['pairs']:,} pairs on {row['switches']} switches"
             name = f"{size}, {row['replay']['intervals']} intervals replayed: different from the recording"
@@ -58,18 +58,18 @@ def targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
     baseline_ms = {
         row["pairs"]: round_ms(row) for row in rows if (row["who"], row["varied"]) == ("baseline", VARIED[0])
     }
-    for row in own:
+    for row in full_rows:
         target = TARGET_TIMES_BASELINE.get(row["pairs"])
         if target is not None and row["switches"] == SWITCHES and row["pairs"] in baseline_ms:
-            times = baseline_ms[row["pairs"]] / round_ms(row)
-            made.append(Target(f"CPU against the baseline, {row['pairs']:,} pairs", times, "x", target, least=True))
+            ratio = baseline_ms[row["pairs"]] / round_ms(row)
+            made.append(Target(f"CPU against the baseline, {row['pairs']:,} pairs", ratio, "x", target, least=True))
     return made
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Return the rows as a Markdown table."""
 
-    def three(row: Row, key: str) -> str:
+    def spread_text(row: Row, key: str) -> str:
         return " / ".join(f"{row[key][part]:.1f}" for part in ("p50", "p99", "max"))
 
     return markdown(
@@ -80,9 +80,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             "who": lambda row: row["who"],
             "set": lambda row: f"{row['set_share']:.0%}",
             "round every, ms": lambda row: f"{row['round_every_ms']:.1f}",
-            "round p50 / p99 / max, ms": lambda row: three(row, "total_ms"),
+            "round p50 / p99 / max, ms": lambda row: spread_text(row, "total_ms"),
             "poll p50": lambda row: f"{row['poll_ms']['p50']:.1f}",
-            "step p50 / p99 / max": lambda row: three(row, "step_ms"),
+            "step p50 / p99 / max": lambda row: spread_text(row, "step_ms"),
             "push p50": lambda row: f"{row['push_ms']['p50']:.1f}",
             "pairs/s": lambda row: f"{row['pairs_per_s']:,.0f}",
             "skipped": lambda row: row["skipped_rounds"],

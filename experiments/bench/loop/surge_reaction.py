@@ -27,11 +27,11 @@ HOSTS_LEARNED_S, BEGIN_S, TIMEOUT_S = (0.5, 1.0), 3.0, 1.0
 
 def figures(interval_ms: int, algorithm: str = "fp") -> dict[str, float]:
     """Return the least, the median and the longest time, ms, of surges in each of PHASES phases of an interval."""
-    times_ms = [_met_ms(interval_ms, algorithm, phase / PHASES) for phase in range(PHASES)]
+    times_ms = [_reaction_ms(interval_ms, algorithm, phase / PHASES) for phase in range(PHASES)]
     return {"least_ms": min(times_ms), "median_ms": float(np.median(times_ms)), "most_ms": max(times_ms)}
 
 
-def _met_ms(interval_ms: int, algorithm: str, phase: float) -> float:
+def _reaction_ms(interval_ms: int, algorithm: str, phase: float) -> float:
     """Return the ms from a surge to limits that hold it, in virtual time; ``phase`` is in control intervals."""
     description = fig5(pns=len(SENDERS) + 1, link_rate_bps=LINK_BPS)
     document = configuration(description, {1: LIMIT_BPS, VLAN: LIMIT_BPS}, algorithm, {}, 6653, 8080)
@@ -40,9 +40,9 @@ def _met_ms(interval_ms: int, algorithm: str, phase: float) -> float:
     plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model"), epoch=9))
     plane.start()
     model.run(HOSTS_LEARNED_S[0])
-    known = _send(model, KNOWN_BPS)
+    first_sources = _send(model, KNOWN_BPS)
     model.run(HOSTS_LEARNED_S[1])
-    for source in known:
+    for source in first_sources:
         source.stop(model.slot)
     begin_s = BEGIN_S + phase * interval_ms / 1e3
     model.run(begin_s)
@@ -55,6 +55,7 @@ def _met_ms(interval_ms: int, algorithm: str, phase: float) -> float:
 
 
 def _send(model: ModelFabric, rate_bps: float) -> list[UdpSource]:
+    """Start a UDP source at each sender, and return the sources."""
     sources = [UdpSource(rate_bps, model.slot_s) for _ in SENDERS]
     for number, source in zip(SENDERS, sources, strict=True):
         model.connect(source, model.fabric.vn(VLAN, number), model.fabric.vn(VLAN, RECEIVER))

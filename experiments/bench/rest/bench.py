@@ -73,13 +73,14 @@ def measure(controller: ControllerProcess, changes: int, streams: int, seconds: 
     vns: list[dict[str, Any]] = []
     figures["full listing"] = watched(controller, lambda: vns.extend(list_vns(controller.client)))
     figures["vns listed"] = len(vns)
-    some = vns[:: max(len(vns) // changes, 1)][:changes]
+    changed_vns = vns[:: max(len(vns) // changes, 1)][:changes]
 
-    figures[f"change of {len(some)} VNs, until stored"] = watched(
-        controller, lambda: change(controller.client, some, _LIMIT_BPS // 2)
+    figures[f"change of {len(changed_vns)} VNs, until stored"] = watched(
+        controller, lambda: change(controller.client, changed_vns, _LIMIT_BPS // 2)
     )
     figures["change of {len(some)} VNs, until confirmed"] = watched(
-        controller, lambda: controller.client.wait_in_force(change(controller.client, some, _LIMIT_BPS), TIMEOUT_S)
+        controller,
+        lambda: controller.client.wait_in_force(change(controller.client, changed_vns, _LIMIT_BPS), TIMEOUT_S),
     )
     scraped: list[str] = []
     figures["scrape"] = watched(controller, lambda: scraped.append(controller.read("/metrics")))
@@ -89,8 +90,8 @@ def measure(controller: ControllerProcess, changes: int, streams: int, seconds: 
     queries = [f"?vlan={number + 1}" if number % 2 else "" for number in range(streams)]
     with Streams(controller.url, queries) as follower:
         figures["streams"] = watched(controller, lambda: time.sleep(seconds))
-        figures["all at once"] = watched(controller, lambda: everything(controller, some, 0.0))
-        figures["everything"] = watched(controller, lambda: everything(controller, some, seconds))
+        figures["all at once"] = watched(controller, lambda: everything(controller, changed_vns, 0.0))
+        figures["everything"] = watched(controller, lambda: everything(controller, changed_vns, seconds))
         figures["states streamed"] = follower.states
         figures["streams open at the end"] = follower.open
     return figures
@@ -105,59 +106,59 @@ def watch_pages(controller: ControllerProcess, vns: list[dict[str, Any]], second
 
 
 def come_back(controller: ControllerProcess, report_progress: Callable[[str], None], seconds: float) -> None:
-    """Disconnect a switch, let it be brought up and audited; raise ControllerError when either takes too long."""
+    """Disconnect a switch, wait until it is ready again and audited; ControllerError if it takes too long."""
     report_progress("cut 1")
     wait_until(lambda: not all_ready(controller), "the switch is reported disconnected", TIMEOUT_S, every_s=0.01)
     wait_until(lambda: all_ready(controller), "the switch is ready", TIMEOUT_S)
     time.sleep(seconds)
 
 
-def everything(controller: ControllerProcess, some: list[dict[str, Any]], seconds: float) -> None:
+def everything(controller: ControllerProcess, changed_vns: list[dict[str, Any]], seconds: float) -> None:
     """List, change and scrape repeatedly, at least once, each in a thread; raise any error of these."""
     deadline_s = time.monotonic() + seconds
-    failed: list[BaseException] = []
-    works = (
+    errors: list[BaseException] = []
+    actions = (
         lambda: list_vns(controller.client),
-        lambda: change(controller.client, some, _LIMIT_BPS // 2),
-        lambda: change(controller.client, some, _LIMIT_BPS),
+        lambda: change(controller.client, changed_vns, _LIMIT_BPS // 2),
+        lambda: change(controller.client, changed_vns, _LIMIT_BPS),
         lambda: controller.read("/metrics"),
     )
 
-    def again(work: Callable[[], object]) -> None:
+    def repeat(action: Callable[[], object]) -> None:
         lower_priority()
         try:
-            work()
+            action()
             while time.monotonic() < deadline_s:
                 time.sleep(1.0)
-                work()
+                action()
         except BaseException as error:
-            failed.append(error)
+            errors.append(error)
 
-    threads = [threading.Thread(target=again, args=(work,)) for work in works]
+    threads = [threading.Thread(target=repeat, args=(action,)) for action in actions]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    if failed:
-        raise failed[0]
+    if errors:
+        raise errors[0]
 
 
 def watched(controller: ControllerProcess, work: Callable[[], object]) -> dict[str, Any]:
-    """Do the work; return its duration, and the statistics of the control loop for that time."""
-    withheld, before, began_s = withheld_s(controller.pid), controller.get("/v1/loop"), time.monotonic()
+    """Do the work; return its duration, and what the control loop did during that time."""
+    withheld_before_s, before, began_s = withheld_s(controller.pid), controller.get("/v1/loop"), time.monotonic()
     work()
-    took_s = time.monotonic() - began_s
+    duration_s = time.monotonic() - began_s
     after = controller.get(f"/v1/loop?after={before['rounds']}")
-    total = after["total_ms"] or {}
+    total_ms = after["total_ms"] or {}
     return {
-        "seconds": round(took_s, 3),
+        "seconds": round(duration_s, 3),
         "rounds": after["rounds"] - before["rounds"],
         "missed_intervals": missed_intervals(before, after | {"last": after["last"] or before["last"]}),
-        "withheld_intervals": round((withheld_s(controller.pid) - withheld) * 1e3 / INTERVAL_MS, 1),
+        "withheld_intervals": round((withheld_s(controller.pid) - withheld_before_s) * 1e3 / INTERVAL_MS, 1),
         "skipped_in_rounds": after["skipped_rounds"] - before["skipped_rounds"],
         "late_answers": after["poll_timeouts"] - before["poll_timeouts"],
-        "round_ms_p50": total.get("p50"),
-        "round_ms_p99": total.get("p99"),
-        "round_ms_max": total.get("max"),
+        "round_ms_p50": total_ms.get("p50"),
+        "round_ms_p99": total_ms.get("p99"),
+        "round_ms_max": total_ms.get("max"),
         **{f"{part}_max": (after[part] or {}).get("max") for part in ("poll_ms", "step_ms", "push_ms")},
     }

@@ -36,8 +36,8 @@ class Attack:
     """
 
     def __init__(self, url: str, rapid: int = 10_000, slow: int = 100, others: int = 50, token: str = "") -> None:
-        at = urllib.parse.urlsplit(url)
-        self._place = (str(at.hostname), int(at.port or 80))
+        address = urllib.parse.urlsplit(url)
+        self._address = (str(address.hostname), int(address.port or 80))
         self._rapid, self._slow, self._others = rapid, slow, others
         self._token = f"Authorization: Bearer {token}\r\n" if token else ""
         self._stopped = threading.Event()
@@ -60,27 +60,32 @@ class Attack:
         return self.answers
 
     def _safely(self, work: Callable[[], None]) -> None:
+        """Run a client, and keep its error."""
         try:
             work()
         except BaseException as error:
             self._failures.append(error)
 
     def _connect(self, kind: str) -> socket.socket:
-        return socket.create_connection(self._place, timeout=_TIMEOUT_S, source_address=(ADDRESSES[kind], 0))
+        """Return a connection to the server from the address of a kind of client."""
+        return socket.create_connection(self._address, timeout=_TIMEOUT_S, source_address=(ADDRESSES[kind], 0))
 
     def _request(self, line: str, headers: str = "") -> bytes:
+        """Return a request, encoded."""
         return f"{line} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode()
 
     def _flood(self) -> None:
-        left = self._rapid // _FLOODERS
+        """Send pipelined requests as fast as the server answers them."""
+        remaining = self._rapid // _FLOODERS
         with self._connect("rapid") as sock:
-            while left:
-                some = min(left, _PIPELINED)
-                sock.sendall(self._request("GET /v1/health", self._token) * some)
-                self._count("rapid", sock, some)
-                left -= some
+            while remaining:
+                batch = min(remaining, _PIPELINED)
+                sock.sendall(self._request("GET /v1/health", self._token) * batch)
+                self._count("rapid", sock, batch)
+                remaining -= batch
 
     def _bodies(self) -> None:
+        """Announce bodies that are too large."""
         head = f"{self._token}Content-Type: application/json\r\nContent-Length: {_BODY_BYTES}\r\n"
         for _ in range(self._others):
             with self._connect("body") as sock:
@@ -88,6 +93,7 @@ class Attack:
                 self._count("body", sock, 1)
 
     def _paths(self) -> None:
+        """Request paths that try to leave the API, and send unknown tokens."""
         for number in range(self._others):
             with self._connect("path") as sock:
                 sock.sendall(self._request(f"GET {_TARGETS[number % len(_TARGETS)]}", self._token))
@@ -116,17 +122,17 @@ class Attack:
 
     def _count(self, kind: str, sock: socket.socket, answers: int) -> None:
         """Count the statuses of ``answers`` responses, or of fewer if the server closes the connection."""
-        found, rest = 0, b""
+        counted, unparsed = 0, b""
         deadline_s = time.monotonic() + _TIMEOUT_S
-        while found < answers:
+        while counted < answers:
             data = sock.recv(2**16)
             if not data:
                 return
-            rest += data
-            matches = list(_STATUS.finditer(rest))
+            unparsed += data
+            matches = list(_STATUS.finditer(unparsed))
             for match in matches:
                 self.answers[kind, int(match[1])] += 1
-            found += len(matches)
-            rest = rest[max(matches[-1].end() if matches else 0, len(rest) - _STATUS_BYTES) :]
+            counted += len(matches)
+            unparsed = unparsed[max(matches[-1].end() if matches else 0, len(unparsed) - _STATUS_BYTES) :]
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"{kind}: {found} of {answers} responses within {_TIMEOUT_S:g} s")
+                raise TimeoutError(f"{kind}: {counted} of {answers} responses within {_TIMEOUT_S:g} s")

@@ -10,7 +10,11 @@ from typing import Any
 from experiments.bench.rest.clients import Streams, lower_priority
 from experiments.machine.controller_process import ControllerProcess
 
-WHY_EVERY_S, VNS_EVERY_S, SCRAPE_EVERY_S = 2.0, 10.0, 5.0  # as apps/ui/views and a usual Prometheus ask
+EXPLANATIONS_INTERVAL_S, VNS_INTERVAL_S, SCRAPE_INTERVAL_S = (
+    2.0,
+    10.0,
+    5.0,
+)  # as apps/ui/views and a usual Prometheus ask
 CLIENT_REQUESTS_PER_S = 200  # what rest.requests_per_s allows unless configured
 
 
@@ -31,12 +35,12 @@ class Pages:
     def __enter__(self) -> Pages:
         self._streams.__enter__()
         works = (
-            (self._ask_why, WHY_EVERY_S),
-            (self._ask_vns, VNS_EVERY_S),
-            (lambda: self._ask("/metrics"), SCRAPE_EVERY_S),
-            (self._ask_a_vn, 1.0 / CLIENT_REQUESTS_PER_S),
+            (self._request_explanations, EXPLANATIONS_INTERVAL_S),
+            (self._request_vns, VNS_INTERVAL_S),
+            (lambda: self._request("/metrics"), SCRAPE_INTERVAL_S),
+            (self._request_one_vn, 1.0 / CLIENT_REQUESTS_PER_S),
         )
-        self._threads = [threading.Thread(target=self._again, args=work) for work in works]
+        self._threads = [threading.Thread(target=self._repeat, args=work) for work in works]
         for thread in self._threads:
             thread.start()
         return self
@@ -55,12 +59,13 @@ class Pages:
         return self._streams.received_bytes
 
     def _query(self, number: int) -> str:
+        """Return the query of a page's stream: of the fabric, of a VLAN, or of a VN with its pairs."""
         vn = self._shown_vns[number]
-        place = f"{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}"
-        of_vn = f"&vlan={vn['vlan_vid']}&switch={vn['switch']}&pairs_of={place}"
-        return "?interval_ms=1000" + ("", f"&vlan={vn['vlan_vid']}", of_vn)[number % 3]
+        vn_path = f"{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}"
+        vn_query = f"&vlan={vn['vlan_vid']}&switch={vn['switch']}&pairs_of={vn_path}"
+        return "?interval_ms=1000" + ("", f"&vlan={vn['vlan_vid']}", vn_query)[number % 3]
 
-    def _again(self, work: Callable[[], None], every_s: float) -> None:
+    def _repeat(self, work: Callable[[], None], every_s: float) -> None:
         """Do a page's work every ``every_s`` seconds until stopped; an error ends it and is kept."""
         lower_priority()
         due_s = time.monotonic()
@@ -72,18 +77,22 @@ class Pages:
         except BaseException as error:
             self._failed.append(error)
 
-    def _ask(self, path: str) -> None:
+    def _request(self, path: str) -> None:
+        """Request a REST resource and count the request."""
         self._controller.read(path)
         self.requests += 1
 
-    def _ask_why(self) -> None:
+    def _request_explanations(self) -> None:
+        """Request the explanations of all VNs that pages show."""
         for vn in self._shown_vns[2::3]:
-            self._ask(f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}/explanations")
+            self._request(f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}/explanations")
 
-    def _ask_vns(self) -> None:
+    def _request_vns(self) -> None:
+        """Request the VNs of all VLANs that pages show."""
         for vn in self._shown_vns[1::3]:
-            self._ask(f"/v1/vns?vlan={vn['vlan_vid']}")
+            self._request(f"/v1/vns?vlan={vn['vlan_vid']}")
 
-    def _ask_a_vn(self) -> None:
+    def _request_one_vn(self) -> None:
+        """Request one VN, another one each time."""
         vn = self._shown_vns[self.requests % len(self._shown_vns)]
-        self._ask(f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}")
+        self._request(f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}")

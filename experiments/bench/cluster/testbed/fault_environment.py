@@ -41,15 +41,15 @@ class FaultEnvironment:
 
 
 @contextmanager
-def ground(folder: Path, nodes: int) -> Iterator[FaultEnvironment]:
+def prepare_environment(folder: Path, nodes: int) -> Iterator[FaultEnvironment]:
     """Prepare the environment for ``nodes`` nodes, with their files in ``folder``.
 
     Raises InvalidValueError without root or a program that is needed.
     """
     if os.geteuid() != 0:
         raise InvalidValueError("faults", True, "needs root: network namespaces and small disks")
-    if missing := [what for what in ("ip", "nft", "gcc", "etcd") if shutil.which(what) is None]:
-        raise InvalidValueError("faults", True, f"needs {', '.join(missing)}: see scripts/debian-packages")
+    if missing_programs := [program for program in ("ip", "nft", "gcc", "etcd") if shutil.which(program) is None]:
+        raise InvalidValueError("faults", True, f"needs {', '.join(missing_programs)}: see scripts/debian-packages")
     folder.mkdir(parents=True, exist_ok=True)
     names = [name_of(number) for number in range(nodes)]
     sizes = {f"etcd{number + 1}": ETCD_DISK for number in range(ETCD_MEMBERS)} | dict.fromkeys(names, NODE_DISK)
@@ -60,11 +60,11 @@ def ground(folder: Path, nodes: int) -> Iterator[FaultEnvironment]:
         for name in names:
             (folder / f"{name}-clock").mkdir(exist_ok=True)
             clocks.append(SteppedClock(folder / f"{name}-clock"))
-        places = [
+        locations = [
             ProcessLocation(host, network.command(number), clocks[number].environment, partial(network.inside, number))
             for number, host in enumerate(network.hosts)
         ]
-        yield FaultEnvironment(network, clocks, places, disks, dict(zip(SWITCHES, network.more_hosts, strict=True)))
+        yield FaultEnvironment(network, clocks, locations, disks, dict(zip(SWITCHES, network.more_hosts, strict=True)))
 
 
 @contextmanager

@@ -53,10 +53,10 @@ def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
 
 def shared_document(openflow_port: int, rest_port: int) -> dict[str, Any]:
     """Return the configuration for sharded nodes. Its queues have no effect: they are not simulated."""
-    made = document(openflow_port, rest_port)
-    for switch in made["switches"].values():
+    configuration = document(openflow_port, rest_port)
+    for switch in configuration["switches"].values():
         switch["ovsdb"] = "tcp:127.0.0.1:1"
-    return made
+    return configuration
 
 
 @dataclass
@@ -97,55 +97,57 @@ class LoadedCluster:
     def __init__(self, cluster: Cluster, fabric: WireFabric) -> None:
         self.cluster, self.fabric, self.judgement = cluster, fabric, ClusterVerdict()
         self._logs: dict[int, MeterLog] = {}
-        self._standing: dict[int, dict[int, int]] = {}
-        self._kept: dict[int, int] = {}  # limit by revision, as acknowledged
+        self._rates_before: dict[int, dict[int, int]] = {}
+        self._acknowledged: dict[int, int] = {}  # limit by revision, as acknowledged
         self._limit_bps = 20_000_000
 
     def begin(self) -> None:
         """Let the hosts send until their limits are shared, then start the switches' logs."""
         self.cluster.wait_ready()
-        places = (RECEIVER, *SENDERS)
-        macs = {place: 0x02_00_00_00_00_00 | place[0] << 8 | place[1] for place in places}
+        locations = (RECEIVER, *SENDERS)
+        macs = {location: 0x02_00_00_00_00_00 | location[0] << 8 | location[1] for location in locations}
 
-        def known() -> bool:
+        def hosts_learned() -> bool:
             """Send a frame of each host; return whether every switch has flow entries to all of them."""
-            for place, mac in macs.items():
-                self.fabric.inject(*place, build_frame(FrameHeader(BROADCAST, mac, TALKING, _ETH_TYPE), bytes(46)))
+            for location, mac in macs.items():
+                self.fabric.inject(*location, build_frame(FrameHeader(BROADCAST, mac, TALKING, _ETH_TYPE), bytes(46)))
             time.sleep(0.5)
             with self.fabric.locked():
-                matches = [
+                matches_by_switch = [
                     {flow.match for flow in switch.tables.flows() if flow.table_id == Table.FORWARD}
                     for switch in self.fabric.switches.values()
                 ]
             return all(
-                {Match(vlan_vid=TALKING, eth_dst=mac) for mac in macs.values()} <= matches_at for matches_at in matches
+                {Match(vlan_vid=TALKING, eth_dst=mac) for mac in macs.values()} <= installed
+                for installed in matches_by_switch
             )
 
-        self.cluster.wait(known, "the hosts are learned")
+        self.cluster.wait(hosts_learned, "the hosts are learned")
         with self.fabric.locked():
-            for place in SENDERS:
-                ends = {"eth_src": macs[place], "eth_dst": macs[RECEIVER], "vlan_vid": TALKING}
-                self.fabric.rates.offer(*place, float(OFFERED_BPS), **ends)
+            for location in SENDERS:
+                ends = {"eth_src": macs[location], "eth_dst": macs[RECEIVER], "vlan_vid": TALKING}
+                self.fabric.rates.offer(*location, float(OFFERED_BPS), **ends)
         self.cluster.wait(self._shared, "the receive limit is shared")
         with self.fabric.locked():
             self._logs = {dpid: MeterLog(switch) for dpid, switch in self.fabric.switches.items()}
 
     def _shared(self) -> bool:
-        """Whether the senders' meters share the receiver's limit; records their rates."""
-        place = f"/v1/pairs?vlan={TALKING}"
-        entries = [
-            entry for number in self.cluster.deciding for entry in self.cluster.nodes[number].get(place)["pairs"]
-        ]
-        ids = {(entry["sender"]["switch"], entry["meter_id"]) for entry in entries if entry["granted_bps"]}
+        """Record the rates of the senders' meters; return whether they share the receiver's limit equally."""
+        path = f"/v1/pairs?vlan={TALKING}"
+        pairs = [pair for number in self.cluster.deciding for pair in self.cluster.nodes[number].get(path)["pairs"]]
+        ids = {(pair["sender"]["switch"], pair["meter_id"]) for pair in pairs if pair["granted_bps"]}
         with self.fabric.locked():
-            self._standing = {
+            self._rates_before = {
                 dpid: {number: switch.meters.setting(number)[0] for name, number in ids if name == f"s{dpid}"}
                 for dpid, switch in self.fabric.switches.items()
             }
-        return is_shared_out([rate for meters in self._standing.values() for rate in meters.values()])
+        return is_shared_out([rate for meters in self._rates_before.values() for rate in meters.values()])
 
     def change_once(self) -> bool:
-        """Send a change to the nodes; return whether one acknowledged it. Others may be stored or not."""
+        """Change a limit at the nodes, one after the other, until a node acknowledges it; return whether one did.
+
+        A change that was not acknowledged may be stored or not.
+        """
         for number, node in enumerate(self.cluster.nodes):
             if number in self.cluster.paused:
                 continue
@@ -155,16 +157,16 @@ class LoadedCluster:
             except RequestError:
                 self.judgement.refused += 1
                 continue
-            if revision in self._kept:
+            if revision in self._acknowledged:
                 self.judgement.problems.append(f"revision {revision} was given to two changes")
-            self._kept[revision] = self._limit_bps
+            self._acknowledged[revision] = self._limit_bps
             return True
         return False
 
     def judge(self) -> ClusterVerdict:
         """Return the verdict on all turns."""
         report = self.judgement
-        report.kept = len(self._kept)
+        report.kept = len(self._acknowledged)
         active = self.cluster.wait_controls()
         with self.fabric.locked():
             for dpid, switch in self.fabric.switches.items():
@@ -179,12 +181,12 @@ class LoadedCluster:
 
     def _judge_meters(self, dpid: int, log: MeterLog) -> None:
         """Add the problems of a switch's meters: deleted, filled again, or raised too far."""
-        report, standing = self.judgement, self._standing[dpid]
-        if gone := standing.keys() & set(log.deleted):
-            report.problems.append(f"s{dpid}: meters of active pairs were deleted: {sorted(gone)}")
-        if refilled := standing.keys() & set(log.filled_again):
+        report, rates_before = self.judgement, self._rates_before[dpid]
+        if deleted := rates_before.keys() & set(log.deleted):
+            report.problems.append(f"s{dpid}: meters of active pairs were deleted: {sorted(deleted)}")
+        if refilled := rates_before.keys() & set(log.filled_again):
             report.problems.append(f"s{dpid}: a takeover filled meters again: {sorted(refilled)}")
-        rises = [rate / standing[number] for number, rate in log.set if number in standing]
+        rises = [rate / rates_before[meter_id] for meter_id, rate in log.set if meter_id in rates_before]
         report.meters_set += len(rises)
         highest = max(rises, default=0.0)
         report.highest_rise = max(report.highest_rise, highest)
@@ -209,8 +211,12 @@ class LoadedCluster:
                 item["after"] for item in items if (item["vlan_vid"], item["field"]) == (CHANGED, "send_limit_bps")
             ]
             last_bps = values[-1] if values else last_bps
-            if revision in self._kept and values != [self._kept[revision]]:
-                problems.append(f"revision {revision} is {values}, acknowledged was {self._kept[revision]}")
-        problems += [f"revision {kept} was acknowledged and is lost" for kept in self._kept if kept > newest]
-        if (in_force := node.get(CHANGED_VN)["send_limit_bps"]) != last_bps:
-            problems.append(f"{in_force} is effective, the history's last is {last_bps}")
+            if revision in self._acknowledged and values != [self._acknowledged[revision]]:
+                problems.append(f"revision {revision} is {values}, acknowledged was {self._acknowledged[revision]}")
+        problems += [
+            f"revision {acknowledged} was acknowledged and is lost"
+            for acknowledged in self._acknowledged
+            if acknowledged > newest
+        ]
+        if (effective := node.get(CHANGED_VN)["send_limit_bps"]) != last_bps:
+            problems.append(f"{effective} is effective, the history's last is {last_bps}")

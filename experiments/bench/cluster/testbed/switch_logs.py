@@ -48,13 +48,13 @@ class ReadingLog:
 
         self.close = close
 
-        def replied(xid: int, body: memoryview, now_s: float) -> list[bytes]:
+        def logged_reply(xid: int, body: memoryview, now_s: float) -> list[bytes]:
             current = switch.current
             if bytes(body[:2]) == _METER and bytes(body[8:12]) == _ALL and current.role is ControllerRole.MASTER:
                 self.read_s.append((clock(), switch.conversations.index(current)))
             return reply(xid, body, now_s)
 
-        switch.multipart.reply = replied  # type: ignore[method-assign]
+        switch.multipart.reply = logged_reply  # type: ignore[method-assign]
 
     def longest_gap_s(self) -> float:
         """Return the longest time between two of these readings."""
@@ -63,10 +63,10 @@ class ReadingLog:
 
 
 class MeterLog:
-    """Changes of a switch's meters from now on: (id, rate in kb/s) set, and ids deleted.
+    """A log of the changes of a switch's meters from now on: (id, rate in kb/s) set, and ids deleted.
 
-    ``same`` are those set to the rate and burst that they had. ``filled_again`` are those of ``same`` which that was a
-    new writer's first change of: a takeover must not fill a bucket.
+    ``same`` are the meters set to the rate and burst that they had. ``filled_again`` are those of ``same`` that a new
+    writer set so with its first change of the meter: a takeover must not fill a bucket.
     """
 
     def __init__(self, switch: Datapath) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.ovs import socket_buffers
-from experiments.ovs.socket_buffers import RECEIVE_BUFFER_BYTES, complaints_about_vswitchd, large_receive_buffers
+from experiments.ovs.socket_buffers import RECEIVE_BUFFER_BYTES, large_receive_buffers, vswitchd_warnings
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def test_a_larger_default_stays(core: Path) -> None:
 
 
 def test_a_small_send_buffer_and_an_ordinary_priority_are_told(core: Path) -> None:
-    assert complaints_about_vswitchd() == []
+    assert vswitchd_warnings() == []
     (core / "wmem_default").write_text("212992\n")
     (core / "ovs-vswitchd.pid").write_text(f"{os.getpid()}\n")
     expected = ["wmem_default is 212992"] + (["niceness"] if os.getpriority(os.PRIO_PROCESS, 0) >= 0 else [])
-    told = complaints_about_vswitchd()
+    told = vswitchd_warnings()
     assert len(told) == len(expected)
     assert all(word in line for word, line in zip(expected, told, strict=True))
