@@ -1,6 +1,7 @@
 """Reads a configuration file in a separate process, so that a control loop keeps its intervals.
 
-A thread would need less time, but the loop would wait for it after each of its own system calls (docs/adr/0271).
+A thread would need less time, but the loop would wait for the thread after each of the loop's system calls
+(docs/adr/0271).
 """
 
 from __future__ import annotations

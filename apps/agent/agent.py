@@ -1,7 +1,7 @@
 """The agent's loop: read counters, report, process the controller's frames, apply rates.
 
-It never blocks: frames that the interface does not take are lost and repeated in the next interval; at most MAX_FRAMES
-are read at once. The loop goes on if the controller is gone (``pair_state``).
+The loop never blocks. A frame that the interface does not accept is lost, and the next interval repeats its content. At
+most MAX_FRAMES are read at once. The loop continues without a controller (``pair_state``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``dets agent``: the host's end, which shapes."""
+"""``dets agent``: the host's end of DETS, which shapes the traffic of the host's VNs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """eBPF programs written instruction by instruction (linux/bpf.h), maps for them, and interfaces that run them.
 
-Programs are attached over rtnetlink to the ingress or the egress of interfaces, which hold them until they go. Standard
-library only.
+Programs are attached over rtnetlink to the ingress or the egress of interfaces, and stay until the interface is
+deleted. Standard library only.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Each pair under control has a send-rate controller, the same code as in the controller
 (``controller.dets.send_rate_controller``): IDLE, REPORTING, LIMITED, and IDLE again after KEEP_ALIVE_INTERVALS without
-a message. Messages about a pair of a VN with itself are about all that the VN sends: its send limit.
+a message. A message about a pair of a VN with itself concerns all traffic that the VN sends: its rate is the send
+limit.
 
 Deviation: the paper's sender is unlimited after a time without messages of its receiver. Here the rate stays for
 another KEPT_INTERVALS: the loss of a controller must not cause a surge.

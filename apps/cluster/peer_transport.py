@@ -12,8 +12,8 @@ libzmq's own thread works between calls. Nothing here blocks, and Python needs n
   arrival.
 - Unauthenticated connections: at most MAX_UNAUTHENTICATED, each for at most HANDSHAKE_S, and at most EVENTS of them are
   handled in one call. Beyond that the listener is closed, and the kernel rejects connections, until a call finds fewer;
-  established connections continue. So strangers can keep a peer from connecting: only nodes should reach this port. A
-  listed peer can exhaust memory.
+  established connections continue. So unauthenticated connections can keep a peer from connecting: only nodes should
+  reach this port. A listed peer can exhaust memory.
 
 Needs pyzmq: ``pip install dets-controller[cluster]``.
 """

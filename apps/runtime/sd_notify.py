@@ -1,6 +1,6 @@
 """Reports the controller's state to a service manager, by systemd's protocol (sd_notify(3)).
 
-Without one it does nothing.
+Without a service manager it does nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The file of the store: SQLite, created if missing, readable by its owner only. It does not import numpy.
 
-Only SQLite opens the file: closing another descriptor of it would release the POSIX locks that SQLite holds on it, and
-the next process to close the store would then remove the log that this one still writes to.
+Only SQLite opens the file: closing another descriptor of the file would release SQLite's POSIX locks on the file. The
+next process that closes the store would then remove the log to which this process still writes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Identity of edge ports by the switches' reports, and their first names."""
+"""Identity of edge ports: the names that switches report, compared with the expected or the first names."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Agents and the control loop: their reports become readings, the limits in force become Set Rate and Keep Alive.
+"""Agents and the control loop: their reports become readings, effective limits become Set Rate and Keep Alive.
 
 In every interval:
 
 1) Received reports are written to the rows of the pairs that they name. A report counts only for pairs that send from
    the port at which it was received.
-2) A pair is *shaped* once its agent reports the rate that it was sent. The rates of the pair then come from reports;
-   the meter of the pair, if any, is a backstop.
+2) A pair is *shaped* once its agent reports the rate that the agent was sent. The rates of the pair then come from
+   reports; the meter of the pair, if any, is a backstop.
 3) After the step each agent is sent the rates of its pairs (``controller.agents.agent_outbox``).
 """
 

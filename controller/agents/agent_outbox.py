@@ -1,4 +1,4 @@
-"""Frames to agents: DETS's messages, chosen by what each agent reports of the rates that it was sent.
+"""Frames to agents: DETS's messages, chosen by the rates that each agent reports.
 
 A pair that its agent does not report gets Initialize and Set Rate; a pair reported with another rate gets Set Rate; any
 other pair gets Keep Alive. A reported pair that does not exist gets Deactivate. So a lost frame is repeated, although

@@ -5,7 +5,7 @@
 | ABSENT | no frame was received, or none for TIMEOUT_INTERVALS |
 | HELLO | the agent sent Hello, and no report yet |
 | TRUSTED | the agent reports, and applies the rates that it is sent |
-| DISTRUSTED | meters count more than it reports, or it sends too many frames: dropped for DISTRUST_S |
+| DISTRUSTED | meters count more than the agent reports, or it floods; its frames are dropped for DISTRUST_S |
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The state of one fabric: what pairs, reconciliation and the interval share.
 
-``ControlContext`` is the part that the control step uses, a value. The rest of ``FabricState`` changes in place.
+``ControlContext`` is the part that the control step uses: an immutable value. The rest of ``FabricState`` changes in
+place.
 """
 
 from __future__ import annotations

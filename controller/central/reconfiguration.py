@@ -1,8 +1,9 @@
 """Another configuration for a running controller: what did not change continues undisturbed.
 
-A fabric state is made for the new configuration. It takes over the VNs, hosts, pairs and links that both have: pairs
-keep their meters, meters their counters, algorithms their state. The controller then swaps its reconciler, which holds
-both, in one assignment. The desired tables are compared with the installed ones, and only differences are sent.
+A fabric state is made for the new configuration. It takes over the VNs, hosts, pairs and links that both configurations
+have: pairs keep their meters, meters their counters, algorithms their state. The controller then swaps its reconciler,
+which holds the fabric state, in one assignment. The desired tables are compared with the installed ones, and only
+differences are sent.
 """
 
 from __future__ import annotations

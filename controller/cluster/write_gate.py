@@ -1,4 +1,4 @@
-"""The gate for all messages to one switch: no message that changes the switch passes before it confirmed the role.
+"""The gate for all messages to one switch: no message that changes the switch passes before MASTER is confirmed.
 
 A new connection is EQUAL, may write next to a master and is not fenced by any generation id (docs/adr/0140). So the
 gate is closed until the switch has confirmed the role MASTER under this node's generation. It closes for good when a

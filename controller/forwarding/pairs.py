@@ -1,4 +1,4 @@
-"""Hosts, and pairs of VNs."""
+"""Value types of forwarding: a host, a host's move, and a pair of VNs."""
 
 from __future__ import annotations
 

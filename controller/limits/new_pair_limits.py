@@ -1,8 +1,8 @@
 """Limits on new pairs: what a VN may send to receivers without a queue before it has flow entries to them.
 
-Until the controller has seen a pair's first frame, the pair has no meter: all VNs of a VLAN together could send a
-receiver as many send limits as there are VNs. So all new pairs of a VN pass one meter. Its rate is the VN's part of the
-smallest receive limit's reserve, as if all other VNs began at once (``first_meter_setting``).
+Until the controller has seen a pair's first frame, the pair has no meter: all VNs of a VLAN together could send the sum
+of their send limits to one receiver. So all new pairs of a VN pass one meter. Its rate is the VN's part of the smallest
+receive limit's reserve, as if all other VNs began at once (``first_meter_setting``).
 """
 
 from __future__ import annotations

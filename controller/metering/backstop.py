@@ -1,4 +1,4 @@
-"""Backstops: meters behind agents, a little above the host's rate, left alone while near it.
+"""Backstops: meters behind agents, set a little above the host's rate, and not modified while near that rate.
 
 A meter at the limit itself would drop from traffic that is shaped to exactly that limit. A backstop does not shape: it
 bounds what a killed or lying agent can do.

@@ -18,9 +18,9 @@ the limit. A receiving queue absorbs that. Where no queue holds the receiver, th
 6) A receiver's only sender has what its grant and its own bucket allow: with less TCP does not fill its grant.
 7) No second exceeds the limit by more than a tenth, except where senders time out: several TCP flows come in waves, and
    then a second may have as much as a single sender's bucket. Senders that lose PRESSED of the limit at their meters
-   keep sending instead of timing out; that counts for a window.
-8) What exceeds the limit counts until as much less has arrived: after EXCESS_S of the limit, a window may have EXCESS
-   less. So no receiver gets more than its limit for long, and the other VNs of its port keep theirs.
+   keep sending instead of timing out; for a window, they get no such exception.
+8) Excess above the limit is subtracted later: an excess of EXCESS_S seconds of the limit lowers a window by EXCESS of
+   the limit. So no receiver gets more than its limit for long, and the other VNs of its port keep theirs.
 """
 
 from __future__ import annotations

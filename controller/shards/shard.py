@@ -22,8 +22,10 @@ If a peer is unresponsive:
 
 - The grants of its receivers stay. After GRANT_HOLD_S they fall to an equal share of the receive limit, if they are
   higher.
-- Before its first message no grant rises above the effective limit, for at most GRANT_HOLD_S: it may have senders.
-- Its senders count as in its last report, and their grants stay reserved; after GRANT_HOLD_S an equal share is.
+- Before the peer's first message no grant rises above the effective limit, for at most GRANT_HOLD_S, because the peer
+  may have senders.
+- The peer's senders count as in its last report, and their grants stay reserved; after GRANT_HOLD_S an equal share is
+  reserved.
 
 Deviation: the paper's senders are unlimited again after a time without messages. Here the failure of a node would free
 them.

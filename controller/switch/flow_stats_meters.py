@@ -2,8 +2,8 @@
 
 Flow counters are stale (Open vSwitch updates them every 500 ms at the latest) and do not include a meter's drops. So a
 rate is known only when a counter has changed, and is then the mean over the time since its last change. If a flow
-counts more than its meter can have passed, by its rate and bucket, the rest was dropped: counted as passed, it would
-become debt, and a sender that keeps offering too much would end with nothing.
+counts more than its meter can have passed, by its rate and bucket, the rest was dropped. If the rest counted as passed,
+it would empty the true bucket, and a sender that keeps offering too much would end with nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``dets host``: the locations of addresses, and since when."""
+"""``dets host``: the location of each address, and since when the address is there."""
 
 from __future__ import annotations
 

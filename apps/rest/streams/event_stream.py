@@ -1,7 +1,7 @@
 """Live state and events as Server-Sent Events.
 
-However many clients follow, a state is built and serialized once for all that follow the same. A slow client gets the
-state of the time when it is ready for the next, and nothing accumulates.
+A state is built and serialized once for all clients with equal parameters. A slow client skips states: whenever it is
+ready to receive, it gets the present state, and no states wait for it.
 """
 
 from __future__ import annotations
