@@ -25,26 +25,27 @@ def star(hosts: int, flows: int, rng: np.random.Generator) -> tuple[FlowPaths, F
 
 def fat_tree(k: int, flows: int, rng: np.random.Generator) -> tuple[FlowPaths, FloatArray]:
     """Return flows over a fat tree of k-port switches (k^3 / 4 hosts), each on a random shortest path."""
-    half = k // 2
-    hosts = k * half * half
+    half_k = k // 2
+    hosts = k * half_k * half_k
     sender, receiver = pairs(hosts, flows, rng)
-    aggregation, core = rng.integers(0, half, (2, flows))
-    edge_from, edge_to = sender // half, receiver // half
-    pod_from, pod_to = edge_from // half, edge_to // half
-    # Six kinds of link, each with as many links as hosts, in the order in which a path uses them.
+    aggregation, core = rng.integers(0, half_k, (2, flows))
+    edge_from, edge_to = sender // half_k, receiver // half_k
+    pod_from, pod_to = edge_from // half_k, edge_to // half_k
+    # Six layers of links, each with as many links as hosts, in the order of a path. A path within a switch, or within a
+    # pod, leaves out the layers above.
     hops = np.column_stack(
         [
             sender,
-            edge_from * half + aggregation,
-            (pod_from * half + aggregation) * half + core,
-            (pod_to * half + aggregation) * half + core,
-            edge_to * half + aggregation,
+            edge_from * half_k + aggregation,
+            (pod_from * half_k + aggregation) * half_k + core,
+            (pod_to * half_k + aggregation) * half_k + core,
+            edge_to * half_k + aggregation,
             receiver,
         ]
     )
     hops += np.arange(6) * hosts
-    taken = np.ones((flows, 6), dtype=np.bool_)
-    taken[:, [1, 4]] = (edge_from != edge_to)[:, None]
-    taken[:, [2, 3]] = (pod_from != pod_to)[:, None]
-    offsets = np.concatenate([[0], np.cumsum(taken.sum(axis=1))])
-    return FlowPaths(offsets, hops[taken], 6 * hosts), np.full(6 * hosts, LINK_BPS)
+    is_used = np.ones((flows, 6), dtype=np.bool_)
+    is_used[:, [1, 4]] = (edge_from != edge_to)[:, None]
+    is_used[:, [2, 3]] = (pod_from != pod_to)[:, None]
+    offsets = np.concatenate([[0], np.cumsum(is_used.sum(axis=1))])
+    return FlowPaths(offsets, hops[is_used], 6 * hosts), np.full(6 * hosts, LINK_BPS)

@@ -258,7 +258,7 @@ def idle_connections(address: Address, until_s: float) -> None:
 
 
 def dribble(address: Address, until_s: float) -> None:
-    """Connections that begin a message and send one more byte every 0.02 s."""
+    """Connections that begin a message and send one more byte every 0.1 s."""
     with open_connections(address, 200) as peers:
         for peer in peers:
             peer.send(HEADER.pack(4, MessageType.HELLO, 60_000, 0))

@@ -20,7 +20,7 @@ Content-Type: application/json\r
 Content-Length: {MAX_BODY_BYTES}\r
 \r
 """.encode()
-_ALMOST = b'{"limits": [' + b" " * (MAX_BODY_BYTES - 100)
+_INCOMPLETE_BODY = b'{"limits": [' + b" " * (MAX_BODY_BYTES - 100)
 
 
 def hold_bodies(held: contextlib.ExitStack, address: Address, until_s: float | None = None) -> Counter[bytes]:
@@ -34,7 +34,7 @@ def hold_bodies(held: contextlib.ExitStack, address: Address, until_s: float | N
             break
         sock = held.enter_context(socket.create_connection(address, _TIMEOUT_S))
         with contextlib.suppress(OSError):  # refused by now
-            sock.sendall(_HEAD + _ALMOST)
+            sock.sendall(_HEAD + _INCOMPLETE_BODY)
         socks.append(sock)
     return Counter(map(_status, socks))
 
@@ -48,6 +48,7 @@ def bodies_held_open(address: Address, until_s: float) -> None:
 
 
 def _status(sock: socket.socket) -> bytes:
+    """Return the status line of the answer to a connection; b"" without an answer so far."""
     sock.settimeout(0.01)
     try:
         return sock.recv(_STATUS_BYTES)

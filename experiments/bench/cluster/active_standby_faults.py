@@ -34,8 +34,10 @@ class ActiveStandbyFaults(FaultScenarios):
 
     def is_unchanged(self, victim: int) -> bool:
         """Whether the victim has been active under the same generation throughout, and the other node is not active."""
-        same = self._generation(victim) == self._generation_before and self._ends(victim) == self._ends_before
-        return same and self.nodes.role(1 - victim) != "active"
+        victim_unchanged = (
+            self._generation(victim) == self._generation_before and self._ends(victim) == self._ends_before
+        )
+        return victim_unchanged and self.nodes.role(1 - victim) != "active"
 
     def _without_switches(self, incoming: bool, outgoing: bool) -> None:
         """Cut the active node off from all switches, in one direction or both."""
@@ -46,6 +48,7 @@ class ActiveStandbyFaults(FaultScenarios):
             self.assert_stable(active)
 
     def _standby_without_link(self) -> None:
+        """Pull the cable of the standby: the active node must stay active."""
         active = self.ready()
         with self.unplugged(1 - active):
             self.assert_stable(active)
@@ -55,7 +58,9 @@ class ActiveStandbyFaults(FaultScenarios):
         return self.nodes.nodes[number].log_path.read_text().count("is no longer active")
 
     def _generation(self, number: int) -> int:
+        """Return the generation id under which a node is active; 0 if it is not active."""
         return int(self.nodes.nodes[number].health()["cluster"]["generation"] or 0)
 
     def _switches(self, number: int) -> set[str]:
+        """Return the set of states that a node reports of its switches."""
         return set(self.nodes.nodes[number].health().get("switches", {}).values())

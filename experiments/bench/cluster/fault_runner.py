@@ -45,16 +45,21 @@ def run_faults(
 
     Raises InvalidValueError without root or a program that is needed, ControllerError if the nodes do not recover.
     """
-    with prepare_environment(folder, 3 if sharded else 2) as made:
-        kind, of = (ShardedNodes, shared_document) if sharded else (Cluster, document)
+    with prepare_environment(folder, 3 if sharded else 2) as environment:
+        cluster_class, configuration = (ShardedNodes, shared_document) if sharded else (Cluster, document)
         with (
-            kind(of, folder, made.places, EtcdProcesses(folder, ETCD_MEMBERS, host=made.network.host)) as nodes,
-            row_of_switches(nodes, made.sources) as fabric,
+            cluster_class(
+                configuration,
+                folder,
+                environment.places,
+                EtcdProcesses(folder, ETCD_MEMBERS, host=environment.network.host),
+            ) as nodes,
+            row_of_switches(nodes, environment.sources) as fabric,
         ):
             loaded = LoadedCluster(nodes, fabric)
             if isinstance(nodes, ShardedNodes):
-                return _run(ShardedFaults(loaded, nodes, made), names, report_progress)
-            return _run(ActiveStandbyFaults(loaded, made), names, report_progress)
+                return _run(ShardedFaults(loaded, nodes, environment), names, report_progress)
+            return _run(ActiveStandbyFaults(loaded, environment), names, report_progress)
 
 
 def _run(faults: FaultScenarios, names: Sequence[str], report_progress: Callable[[str], None]) -> FaultsReport:

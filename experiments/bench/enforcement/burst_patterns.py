@@ -37,19 +37,21 @@ class BurstPattern:
 
     def spans(self, sender: int, until_s: float) -> list[tuple[float, float]]:
         """Return the spans in which a sender sends, (start, end) each, up to a time."""
-        start_s, found = sender * self.stagger_s, []
+        start_s, sending_spans = sender * self.stagger_s, []
         while start_s < until_s:
             end_s = min(start_s + self.on_s, until_s) if self.off_s else until_s
-            found.append((start_s, end_s))
+            sending_spans.append((start_s, end_s))
             start_s = end_s + self.off_s
-        return found
+        return sending_spans
 
 
 def worst_gain(time_s: FloatArray, bits: FloatArray, limit_bps: float) -> float:
-    """Return the excess of the worst window of WINDOW_S over the limit, as a part of it; below 0 without any excess.
+    """Return the excess over the limit of the worst window of WINDOW_S, as a part of the limit.
 
-    ``bits`` are those received up to each of ``time_s``; between these times they are interpolated.
+    Below 0 without excess.
+
+    ``bits`` are received up to each of ``time_s``, (n,) each, and interpolated between them.
     """
     ends_s = time_s[time_s >= time_s[0] + WINDOW_S]
-    within = np.interp(ends_s, time_s, bits) - np.interp(ends_s - WINDOW_S, time_s, bits)
-    return float(within.max() / (limit_bps * WINDOW_S) - 1.0)
+    window_bits = np.interp(ends_s, time_s, bits) - np.interp(ends_s - WINDOW_S, time_s, bits)
+    return float(window_bits.max() / (limit_bps * WINDOW_S) - 1.0)

@@ -40,8 +40,8 @@ def grants_bps(pattern: str, nominal_bps: int, intervals: int, seed: int) -> NDA
 
 def _walk(levels: int, intervals: int, generator: np.random.Generator) -> NDArray[np.int64]:
     """Return a walk over 0 to ``levels`` that takes one step in every interval, from the middle on."""
-    at, path = levels // 2, np.empty(intervals, dtype=np.int64)
+    level, levels_over_time = levels // 2, np.empty(intervals, dtype=np.int64)
     for number, up in enumerate(generator.random(intervals) < 0.5):
-        at += 1 if (up and at < levels) or at == 0 else -1
-        path[number] = at
-    return path
+        level += 1 if (up and level < levels) or level == 0 else -1
+        levels_over_time[number] = level
+    return levels_over_time

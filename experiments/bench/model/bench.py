@@ -36,24 +36,25 @@ def run(
 ) -> dict[str, Any]:
     """CPU of a second of each experiment on the model, absolute and relative to a baseline."""
     check_bounds(seconds=(seconds, 1, 60))
-    cells = {name: _cell(name, seconds) for name in (baseline, *(experiment or EXPERIMENTS))}
+    specs = {name: _spec_of(name, seconds) for name in (baseline, *(experiment or EXPERIMENTS))}
     rows: dict[str, dict[str, float]] = {}
-    for name, cell in cells.items():
+    for name, spec in specs.items():
         began_s = time.process_time()
         with TemporaryDirectory(prefix="dets-model-") as folder:
-            notes = run_scenario(cell, Path(folder)).notes
-        cpu_s = (time.process_time() - began_s) / cell.scenario.duration_s
+            notes = run_scenario(spec, Path(folder)).notes
+        cpu_s = (time.process_time() - began_s) / spec.scenario.duration_s
         rows[name] = {"cpu_s_per_s": cpu_s, "of_baseline": cpu_s / rows.get(baseline, {}).get("cpu_s_per_s", cpu_s)}
         if "controller_cpu_s" in notes:
-            rows[name]["controller_cpu_s_per_s"] = notes["controller_cpu_s"] / cell.scenario.duration_s
+            rows[name]["controller_cpu_s_per_s"] = notes["controller_cpu_s"] / spec.scenario.duration_s
     targets = [Target(name, row["cpu_s_per_s"], "CPU s per second of traffic", MAX_CPU_S) for name, row in rows.items()]
     return finished("model", rows, targets, {"baseline": baseline, "seconds": seconds})
 
 
-def _cell(name: str, seconds: float) -> RunSpec:
+def _spec_of(name: str, seconds: float) -> RunSpec:
+    """Return the run of an experiment and control given as "EXPERIMENT CONTROL", at most ``seconds`` of traffic."""
     experiment, _, control = name.partition(" ")
-    known = scenarios()
-    check_known("experiment", [experiment], list(known))
-    scenario = replace(known[experiment], isolation=None, phases={})
+    known_scenarios = scenarios()
+    check_known("experiment", [experiment], list(known_scenarios))
+    scenario = replace(known_scenarios[experiment], isolation=None, phases={})
     scenario = scenario.lasting(min(seconds, scenario.duration_s)).on("model", SCALE["model"])
     return RunSpec(experiment, control or scenario.controls[0], 1, "model", scenario)

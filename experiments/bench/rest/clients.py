@@ -47,11 +47,11 @@ class Streams:
 
     def __init__(self, url: str, queries: Sequence[str]) -> None:
         self.states, self.open, self.received_bytes = 0, len(queries), 0
-        at = urlsplit(url)
+        address = urlsplit(url)
         self._selector = selectors.DefaultSelector()
         self._sockets: list[socket.socket] = []
         for query in queries:
-            sock = socket.create_connection((at.hostname, at.port), timeout=TIMEOUT_S)
+            sock = socket.create_connection((address.hostname, address.port), timeout=TIMEOUT_S)
             sock.sendall(f"GET /v1/stream{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             self._selector.register(sock, selectors.EVENT_READ, sock)
             self._sockets.append(sock)

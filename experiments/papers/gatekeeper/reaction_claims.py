@@ -19,15 +19,15 @@ def _ending(control: str) -> str:
 
 
 def quiet(control: str) -> Judge:
-    """Judge whether there is any notification with TCP alone."""
+    """Judge whether receivers send no notification in the TCP cells of figure 5."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         names = [f"gatekeeper-fig5-tcp-{way}{_ending(control)}" for way in ("rx", "tx")]
         counts = [list(measured.values(name, control, "notifications").values()) for name in names]
         if not all(counts):
             return UNKNOWN
-        found = f"{sum(map(sum, counts))} notifications in {len(TCP_CELLS)} cells, {len(counts[0])} seeds"
-        return ClaimVerdict(found, all_of(*(within(count, high=0.0) for count in counts)))
+        text = f"{sum(map(sum, counts))} notifications in {len(TCP_CELLS)} cells, {len(counts[0])} seeds"
+        return ClaimVerdict(text, all_of(*(within(count, high=0.0) for count in counts)))
 
     return judge
 
@@ -43,9 +43,10 @@ def quiet_start(control: str) -> Judge:
 
 
 def queue(control: str, span: str = "worst") -> Judge:
-    """Judge the receiver's queue drops with many connections, by the number of sending PNs.
+    """Judge the receiver's queue drops with 256 connections, spread over each number of sending PNs in SENDERS.
 
-    ``span`` "settled" excludes their start.
+    Drops must stay below THRESHOLD_BPS, and be fewer on average from the most PNs than from the fewest. ``span``
+    "worst" covers the whole run, "settled" leaves out the first second.
     """
 
     def judge(measured: Measured) -> ClaimVerdict:
@@ -53,24 +54,24 @@ def queue(control: str, span: str = "worst") -> Judge:
 
         def mbps(kind: str) -> list[list[float]]:
             drops = (measured.values(name, control, f"queue_drops_{kind}_bps").values() for name in names)
-            return [[bps / 1e6 for bps in of] for of in drops]
+            return [[bps / 1e6 for bps in by_seed] for by_seed in drops]
 
         worst, mean = mbps(span), mbps("mean")
         if not (all(worst) and all(mean)):
             return UNKNOWN
-        found = "; ".join(
-            f"{senders} PNs {show(of_mean, 'count')}, {show(of_worst, 'count')} Mb/s"
-            for senders, of_mean, of_worst in zip(SENDERS, mean, worst, strict=True)
+        text = "; ".join(
+            f"{senders} PNs {show(means, 'count')}, {show(maxima, 'count')} Mb/s"
+            for senders, means, maxima in zip(SENDERS, mean, worst, strict=True)
         )
-        fewer = within([first - last for first, last in zip(mean[0], mean[-1], strict=False)], 0.0)
-        holds = all_of(fewer, *(within(rates, high=THRESHOLD_BPS / 1e6) for rates in worst))
-        return ClaimVerdict(f"mean, and worst 110 ms: {found}", holds)
+        decrease = within([first - last for first, last in zip(mean[0], mean[-1], strict=False)], 0.0)
+        holds = all_of(decrease, *(within(rates, high=THRESHOLD_BPS / 1e6) for rates in worst))
+        return ClaimVerdict(f"mean, and worst 110 ms: {text}", holds)
 
     return judge
 
 
 def recovers_within(experiment: str, max_intervals: int) -> Judge:
-    """Judge after how many intervals the victim of a blast has regained its guarantee, in the worst seed."""
+    """Judge the number of intervals until the victim of a UDP blast has regained its guarantee."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         def describe(control: str) -> tuple[str, Outcome]:
@@ -78,19 +79,19 @@ def recovers_within(experiment: str, max_intervals: int) -> Judge:
             runs = measured.runs(experiment, control)
             if not runs:
                 return "-", None
-            took = [run["victim_recovery_intervals"] for run in runs]
-            worst = "no recovery in at least one seed" if None in took else f"worst {max(took)} intervals"
-            return worst, within([math.inf if count is None else count for count in took], high=max_intervals)
+            recoveries = [run["victim_recovery_intervals"] for run in runs]
+            worst = "no recovery in at least one seed" if None in recoveries else f"worst {max(recoveries)} intervals"
+            return worst, within([math.inf if count is None else count for count in recoveries], high=max_intervals)
 
-        found, holds = describe(NAME)
+        text, holds = describe(NAME)
         literal, _ = describe(LITERAL)
-        return ClaimVerdict(f"{found} (paper's parameters: {literal})", holds, describe("max-min")[0])
+        return ClaimVerdict(f"{text} (paper's parameters: {literal})", holds, describe("max-min")[0])
 
     return judge
 
 
 def use_of_edge(measured: Measured) -> ClaimVerdict:
-    """Judge TCP's rate, alone on a link without headroom."""
+    """Judge whether TCP alone gets USED_ALONE of a link that keeps no headroom."""
     parts = {
         control: [
             run["victim_goodput_bps_before"] / measured.scale / goodput_limit_bps(LINK_BPS)
@@ -104,7 +105,7 @@ def use_of_edge(measured: Measured) -> ClaimVerdict:
 
 
 def meter_mods(measured: Measured) -> ClaimVerdict:
-    """Judge how often meters change."""
+    """Judge the largest number of meter-mods per second and pair over experiments and seeds."""
     rates = {
         control: [
             rate

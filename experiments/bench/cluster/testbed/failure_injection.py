@@ -18,7 +18,7 @@ class FailureInjector:
         self.dead: set[int] = set()
 
     def undo(self) -> None:
-        """Undo everything, the latest first."""
+        """Undo all failures, in reverse order."""
         while self._undo:
             self._undo.pop()()
 
@@ -76,5 +76,6 @@ class FailureInjector:
         self._undo.append(resume)
 
     def _restart(self, number: int) -> None:
+        """Start a node that was ended."""
         self.dead.discard(number)
         self._nodes.nodes[number].start()
