@@ -125,7 +125,7 @@ class KnownHosts:
         self._free += range(size, 2 * size)
 
     def leave(self, host: Host, now_s: float) -> int | None:
-        """Remove a host whose port is gone, as ``go`` does; remember the host, since it may reappear at another port."""
+        """Remove a host whose port is gone, as ``go`` does, and remember it: it may reappear at another port."""
         row = self.go(host)
         while self._left and now_s - next(iter(self._left.values()))[1] >= self._remembered_s:
             self._drop_left(next(iter(self._left)))

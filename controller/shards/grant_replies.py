@@ -34,8 +34,9 @@ class PeerGrants(NamedTuple):
         """Return the grants as separate columns."""
         whole, rows = self.whole, self.rows
         status = whole.decided, whole.senders, whole.congested
-        pairs = whole.sender[rows], whole.receiver[rows], whole.rate_bps[rows], whole.forfeits[rows]
-        return GrantMessage(*status, *pairs)
+        return GrantMessage(
+            *status, whole.sender[rows], whole.receiver[rows], whole.rate_bps[rows], whole.forfeits[rows]
+        )
 
 
 @dataclass(frozen=True)

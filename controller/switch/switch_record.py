@@ -57,7 +57,7 @@ class SwitchUpdate:
 
     def __len__(self) -> int:
         """Return the number of messages."""
-        meter_mods = sum(mods.shape[1] for mods in self._meter_mods)
+        meter_mods: int = sum(mods.shape[1] for mods in self._meter_mods)
         return meter_mods + len(self.flow_deletes) + len(self.flow_adds) + len(self.meter_deletes)
 
     @property

@@ -78,7 +78,7 @@ def measure(controller: ControllerProcess, changes: int, streams: int, seconds: 
     figures[f"change of {len(changed_vns)} VNs, until stored"] = watched(
         controller, lambda: change(controller.client, changed_vns, _LIMIT_BPS // 2)
     )
-    figures["change of {len(some)} VNs, until confirmed"] = watched(
+    figures[f"change of {len(changed_vns)} VNs, until confirmed"] = watched(
         controller,
         lambda: controller.client.wait_in_force(change(controller.client, changed_vns, _LIMIT_BPS), TIMEOUT_S),
     )
