@@ -32,11 +32,9 @@ class PeerGrants(NamedTuple):
 
     def materialize(self) -> GrantMessage:
         """Return the grants as separate columns."""
-        whole, rows = self.whole, self.rows
-        status = whole.decided, whole.senders, whole.congested
-        return GrantMessage(
-            *status, whole.sender[rows], whole.receiver[rows], whole.rate_bps[rows], whole.forfeits[rows]
-        )
+        full, rows = self.whole, self.rows
+        status = full.decided, full.senders, full.congested
+        return GrantMessage(*status, full.sender[rows], full.receiver[rows], full.rate_bps[rows], full.forfeits[rows])
 
 
 @dataclass(frozen=True)
