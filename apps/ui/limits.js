@@ -1,4 +1,4 @@
-// A form that changes a VN's limits: a dry run, a confirmation, the change, and for ten seconds a button that undoes it.
+// Changing a limit: a dry run, a question, the change, and for ten seconds a way back.
 
 import { get, send, vnPath } from "./api.js";
 import { button, h, openDialog, say } from "./dom.js";
@@ -9,7 +9,7 @@ const UNDO_MS = 10000;
 const FIELDS = [["send_limit_bps", "Send limit"], ["receive_limit_bps", "Receive limit"]];
 
 export class LimitsForm {
-  /** `onChange` is called after a limit was changed, or a change undone. */
+  /** `onChange` is called when a limit was changed or taken back. */
   constructor(vid, switchName, portNo, onChange) {
     this.path = vnPath(vid, switchName, portNo);
     this.place = { vid, switchName, portNo };
@@ -28,7 +28,7 @@ export class LimitsForm {
       h("h3", { id: "change-title" }, "Limits"), this.form, this.answer, this.after);
   }
 
-  /** Shows a VN's limits. Fields stay as they are while the user edits them (`asked`). */
+  /** What is shown; a field that somebody types in is left alone. */
   set(vn, etag) {
     this.vn = vn;
     this.etag = etag;
@@ -121,7 +121,7 @@ export class LimitsForm {
     this.paint();
   }
 
-  /** Reports once the last change is confirmed by the switches; called with each state. */
+  /** Says when the last change is in force; called with each state. */
   paint() {
     if (!this.waitsFor || !live.state || live.state.installed_revision < this.waitsFor.revision) return;
     this.tell(`in force (revision ${this.waitsFor.revision})`);

@@ -1,10 +1,9 @@
-// The live state: the last data of the stream, and the functions that are called when they change, once per frame.
+// The state of the moment: what the stream said last, and who wants to know. One paint a state.
 
 import { Stream } from "./stream.js";
 
 const STALE_MS = 3000, HIDDEN_MS = 30000, MOST_EVENTS = 1000;
-// A violated guarantee is shown for HOLD_MS longer. The loop counts as late from a share LATE of missed intervals on, until the
-// share falls to ON_TIME.
+// A violated guarantee is shown for HOLD_MS longer; of the loop it is shown from LATE on, down to ON_TIME.
 const HOLD_MS = 5000, WINDOW_MS = 60000, LEAST_MS = 10000, LATE = 0.05, ON_TIME = 0.02;
 
 export const live = {
@@ -43,13 +42,12 @@ function paintSoon() {
   });
 }
 
-const violated = new Map(); // by row: [number of violated guarantees, time of the state that reported them]
-let rounds = []; // of the last minute: [time, rounds done, rounds skipped], both counted since the start
+const violated = new Map(); // by row: how many VNs violate, and when that was said
+let rounds = []; // of the last minute: when, rounds made, rounds missed
 
-/** Returns how many guarantees of a row are violated, or were within HOLD_MS; without a row, of the whole fabric. */
+/** How many guarantees of a row are violated, or were a moment ago; without a row, of the fabric. */
 export const violatedCount = (row = "all") => violated.get(row)?.[0] ?? 0;
 
-/** Records the violated guarantees of a state, and whether the control loop is late. */
 export function note(state, now = performance.now()) {
   const rows = live.keys?.vlans ? [...state.violated.entries()] : state.violated.map((row) => [row, 1]);
   for (const [row, count] of [...rows, ["all", state.violated_vns]]) if (count) violated.set(row, [count, now]);
@@ -127,20 +125,20 @@ export function rowOfVn(vid, switchName, portNo) {
   return live.keys?.vns?.findIndex((vn) => vn[0] === vid && vn[1] === switchName && vn[2] === portNo) ?? -1;
 }
 
-/** The base class of views. `parts` are destroyed with the view. */
+/** What all views have. `parts` are ended with it. */
 export class View {
   query = "";
   parts = [];
 
   paint() {}
 
-  /** Calls the method `load` after `ms`, unless the view is destroyed by then. */
+  /** Loads it again after so long, unless it has ended by then. */
   again(ms = 10000, load = "load") {
     clearTimeout(this.timer);
     if (!this.gone) this.timer = setTimeout(() => this[load]().catch(() => {}), ms);
   }
 
-  /** Calls the method `load` if the revision has changed since the last call. */
+  /** Loads it again when a limit was changed since. */
   follow(load = "load") {
     const now = live.state?.revision ?? this.revision, changed = this.revision !== undefined && now !== this.revision;
     if (changed) this[load]().catch(() => {});

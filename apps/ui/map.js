@@ -1,5 +1,4 @@
-// The fabric as an SVG drawing: edge switches on an outer ellipse, core switches on an inner one. A link has two halves, one
-// for each direction.
+// The fabric as a drawing: edge switches outside, core switches inside, a link in two halves, one each way.
 
 import { setAttribute, setText, svg } from "./dom.js";
 import { percent, place, rate } from "./format.js";
@@ -8,22 +7,21 @@ const BOX_W = 92, BOX_H = 34, PORT = 16, STEP = PORT + 6, GAP = 2, LINK_W = 12;
 const MOST_PORTS = 200;
 export const MOST_SWITCHES = 50;
 
-/** Returns the quarter of the capacity that a load (bit/s) falls into, 0 to 3; null for an unknown load or capacity. */
+/** Which of four steps a load is in, 0 to 3; null is unknown. */
 export function step(load, capacity) {
   if (load === null || !capacity) return null;
   return Math.min(3, Math.floor((4 * load) / capacity));
 }
 
-/** Returns the edge switches in an order in which those of one core switch are neighbours: by the mean core index. */
+/** The edge switches, those of one core switch next to each other. */
 function ordered(edges, core, links) {
-  const neighbours = (name) => links.flatMap(({ a, b }) => (a.switch === name ? b.switch : b.switch === name ? a.switch : []));
-  const coreIndices = (name) => neighbours(name).map((other) => core.findIndex((one) => one.switch === other)).filter((index) => index >= 0);
-  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length || 0;
-  return edges.map((edge) => [mean(coreIndices(edge.switch)), edge]).sort((x, y) => x[0] - y[0]).map(([, edge]) => edge);
+  const near = (name) => links.flatMap(({ a, b }) => (a.switch === name ? b.switch : b.switch === name ? a.switch : []))
+    .map((other) => core.findIndex((one) => one.switch === other)).filter((at) => at >= 0);
+  const mean = (found) => found.reduce((sum, one) => sum + one, 0) / found.length || 0;
+  return edges.map((one) => [mean(near(one.switch)), one]).sort((x, y) => x[0] - y[0]).map(([, one]) => one);
 }
 
-/** Returns the rectangle of a switch's `count` ports: outside the tangent of the edge switches' ellipse, where no link is.
- *  (nx, ny) is the ellipse's normal at the switch's centre (x, y). */
+/** The rectangle of a switch's ports: outside the tangent of the edge switches' ellipse, where no link can be. */
 function portBlock({ x, y, nx, ny }, count) {
   const columns = Math.min(12, Math.ceil(Math.sqrt(3 * count))), w = columns * STEP, h = Math.ceil(count / columns) * STEP;
   const outside = (w * Math.abs(nx) + h * Math.abs(ny)) / 2 + LINK_W;
@@ -32,11 +30,9 @@ function portBlock({ x, y, nx, ny }, count) {
   return { x: x + nx * d - w / 2, y: y + ny * d - h / 2, w, h, columns };
 }
 
-/** Returns whether two rectangles have a gap between them. */
 const apart = (a, b) => a.x + a.w + GAP <= b.x || b.x + b.w + GAP <= a.x || a.y + a.h + GAP <= b.y || b.y + b.h + GAP <= a.y;
 
-/** Places switches on two ellipses, which grow until no boxes overlap. Returns {places: centre and normal by switch,
- *  blocks: rectangle of ports by switch, box: [x, y, width, height] of the whole drawing}. */
+/** Places switches on two ellipses, wide enough for all; {places, blocks (of ports, by switch), box (x, y, w, h)}. */
 export function layout(switches, links, portCounts = {}) {
   const core = switches.filter((one) => one.role === "core"), edges = ordered(switches.filter((one) => one.role === "edge"), core, links);
   for (let scale = 1; ; scale *= 1.15) {
@@ -60,7 +56,7 @@ export function layout(switches, links, portCounts = {}) {
   }
 }
 
-/** Returns the indices of links on a shortest path between two of the switches `names`; breadth-first from each. */
+/** Links that lie on a shortest path between two of these switches. */
 export function linksBetween(names, links) {
   const next = new Map();
   links.forEach((link, at) => {
@@ -161,10 +157,10 @@ export class FabricMap {
     }
   }
 
-  /** Fades what a VLAN does not use; null fades nothing. */
+  /** Keeps what a VLAN uses; null shows all. */
   choose(vid) {
-    const carriesVlan = (port) => vid === null || port.vlan_vids.includes(vid);
-    const names = new Set(this.ports.filter(carriesVlan).map((port) => port.switch));
+    const mine = (port) => vid === null || port.vlan_vids.includes(vid);
+    const names = new Set(this.ports.filter(mine).map((port) => port.switch));
     const used = vid === null ? null : linksBetween([...names], this.links);
     this.halves.forEach((drawn, at) => {
       if (!drawn) return;
@@ -177,6 +173,6 @@ export class FabricMap {
       node.faded = vid !== null && !names.has(one.switch) && !passes;
       node.group.classList.toggle("faded", node.faded);
     }
-    this.squares.forEach((drawn, at) => drawn.group.classList.toggle("faded", !carriesVlan(this.ports[at])));
+    this.squares.forEach((drawn, at) => drawn.group.classList.toggle("faded", !mine(this.ports[at])));
   }
 }

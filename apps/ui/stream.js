@@ -3,10 +3,10 @@
 import { Refusal, send } from "./api.js";
 
 const FIRST_BACK_OFF_MS = 1000, MOST_BACK_OFF_MS = 30000;
-// A stream that sends nothing for this time counts as ended, even if its socket is open.
+// A stream that says nothing for so long has gone, whatever the socket says.
 const SILENT_MS = 15000;
 
-/** Returns {events: of the complete frames in the received text, rest: the text behind them}. Comments are left out. */
+/** Takes whole frames from the text received so far: {events, rest}. Lines that are no field are left out. */
 export function takeFrames(text) {
   const events = [];
   const parts = text.split(/\n\n/);
@@ -38,7 +38,7 @@ export class Stream {
     this.backOffMs = FIRST_BACK_OFF_MS;
   }
 
-  /** Opens the stream of a query, in place of the present one. */
+  /** Follows what a query picks, from now on. */
   open(query) {
     if (query === this.query && this.controller) return;
     this.close();

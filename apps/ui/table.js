@@ -1,4 +1,4 @@
-// A table of any length: all rows have one height, and only as many row elements exist as fit. They are reused on scrolling.
+// A table of any length: rows of one height, as many elements as fit, used again while it scrolls.
 
 import { button, h, isTyping, setAttribute, setText } from "./dom.js";
 import { rate } from "./format.js";
@@ -7,16 +7,15 @@ const ROW_PX = 30, MARGIN_ROWS = 8, MOST_ELEMENTS = 80;
 
 const side = ({ num, left }) => (num && !left ? "num" : null);
 
-/** Returns a column of rates: `of` returns the rate of a row in bit/s, null if it is unknown. */
+/** A column of rates: `of` returns that of a row in bit/s, null if it is unknown. */
 export const rateColumn = (key, title, of, hint) => ({ key, title, hint, num: true, value: (i) => of(i) ?? -1, text: (i) => rate(of(i)) });
 
-/** Returns a column of texts; the table can be sorted by them. */
+/** A column of words, which it is also sorted by. */
 export const textColumn = (key, title, of) => ({ key, title, value: of, text: of });
 
 /**
- * columns: [{key, title, hint, num, left, text(i), value(i), href(i), fill(td, i), width}]; i is the index of a source row.
- * `value` returns the sort key: a number if `num`, otherwise a text. `matches(i, words)` returns whether a row passes the
- * filter. `order` has the indices of the source rows in the order of the table.
+ * columns: [{key, title, hint, num, left, text(i), value(i), href(i), fill(td, i), width}]; i is a row of the source.
+ * `value` is what it is sorted by: a number where `num`, or text. `matches(i, words)` is the filter.
  */
 export class Table {
   count = 0;
@@ -52,9 +51,9 @@ export class Table {
     this.observer.disconnect();
   }
 
-  /** Sets the number of source rows; with `isNewSource`, or another number, the table is sorted at once. */
-  setCount(count, isNewSource = false) {
-    const changed = isNewSource || count !== this.count;
+  /** There are so many rows in the source now; a new source is sorted at once. */
+  setCount(count, anew = false) {
+    const changed = anew || count !== this.count;
     this.count = count;
     this.sort(changed);
   }
@@ -72,14 +71,13 @@ export class Table {
     });
   }
 
-  /** Sorts, unless the pointer or the focus is in the rows, which must not move then. */
+  /** Sorts, unless somebody is pointing at the rows or works in them. */
   sort(force = false) {
-    const inUse = this.scroller.matches(":hover") || this.body.contains(document.activeElement);
-    if (force || !inUse) this.order = this.sorted();
+    const held = this.scroller.matches(":hover") || this.body.contains(document.activeElement);
+    if (force || !held) this.order = this.sorted();
     this.paint(true);
   }
 
-  /** Returns the indices of the rows that pass the filter, sorted; equal rows stay in the order of the source. */
   sorted() {
     const column = this.columns.find((one) => one.key === this.sortKey);
     const kept = [];
@@ -96,24 +94,21 @@ export class Table {
     return order.sort((a, b) => sign * (values[a] - values[b]) || a - b);
   }
 
-  /** Writes the visible rows. Without `force`, does nothing while the first visible row is the same. */
   paint(force = false) {
     const visible = Math.ceil(this.scroller.clientHeight / ROW_PX) + 2 * MARGIN_ROWS;
-    const count = Math.min(Math.max(visible, 1), MOST_ELEMENTS, this.order.length);
-    const first = Math.max(0, Math.min(Math.floor(this.scroller.scrollTop / ROW_PX) - MARGIN_ROWS, this.order.length - count));
+    const most = Math.min(Math.max(visible, 1), MOST_ELEMENTS, this.order.length);
+    const first = Math.max(0, Math.min(Math.floor(this.scroller.scrollTop / ROW_PX) - MARGIN_ROWS, this.order.length - most));
     if (!force && first === this.first) return;
     this.first = first;
-    if (this.rows.length !== count) {
-      while (this.rows.length < count) this.rows.push(this.makeRow());
-      this.rows.length = count;
+    if (this.rows.length !== most) {
+      while (this.rows.length < most) this.rows.push(this.makeRow());
+      this.rows.length = most;
       this.body.replaceChildren(this.above, ...this.rows.map((row) => row.element), this.below);
     }
-    // Two rows of space stand for the rows without elements, so that the scroll bar is right.
-    const rowsBelow = this.order.length - first - count;
     this.above.style.height = `${first * ROW_PX}px`;
-    this.below.style.height = `${rowsBelow * ROW_PX}px`;
+    this.below.style.height = `${(this.order.length - first - most) * ROW_PX}px`;
     this.above.hidden = first === 0;
-    this.below.hidden = rowsBelow <= 0;
+    this.below.hidden = this.order.length - first - most <= 0;
     setAttribute(this.table, "aria-rowcount", this.order.length + 1);
     this.rows.forEach((row, at) => this.writeRow(row, first + at));
     setText(this.shown, this.words ? `${this.order.length} of ${this.count}` : `${this.count}`);
@@ -145,28 +140,27 @@ export class Table {
     this.move(step);
   }
 
-  /** Moves the focus by `step` rows to another row's link; to the first visible row if no row has the focus. */
+  /** Moves the focus to the link of the next row, or of the first one. */
   move(step) {
-    const focused = this.rows.findIndex((row) => row.element.contains(document.activeElement));
-    const target = focused < 0 ? Math.max(0, Math.round(this.scroller.scrollTop / ROW_PX)) : this.first + focused + step;
-    if (target < 0 || target >= this.order.length) return;
-    const top = target * ROW_PX, height = this.scroller.clientHeight - 2 * ROW_PX;
+    const at = this.rows.findIndex((row) => row.element.contains(document.activeElement));
+    const wanted = at < 0 ? Math.max(0, Math.round(this.scroller.scrollTop / ROW_PX)) : this.first + at + step;
+    if (wanted < 0 || wanted >= this.order.length) return;
+    const top = wanted * ROW_PX, height = this.scroller.clientHeight - 2 * ROW_PX;
     if (top < this.scroller.scrollTop) this.scroller.scrollTop = top;
     else if (top > this.scroller.scrollTop + height) this.scroller.scrollTop = top - height;
     this.paint();
-    this.rows[target - this.first]?.element.querySelector("a")?.focus({ preventScroll: true });
+    this.rows[wanted - this.first]?.element.querySelector("a")?.focus({ preventScroll: true });
   }
 }
 
-/** Fills a cell with bars on a scale up to `max`: received solid, dropped hatched, limit and grant as ticks; all in bit/s.
- *  `words` is the text for screen readers. */
-export function fillBars(cell, max, { received, dropped, limit, granted }, words) {
+/** Fills a cell with bars on one scale: received solid, dropped hatched, limit and grant as ticks. */
+export function fillBars(cell, most, { received, dropped, limit, granted }, words) {
   if (!cell.bars) {
     cell.bars = ["received", "dropped", "limit", "granted"].map((name) => h("span", { class: `bar-${name}` }));
     cell.words = h("span", { class: "unseen" });
     cell.append(h("span", { class: "bars", "aria-hidden": "true" }, cell.bars), cell.words);
   }
-  const part = (bps) => `${Math.min(100, (100 * (bps ?? 0)) / (max || 1)).toFixed(2)}%`;
+  const part = (bps) => `${Math.min(100, (100 * (bps ?? 0)) / (most || 1)).toFixed(2)}%`;
   const [solid, hatched, tick, grant] = cell.bars;
   const set = (element, name, value) => { if (element.style[name] !== value) element.style[name] = value; };
   set(solid, "width", part(received));
