@@ -30,6 +30,11 @@ error_log stderr;
 events {{}}
 http {{
     access_log off;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
     server {{
         listen 127.0.0.1:{port};
         proxy_bind {proxy};
