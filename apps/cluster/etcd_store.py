@@ -151,11 +151,11 @@ class EtcdStore:
             if lost_reply:
                 results = self._etcd.read(get(key))
         except EtcdError as error:
-            raise StoreError(f"cluster.etcd: it is not known whether the change was kept: {error}") from error
+            raise StoreError(f"cluster.etcd: it is not known whether the change was stored: {error}") from error
         stored = results[-1][0] if results[-1] else None
         if stored is None or json.loads(stored.value)["nonce"] != head["nonce"]:
             reason = lost_reply or "another node is active, or has changed the settings"
-            raise StoreError(f"cluster.etcd: the change was not kept: {reason}")
+            raise StoreError(f"cluster.etcd: the change was not stored: {reason}")
         self.head_revision, self._head = stored.mod_revision, head
 
     def _check_active(self) -> int:

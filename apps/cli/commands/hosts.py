@@ -42,7 +42,7 @@ def list_hosts(
     query: dict[str, Any] = {"vlan": vlan, "switch": switch}
     if port is not None:
         if switch is not None:
-            raise InvalidValueError("switch", switch, "is said by --port")
+            raise InvalidValueError("switch", switch, "cannot be combined with --port, which names it")
         query["switch"], query["port"] = NameResolver(client).port("port", port)
     show(client.pages("/v1/hosts", "hosts", query), output, COLUMNS)
     return 0

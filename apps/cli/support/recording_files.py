@@ -55,7 +55,7 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
     try:
         file = os.fdopen(os.dup(sys.stdout.fileno()), "wb") if to_stdout else output.open("xb")
     except FileExistsError as error:
-        raise InvalidValueError("output", str(output), "is there already") from error
+        raise InvalidValueError("output", str(output), "exists already") from error
     except OSError as error:
         raise InvalidValueError("output", str(output), f"cannot be written: {error.strerror}") from error
     with file:

@@ -169,7 +169,7 @@ def test_the_page_names_the_columns(file, capsys):
 
 def test_a_file_that_is_there_is_not_overwritten(desk, file, monkeypatch):
     desk.actions.clear()
-    with pytest.raises(InvalidValueError, match="is there already"):
+    with pytest.raises(InvalidValueError, match="exists already"):
         recording_files.record(desk, file, 1.0)
     assert desk.actions == []
 
