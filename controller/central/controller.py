@@ -238,15 +238,15 @@ class CentralController:
         now_s: float,
         confirmed_s: Mapping[int, float] | None = None,
     ) -> control_step.StepResult:
-        """Run one control interval on the meter-stats (METER_STATS) of the switches, by dpid.
+        """Bring the pairs' meters up to date, and run one control interval on the switches' METER_STATS, by dpid.
 
         ``received_s`` is when they arrived, ``confirmed_s`` when switches had executed their last meter-mods, where
         known.
         """
-        self.reconciler.refused.tick(now_s)
-        self.reconciler.scarce.tick(now_s)
-        self.pairs.flush()
-        self.pairs.swap_shapers(*self.agents.meter_changes(), now_s)
+        self.reconciler.refused.tick(now_s)  # handle rejected meters
+        self.reconciler.scarce.tick(now_s)  # where meters are too few, pairs take turns
+        self.pairs.flush()  # meters for new pairs, none for aged ones
+        self.pairs.swap_shapers(*self.agents.meter_changes(), now_s)  # either an agent or a meter shapes a pair
         return control_interval.run_interval(
             self.fabric, self.agents, self.recorder, stats, received_s, now_s, confirmed_s or {}
         )

@@ -75,9 +75,13 @@ class DesiredFlows:
             self._remove(dpid, flows)
 
     def put_entry(self, dpid: int, flow: Flow) -> None:
-        """Put a flow entry without a group; ignored for an unbound port by name."""
+        """Put a flow entry without a group.
+
+        Ignored if the switch is not tracked, or if the flow's in_port has a name but no number at the switch yet.
+        """
         if not self.tracks(dpid) or is_nowhere(flow.match.in_port):
             return
+        # Callers put one Flow at many switches in a row: it is packed once.
         if self._packed is None or self._packed[0] is not flow:
             self._packed = flow, pack_key(flow), effect_of(flow)
         _, packed, effect = self._packed

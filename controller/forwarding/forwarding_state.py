@@ -123,14 +123,15 @@ class ForwardingState:
     def put_switch(
         self, dpid: int, meters_of_vn: Mapping[int, pipeline.VnMeters], *, set_queue: bool = True
     ) -> Iterator[None]:
-        """Put the flow entries of a switch that do not depend on pairs, of edge ports and VNs; yield after each batch.
+        """Put the flow entries for a switch, its edge ports and its VNs, but none for pairs; yield after each batch.
 
         ``meters_of_vn`` has the meters of each VN at the switch, by row. ``set_queue`` tells whether the switch's flow
         entries name queues.
         """
         yield from self._begin(dpid)
-        if (dpid in self._queueless) == set_queue:
-            (self._queueless.discard if set_queue else self._queueless.add)(dpid)
+        was_queueless = dpid in self._queueless
+        if was_queueless == set_queue:  # changed: the entries towards hosts name a queue, or no longer do
+            self._queueless ^= {dpid}
             for row in np.flatnonzero(self._vns.dpid == dpid).tolist():
                 for host in self.hosts_of_vn(row):
                     self.of_hosts.put_to_edge(host)

@@ -99,25 +99,32 @@ class MeteringFlows:
         self._sender_count[pair.receiver] = len(self._meters_to[pair.receiver])
 
     def put_all(self, sender: IntArray, receiver: IntArray) -> None:
-        """Let the frames of these pairs, in columns, pass their meters, if the pairs are still known."""
+        """Let the frames of these pairs, in columns, pass their meters, if the pairs are still known.
+
+        There is a flow entry for each host of the receiver. The entries of one switch are put together, but frames that
+        may be marked apart.
+        """
         no_meters: dict[int, int | None] = {}
         ends = zip(sender.tolist(), receiver.tolist(), strict=True)
         ids = [
             self._meters_to.get(receiver_row, no_meters).get(sender_row, _UNKNOWN) or 0
             for sender_row, receiver_row in ends
         ]
-        meter_id = np.array(ids, dtype=np.int64)
+        meter_id = np.array(ids, dtype=np.int64)  # 0: no meter; _UNKNOWN: the pair is gone and gets no entries
         rows, macs = self._to_hosts(np.where(meter_id == _UNKNOWN, _UNKNOWN, receiver))
+        # From here on a row is a pair and one of its receiver's hosts.
         vns, sender, receiver, meter_id = self._vns, sender[rows], receiver[rows], meter_id[rows]
-        marks = self._marked.crosses_mask(sender, receiver)
+        may_be_marked = self._marked.crosses_mask(sender, receiver)
         order, parts = vns.by_switch(sender)
         for dpid, start, end in parts:
             for marked in (False, True):
                 positions = order[start:end]
-                positions = positions[marks[positions] == marked]
+                positions = positions[may_be_marked[positions] == marked]
                 if len(positions):
+                    # The effect does not depend on port, VLAN, address and meter, which are placeholders here.
                     effect = effect_of(pipeline.rate_control(1, 1, 0, None, self._mac_ageing_s, marks=marked))
                     in_port = self._port_numbers.numbers(dpid, vns.port_no[sender[positions]])
+                    # A port by name that is unbound has no number at the switch.
                     present = (in_port < FIRST_NAMED) | (in_port > LAST_NAMED)
                     positions, in_port = positions[present], in_port[present]
                     keys = build_keys(PAIR, in_port, vns.vlan_vid[sender[positions]], macs[positions])

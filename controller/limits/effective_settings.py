@@ -47,10 +47,14 @@ class EffectiveSettings:
     def build(
         cls, active: Overrides, inactive_vns: Mapping[VnName, str], inactive_vlans: Mapping[int, str]
     ) -> EffectiveSettings:
-        """Return the effective values under overrides that all fit; the reasons belong to the other overrides."""
+        """Return the effective values under overrides that all fit; the reasons belong to the other overrides.
+
+        An override with a ceiling or weight that the VLAN's policy ignores is partly idle if another of its values is
+        used, and otherwise unused.
+        """
         vlans, limited = active.effective_vlans(), _overridden(active, "limit")
         with_ceiling, with_weight = _overridden(active, "ceiling"), ~np.isnan(active.columns["weight"])
-        idle: dict[bool, dict[VnName, str]] = {True: {}, False: {}}
+        unused, partly_idle = dict[VnName, str](), dict[VnName, str]()
         for row in np.flatnonzero(with_ceiling | with_weight).tolist():
             name = active.file.names[row]
             vlan = vlans[name.vlan_vid]
@@ -62,8 +66,9 @@ class EffectiveSettings:
                 if why
             ]
             if reasons:
-                idle[bool(limited[row]) or "" in (ceiling, weight)][name] = "; ".join(reasons)
-        return cls(active.vns(), vlans, inactive_vns, inactive_vlans, idle[False], idle[True])
+                # "" is the reason of a value that is used, None that of a value without an override.
+                (partly_idle if limited[row] or "" in (ceiling, weight) else unused)[name] = "; ".join(reasons)
+        return cls(active.vns(), vlans, inactive_vns, inactive_vlans, unused, partly_idle)
 
     def override_status(self, name: VnName) -> tuple[bool, str | None]:
         """Return whether the override of a VN is effective, and why it or a part of it is not."""

@@ -3,8 +3,8 @@
     with OvsFabric(fig5(), OvsOptions(controller="tcp:127.0.0.1:6653")) as fabric:
         fabric.host("v1_1").cmd("ping -c 1 10.1.0.11")
 
-Bridges and rows carry ``external_ids:dets-fabric``, and interfaces outside of bridges that alias, so that what a killed
-run has left is found and removed at the next start, and nothing else ever is.
+Bridges and rows are marked with ``external_ids:dets-fabric``, interfaces outside of bridges with an alias of that name.
+So what a killed run has left is found and removed at the next start, and nothing else ever is.
 """
 
 from __future__ import annotations
@@ -166,13 +166,14 @@ class OvsFabric:
             self.classifier.wait_ready()
 
     def _mark(self) -> None:
-        """Set the owner of bridges and interfaces, and the controller or the fail mode of switches."""
+        """Mark bridges and interfaces as this fabric's; set the switches' controller, or else their fail mode."""
         bridges = [switch.name for switch in self.fabric.switches]
         if self._pn_bridges:
             bridges += [pn.name for pn in self.fabric.pns]
         else:
-            own = [pn.trunk_interface for pn in self.fabric.pns] + [vn.switch_interface for vn in self.fabric.vns()]
-            _batch("ip", [f"link set dev {name} alias {OWNER_KEY}" for name in own])
+            bare_interfaces = [pn.trunk_interface for pn in self.fabric.pns]
+            bare_interfaces += [vn.switch_interface for vn in self.fabric.vns()]
+            _batch("ip", [f"link set dev {name} alias {OWNER_KEY}" for name in bare_interfaces])
         commands: list[str] = []
         for name in bridges:
             owner = f"external_ids:{OWNER_KEY}={self.fabric.name}"
@@ -185,9 +186,10 @@ class OvsFabric:
         vsctl(*commands[1:])
         if self.options.controller is not None:
             rows = find_rows("Controller", "_uuid,target")
-            own = [row["_uuid"] for row in rows if row["target"] in self.options.controller.split()]
-            pauses = [word for row in own for word in ("--", "set", "Controller", row, "max_backoff=1000")]
-            vsctl(*pauses[1:])
+            ids = [row["_uuid"] for row in rows if row["target"] in self.options.controller.split()]
+            # At most a second between two attempts to connect; by default the wait grows to several.
+            backoffs = [word for row_id in ids for word in ("--", "set", "Controller", row_id, "max_backoff=1000")]
+            vsctl(*backoffs[1:])
 
     def _check_ports(self) -> None:
         """Check that every port exists with its number: Mininet ignores the answers of ovs-vsctl."""

@@ -12,7 +12,7 @@ SWITCHES = 10  # switches of the sizes with a baseline
 VARIED = (1.0, 0.1)  # shares of receivers whose load varies
 TARGET_TIMES_BASELINE = {1_000: 8.0, 10_000: 20.0, 100_000: 100.0}
 TARGET_ROUND_MS = {(200, 100_000): 15.0, (20, 1_000_000): 110.0}  # of CPU, by switches and pairs
-TARGET_SWITCH_US, TARGET_ENTRY_NS, TARGET_FIXED_MS, TARGET_FIT = 60.0, 80.0, 1.0, 0.15
+TARGET_SWITCH_US, TARGET_PAIR_NS, TARGET_FIXED_MS, TARGET_FIT = 60.0, 80.0, 1.0, 0.15
 TARGET_IDLE_SHARE = 0.02
 
 
@@ -25,32 +25,35 @@ def summary(row: dict[str, Any]) -> str:
     )
 
 
-def all_set(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def rows_all_varying(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the controller's rows in which every receiver's load varies."""
     return [row for row in rows if (row["who"], row["varied"]) == ("dets", VARIED[0])]
 
 
 def targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
-    """Return the targets that the measured sizes allow to check."""
-    made: list[Target] = []
-    full_rows = all_set(rows)
-    if (cost := fit(full_rows)) is not None:
-        made.append(Target("CPU of a round per switch", cost.switch_us, "us", TARGET_SWITCH_US))
-        made.append(Target("CPU of a round per pair", cost.pair_ns, "ns", TARGET_ENTRY_NS))
-        made.append(Target("CPU of a round, fixed", cost.fixed_ms, "ms", TARGET_FIXED_MS))
-        made.append(Target("largest relative error of the fit", cost.worst, "of 1", TARGET_FIT))
-    for row in full_rows:
+    """Return the targets that the measured sizes allow to check.
+
+    Of a row, "who" is dets, idle or baseline, and "varied" the share of receivers whose load varies.
+    """
+    found: list[Target] = []
+    all_varying = rows_all_varying(rows)
+    if (cost := fit(all_varying)) is not None:
+        found.append(Target("CPU of a round per switch", cost.switch_us, "us", TARGET_SWITCH_US))
+        found.append(Target("CPU of a round per pair", cost.pair_ns, "ns", TARGET_PAIR_NS))
+        found.append(Target("CPU of a round, fixed", cost.fixed_ms, "ms", TARGET_FIXED_MS))
+        found.append(Target("largest relative error of the fit", cost.worst, "of 1", TARGET_FIT))
+    for row in all_varying:
         target_ms = TARGET_ROUND_MS.get((row["switches"], row["pairs"]))
         if target_ms is not None:
             name = f"CPU of a round, {row['pairs']:,} pairs on {row['switches']} switches"
-            made.append(Target(name, round_ms(row), "ms", target_ms))
-            made.append(Target(f"{name}: intervals skipped", row["skipped_rounds"], "", 0.0))
-    for row in full_rows:
+            found.append(Target(name, round_ms(row), "ms", target_ms))
+            found.append(Target(f"{name}: intervals skipped", row["skipped_rounds"], "", 0.0))
+    for row in all_varying:
         if "replay" in row:
             size = f"{row['pairs']:,} pairs on {row['switches']} switches"
             name = f"{size}, {row['replay']['intervals']} intervals replayed: different from the recording"
-            made.append(Target(name, float(not row["replay"]["same"]), "", 0.0))
-    made += [
+            found.append(Target(name, float(not row["replay"]["same"]), "", 0.0))
+    found += [
         Target(f"idle, {row['switches']} switches: CPU", row["cpu_share"], "of a core", TARGET_IDLE_SHARE)
         for row in rows
         if row["who"] == "idle"
@@ -58,12 +61,12 @@ def targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
     baseline_ms = {
         row["pairs"]: round_ms(row) for row in rows if (row["who"], row["varied"]) == ("baseline", VARIED[0])
     }
-    for row in full_rows:
+    for row in all_varying:
         target = TARGET_TIMES_BASELINE.get(row["pairs"])
         if target is not None and row["switches"] == SWITCHES and row["pairs"] in baseline_ms:
             ratio = baseline_ms[row["pairs"]] / round_ms(row)
-            made.append(Target(f"CPU against the baseline, {row['pairs']:,} pairs", ratio, "x", target, least=True))
-    return made
+            found.append(Target(f"CPU against the baseline, {row['pairs']:,} pairs", ratio, "x", target, least=True))
+    return found
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -75,15 +75,16 @@ class ModelShaper:
     most_pairs = 50_000
 
     def __init__(self, model: ModelFabric, pn: PhysicalNode) -> None:
+        """Give the uplink of ``pn`` a default queue for each VLAN; ``set_rates`` adds one for each pair."""
         self._model = model
         self.port = HostPort(pn.trunk_interface, pn.link_rate_bps)
         self.uplink = OutPort(self.port, model.slot_s, model.options.queues, model.rng)
         self.uplink.on_count = self._count
         self._default_queue: dict[int, int] = {}
-        self._queue: dict[ShapedPair, int] = {}
-        self._totals: dict[int, list[int]] = {}
+        self._pair_queue: dict[ShapedPair, int] = {}
+        self._totals: dict[int, list[int]] = {}  # by queue id: bytes sent, frames dropped
         self._next_queue_id = 1
-        self._reported_part, self._ignores_rates = 1.0, False
+        self._reported_part, self._ignores_rates = 1.0, False  # an honest agent's; ``misreport`` changes both
         for vid in pn.vlans:
             self._default_queue[vid] = self._add(vid, pn.link_rate_bps)
         model.uplinks[pn.number] = self.uplink
@@ -93,7 +94,7 @@ class ModelShaper:
 
         That of its pair if the pair has a rate, otherwise the default of its VLAN.
         """
-        return self._queue.get(ShapedPair(vid, destination), self._default_queue[vid])
+        return self._pair_queue.get(ShapedPair(vid, destination), self._default_queue[vid])
 
     def set_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
         """Set the rates of pairs or VN aggregates in bit/s; a pair without a queue gets a queue."""
@@ -101,10 +102,10 @@ class ModelShaper:
             if pair.destination == VN_AGGREGATE:
                 self.port.vlan_rate_bps[pair.vlan_vid] = rate_bps
                 continue
-            if pair not in self._queue:
-                self._queue[pair] = self._add(pair.vlan_vid, rate_bps)
+            if pair not in self._pair_queue:
+                self._pair_queue[pair] = self._add(pair.vlan_vid, rate_bps)
                 self._model.uplinks_changed()
-            self.port.set_queue(self._queue[pair], 0.0, rate_bps)
+            self.port.set_queue(self._pair_queue[pair], 0.0, rate_bps)
 
     def misreport(self) -> None:
         """From now on report half of the bytes sent, and ignore new rates."""
@@ -115,8 +116,8 @@ class ModelShaper:
         for pair in pairs:
             if pair.destination == VN_AGGREGATE:
                 self.port.vlan_rate_bps.pop(pair.vlan_vid, None)
-            elif pair in self._queue:
-                del self._queue[pair]
+            elif pair in self._pair_queue:
+                del self._pair_queue[pair]
         self._model.uplinks_changed()
 
     def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
@@ -127,7 +128,7 @@ class ModelShaper:
 
     def _counted(self, pair: ShapedPair) -> tuple[int, int, int]:
         """Return a pair's (sent, dropped, queued) bytes; those of all its queues for the VN aggregate."""
-        queue_ids = [self._queue[pair]] if pair in self._queue else []
+        queue_ids = [self._pair_queue[pair]] if pair in self._pair_queue else []
         if pair.destination == VN_AGGREGATE:
             queue_ids = [queue_id for queue_id, vid in self.port.vlan_of.items() if vid == pair.vlan_vid]
         sent, dropped = (sum(self._totals[queue_id][column] for queue_id in queue_ids) for column in (0, 1))

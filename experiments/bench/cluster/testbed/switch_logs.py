@@ -74,7 +74,7 @@ class MeterLog:
         self.same: list[int] = []
         self.filled_again: list[int] = []
         self.deleted: list[int] = []
-        meters, known = switch.meters, set[tuple[int, int]]()
+        meters, changed_before = switch.meters, set[tuple[int, int]]()
         apply_rows, delete = meters.apply_rows, meters.delete
 
         def applied(rows: Any, now_s: float) -> Any:
@@ -82,11 +82,12 @@ class MeterLog:
             for row in rows:
                 number, setting = int(row["meter_id"]), (int(row["rate"]), int(row["burst_size"]))
                 self.set.append((number, setting[0]))
-                by_writer = number, len(switch.writers)
+                change = number, len(switch.writers)  # the number of writers so far stands for the last one
                 if meters.exists(number) and meters.setting(number) == setting:
                     self.same.append(number)
-                    self.filled_again += [] if by_writer in known else [number]
-                known.add(by_writer)
+                    if change not in changed_before:
+                        self.filled_again.append(number)
+                changed_before.add(change)
             return apply_rows(rows, now_s)
 
         def deleted(meter_id: int) -> list[int]:
