@@ -665,6 +665,11 @@ def test_what_is_known_of_a_switchs_meters_is_read() -> None:
     assert MeterSettings().bounds() == {}
 
 
+def test_a_bound_between_two_kilobits_leaves_what_the_switch_surely_can() -> None:
+    between = MeterSettings(max_burst_bits=40_999, min_rate_bps=1_001, max_rate_bps=9_999, rate_step_bps=2_001)
+    assert between.bounds() == {"max_burst_kbits": 40, "min_rate_kbps": 2, "max_rate_kbps": 9, "rate_step_kbps": 3}
+
+
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
