@@ -11,7 +11,7 @@ from apps.cluster.role_manager import RoleManager
 from apps.runtime.connection.connection_limits import EvictionReason
 from controller.cluster.leadership import Leadership, LeaseSnapshot
 from controller.cluster.write_gate import WriteGate
-from controller.errors import SwitchReplyError
+from controller.errors import ProtocolError, SwitchReplyError
 from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import ControllerRole
 from controller.openflow.messages import encode_role_request
@@ -132,6 +132,13 @@ def test_a_refused_generation_is_never_asked_for_again(run: Run, refusal: str) -
     switch.answer = b""
     run.hear(6, mine=True)
     assert run.controlled == [1]
+
+
+def test_a_switch_whose_answer_names_no_role_is_disconnected(run: Run) -> None:
+    switch = run.connect()
+    switch.answer = ProtocolError("malformed")
+    run.hear(5, mine=True)
+    assert (switch.cut, run.controlled) == ([None], [])
 
 
 def test_is_slave_closes_the_gate_and_the_same_generation_is_not_asked_for_again(run: Run) -> None:

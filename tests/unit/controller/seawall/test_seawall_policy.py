@@ -9,7 +9,7 @@ from controller.policy.interface import NewPairs
 from controller.policy.registry import make_policy
 from controller.seawall import policy
 from controller.seawall.link_feedback import LinkBacklog
-from controller.seawall.link_state import LinkState, PathLoops
+from controller.seawall.link_state import LinkState, PathLoops, in_path_order
 from controller.seawall.loops import Loops
 
 VNS = VnTable.from_config(star(4, capacity="100M", limits={10: "40M"}, algorithm="seawall"))
@@ -19,6 +19,11 @@ VNS = VnTable.from_config(star(4, capacity="100M", limits={10: "40M"}, algorithm
 def test_newcomers_start_with_an_equal_part_of_their_receiver(senders, first_bps):
     new = NewPairs(VNS, np.array([0]), np.array([3]), np.array([senders]), np.array([False]))
     assert make_policy("seawall", {}).first_bps(new).tolist() == [first_bps]
+
+
+def test_the_receivers_access_link_is_the_last_of_a_path():
+    # One link; two access links; two access links and two of the core.
+    assert in_path_order(np.array([0, 1, 3, 7]), np.arange(7)).tolist() == [0, 1, 2, 3, 5, 6, 4]
 
 
 def links(**columns):
