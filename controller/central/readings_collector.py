@@ -63,9 +63,7 @@ def _queues(fabric: FabricState, received_s: Mapping[int, float]) -> QueueReadin
         for name, counter in _OF_QUEUES.items():
             getattr(queue_changes, name)[vn_rows] = changes.delta[counter][change_rows]
         queue_changes.elapsed_s[vn_rows] = changes.elapsed_s[change_rows]
-    # At most all VNs of its VLAN send to a VN, at the capacities of their ports.
-    arrival_bps = np.bincount(vns.vlan, weights=vns.capacity_bps).astype(np.float64)[vns.vlan]
-    return QueueReadings.from_changes(queue_changes, vns.capacity_bps, arrival_bps)
+    return QueueReadings.from_changes(queue_changes, vns.capacity_bps, vns.max_arrival_bps())
 
 
 def _ports(fabric: FabricState, received_s: Mapping[int, float]) -> PortReadings:

@@ -172,6 +172,10 @@ class VnTable:
         """The maximum receive rate of a VN, shape (vns,): its ceiling if its VLAN borrows, otherwise its limit."""
         return self._max_bps(self.receive_limit_bps, self.receive_ceiling_bps)
 
+    def max_arrival_bps(self) -> FloatArray:
+        """Return the highest rate that can arrive for each VN, (vns,): all VNs of its VLAN send at their capacities."""
+        return np.bincount(self.vlan, weights=self.capacity_bps).astype(np.float64)[self.vlan]
+
     def _max_bps(self, limit_bps: FloatArray, ceiling_bps: FloatArray) -> FloatArray:
         """Return the ceilings of VNs that use them, otherwise the limits, (vns,)."""
         ceiling_bps = np.where(np.isnan(ceiling_bps) & self.port_ceilings, self.capacity_bps, ceiling_bps)

@@ -57,9 +57,7 @@ class PhantomMeters(CounterMeters):
 
         ``marked_bps`` (pairs,) are the rates of counting meters.
         """
-        # At most all VNs of its VLAN send to a VN, at the capacities of their ports.
-        arrival_bps = np.bincount(vns.vlan, weights=vns.capacity_bps).astype(np.float64)[vns.vlan]
-        rates, counters = meter_rates(self.counters, now, arrival_bps)
+        rates, counters = meter_rates(self.counters, now, vns.max_arrival_bps())
         readings = MarkReadings(marked_bps, rates.offered_bps, rates.dropped_bps)
         return replace(self, counters=counters), readings
 
