@@ -15,8 +15,8 @@ from controller.metering.enforcement import MIN_BURST_BITS
 from controller.openflow.meters import PACKETS_UNAVAILABLE
 from controller.switch.meter_index import VN_METERS, MeterOwners
 from controller.switch.switch_record import NO_ENTRY
+from controller.units import BITS_PER_BYTE
 
-BITS_PER_BYTE = 8
 FRAMES = 2  # the number of such frames in a minimum burst
 MAX_FRAME_BYTES = 65_535 + 18.0  # of an IP packet with Ethernet header and tag
 LARGE_FRAME_BYTES = MIN_BURST_BITS / BITS_PER_BYTE / FRAMES  # smaller ones pass any burst
