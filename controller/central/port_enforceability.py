@@ -108,8 +108,7 @@ def _switch_verdicts(fabric: FabricState, dpid: int, unlimited: Unlimited) -> Po
     if inputs == last_inputs:
         return last_verdicts
     verdicts = dict.fromkeys(record.switch.ports, NOT_CONNECTED)
-    connected_ports = dict(record.switch.ports) if record.connected else {}
-    for port_no, port in connected_ports.items():
+    for port_no, port in record.switch.ports.items() if record.connected else ():
         # Another switch that cannot limit its senders matters if it has VNs in a VLAN of the port.
         vids = set(port.vlan_vids)
         unlimited_names = (name for other, name, other_vids in unlimited if other != dpid and other_vids & vids)

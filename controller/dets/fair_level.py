@@ -79,7 +79,7 @@ class FairLevel(PerReceiverPolicy):
 
 def _booked(requests: AllocationInput, before: FloatArray, maximum: float) -> FloatArray:
     """Return the factor of step 2, (receivers,), from 1 to 1 + ``maximum``; 1 where the last one is NaN."""
-    excess = (requests.received_bps - requests.limit_bps) / requests.limit_bps
-    change = np.maximum(1.0 - GAIN * excess, 0.5)
+    excess_bps = requests.received_bps - requests.limit_bps
+    change = np.maximum(1.0 - GAIN * excess_bps / requests.limit_bps, 0.5)
     stepped = np.clip(before * change, 1.0, 1.0 + maximum)
     return np.where(np.isnan(before), 1.0, stepped)

@@ -65,9 +65,9 @@ class HostEntries:
         self.put_known_source(host)
         self.put_to_edge(host)
         own_dpid = self._vns.key(self._known.row_of(host)).dpid
-        own_flows, other_flows = self._discovery(own_dpid, host), self._discovery(None, host)
+        other_flows = self._discovery(None, host)
         dpids = filter(self._desired.tracks, self._edges[host.vlan_vid])
-        flows = {dpid: own_flows if dpid == own_dpid else other_flows for dpid in dpids}
+        flows = {dpid: self._discovery(dpid, host) if dpid == own_dpid else other_flows for dpid in dpids}
         self._desired.put(("discover", host), flows)
 
     def drop(self, host: Host) -> None:

@@ -181,9 +181,10 @@ class _Reader:
 
     def used_templates(self) -> _Templates:
         """Return the templates that matched flow entries of this reply."""
-        templates = [(length, template) for length, group in self._templates.items() for template in group]
+        groups = self._templates.items()
+        used = [(length, template) for length, group in groups for template in group if template.used]
         kept: _Templates = {}
-        for length, template in [one for one in templates if one[1].used][:_MAX_KEPT]:
+        for length, template in used[:_MAX_KEPT]:
             kept.setdefault(length, []).append(template)
         return kept
 
