@@ -167,9 +167,8 @@ class Settings:
 
     def port_names(self) -> dict[tuple[str, int], str]:
         """Return the stored first names of edge ports, by switch name and port number."""
-        port_facts = {key: name for key, name in self._facts.items() if key.startswith(f"{_PORT} ")}
-        keys = [key.split(" ") for key in port_facts]
-        return {(key[1], int(key[2])): name for key, name in zip(keys, port_facts.values(), strict=True)}
+        port_facts = ([*key.split(" "), name] for key, name in self._facts.items() if key.startswith(f"{_PORT} "))
+        return {(switch, int(port_no)): name for _, switch, port_no, name in port_facts}
 
     def keep_port_names(self, names: Mapping[tuple[str, int], str]) -> None:
         """Store names of edge ports. Raises StoreError."""
