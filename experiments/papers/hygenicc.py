@@ -218,8 +218,9 @@ def _ratios(measured: Measured, experiment: str, control: str) -> list[float]:
 
 def _ratios_text(measured: Measured, experiment: str, control: str) -> str:
     """Return the text of the ratios under every cut, or of those as published if ``control`` is PUBLISHED."""
-    by_cut = _each(lambda cut: _ratios(measured, experiment, cut), "plain")
-    return show(_ratios(measured, experiment, control), "plain") if control == PUBLISHED else by_cut
+    if control == PUBLISHED:
+        return show(_ratios(measured, experiment, control), "plain")
+    return _each(lambda cut: _ratios(measured, experiment, cut), "plain")
 
 
 def _parallel(control: str) -> Judge:
