@@ -21,20 +21,20 @@ Connection = TypeVar("Connection", bound=Hashable)
 
 
 class Allowance(NamedTuple):
-    """What a connection may send in BUDGET_INTERVAL_S: messages, bytes, and messages other than replies.
+    """What a connection may use in BUDGET_INTERVAL_S: messages, bytes, and time to process messages.
 
-    A reply is stored in microseconds; an asynchronous message (packet-in, port-status, flow-removed, error, echo) is
-    processed.
+    A reply is stored in microseconds. The processing of an asynchronous message (packet-in, port-status, flow-removed,
+    error, echo) can take a hundred times as long: the first packet-in of a host adds flow entries to every switch.
     """
 
     messages: int
     octets: int
-    reports: int
+    processing_s: float
 
 
 # A switch's whole handshake is three messages and a description of its ports.
-UNMANAGED_ALLOWANCE = Allowance(messages=10, octets=256 << 10, reports=5)
-SWITCH_ALLOWANCE = Allowance(messages=1000, octets=8 << 20, reports=200)
+UNMANAGED_ALLOWANCE = Allowance(messages=10, octets=256 << 10, processing_s=0.001)
+SWITCH_ALLOWANCE = Allowance(messages=1000, octets=8 << 20, processing_s=0.01)
 
 
 class MessageBudget:
@@ -49,24 +49,25 @@ class MessageBudget:
         self._clock = clock
         self._peers = peers
         self._ends_s = 0.0
-        self._messages = self._octets = self._reports = 0
+        self._messages = self._octets = 0
+        self._processing_s = 0.0
 
-    def spend(self, octets: int, *, report: bool, messages: int = 1) -> float:
+    def spend(self, octets: int, *, processing_s: float = 0.0, messages: int = 1) -> float:
         """Count ``messages`` with ``octets`` bytes in all; return the seconds until further ones may be read.
 
-        With ``report``, one of them is an asynchronous message, which costs more.
+        ``processing_s`` is how long the asynchronous messages among them were processed.
         """
         now_s = self._clock()
         if now_s >= self._ends_s:
             self._ends_s = now_s + BUDGET_INTERVAL_S * max(self._peers() / SHARING, 1.0)
-            self._messages = self._octets = self._reports = 0
+            self._messages = self._octets = 0
+            self._processing_s = 0.0
         self._messages += messages
         self._octets += octets
-        self._reports += report
+        self._processing_s += processing_s
         limit = self._allowance
-        if self._messages < limit.messages and self._octets < limit.octets and self._reports < limit.reports:
-            return 0.0
-        return self._ends_s - now_s
+        within_limit = self._messages < limit.messages and self._octets < limit.octets
+        return 0.0 if within_limit and self._processing_s < limit.processing_s else self._ends_s - now_s
 
 
 class EvictionReason(StrEnum):

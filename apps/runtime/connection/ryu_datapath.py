@@ -41,8 +41,8 @@ from controller.openflow.constants import MessageType
 from controller.openflow.messages import supports_version
 
 LOG = logging.getLogger("dets.openflow")
-# Bytes of one connection, or MESSAGE_BATCH messages, that are handled before other greenlets run.
-_SLICE_BYTES = 256 << 10
+# Other greenlets run after this many bytes of one connection, this much time, or MESSAGE_BATCH messages.
+_SLICE_BYTES, _SLICE_S = 256 << 10, 0.003
 _READ_BYTES = 64 << 10
 READER = SharedReader()
 _PlainSocket = patcher.original("socket").socket
@@ -287,7 +287,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         if not accepted and not only_replies:
             return False
         # Each read counts as a message at least: one that arrives byte by byte costs as much as many messages.
-        return self._budget.spend(end, report=False, messages=max(accepted, 1)) <= 0.0 and only_replies
+        return self._budget.spend(end, messages=max(accepted, 1)) <= 0.0 and only_replies
 
     def _drain_messages(self) -> None:
         """Process and remove the complete messages at the start of the buffer.
@@ -296,19 +296,24 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         """
         buffer = self._buffer
         offset = slice_start = slice_messages = 0
+        slice_s = 0.0
         while (header := self._header_at(offset)) is not None and not self._ended:
             version, kind, length, xid = header
             if length < HEADER.size:
                 self.evict(EvictionReason.LENGTH)
                 break
+            began_s = PeerDatapath.clock()
             is_costly = self._handle(version, kind, xid, _copy(buffer, offset, length))
+            processing_s = PeerDatapath.clock() - began_s if is_costly else 0.0
             offset += length
             slice_messages += 1
-            wait_s = self._budget.spend(length, report=is_costly)
-            if wait_s > 0.0 or slice_messages >= MESSAGE_BATCH or offset - slice_start >= _SLICE_BYTES:
-                slice_messages, slice_start = 0, offset
+            slice_s += processing_s
+            wait_s = self._budget.spend(length, processing_s=processing_s)
+            is_full = slice_messages >= MESSAGE_BATCH or offset - slice_start >= _SLICE_BYTES or slice_s >= _SLICE_S
+            if wait_s > 0.0 or is_full:
+                slice_messages, slice_start, slice_s = 0, offset, 0.0
                 hub.sleep(wait_s)
-        if not offset and (wait_s := self._budget.spend(0, report=False)) > 0.0:
+        if not offset and (wait_s := self._budget.spend(0)) > 0.0:
             hub.sleep(wait_s)  # a read without a complete message counts as a message
         del buffer[:offset]
 

@@ -18,7 +18,7 @@ from apps.runtime.connection.connection_limits import (
     MessageBudget,
 )
 
-SMALL = Allowance(messages=4, octets=1000, reports=2)
+SMALL = Allowance(messages=4, octets=1000, processing_s=0.01)
 
 
 class Clock:
@@ -39,21 +39,23 @@ def clock() -> Clock:
 
 
 @pytest.mark.parametrize(
-    ("octets", "report", "free"),
-    [(8, False, 3), (8, True, 1), (400, False, 2), (1000, False, 0)],
+    ("octets", "processing_s", "free"),
+    [(8, 0.0, 3), (8, 0.006, 1), (8, 0.02, 0), (400, 0.0, 2), (1000, 0.0, 0)],
 )
-def test_a_budget_ends_with_whatever_is_used_up_first(clock: Clock, octets: int, report: bool, free: int) -> None:
+def test_a_budget_ends_with_whatever_is_used_up_first(
+    clock: Clock, octets: int, processing_s: float, free: int
+) -> None:
     budget = MessageBudget(SMALL, clock)
     for _ in range(free):
-        assert budget.spend(octets, report=report) == 0.0
-    assert budget.spend(octets, report=report) == pytest.approx(BUDGET_INTERVAL_S)
+        assert budget.spend(octets, processing_s=processing_s) == 0.0
+    assert budget.spend(octets, processing_s=processing_s) == pytest.approx(BUDGET_INTERVAL_S)
 
 
 def test_a_budget_is_there_again_in_the_next_interval(clock: Clock) -> None:
     budget = MessageBudget(SMALL, clock)
-    assert budget.spend(1000, report=False) > 0.0
+    assert budget.spend(1000) > 0.0
     clock.now_s += BUDGET_INTERVAL_S + 1e-9
-    assert budget.spend(10, report=False) == 0.0
+    assert budget.spend(10) == 0.0
 
 
 @pytest.mark.parametrize("peers", [1, SHARING, 10 * SHARING])
@@ -64,7 +66,7 @@ def test_a_crowd_brings_no_more_than_a_few(clock: Clock, peers: int) -> None:
     while clock.now_s - began_s < 20 * BUDGET_INTERVAL_S:
         for number, budget in enumerate(budgets):
             while due_s[number] <= clock.now_s:
-                due_s[number] = clock.now_s + (budget.spend(8, report=False) or 0.0)
+                due_s[number] = clock.now_s + (budget.spend(8) or 0.0)
                 taken += 1
                 if due_s[number] > clock.now_s:
                     break
@@ -73,21 +75,22 @@ def test_a_crowd_brings_no_more_than_a_few(clock: Clock, peers: int) -> None:
     assert 0.7 * most < taken <= most + SMALL.messages * peers
 
 
-@given(st.lists(st.tuples(st.floats(0.0, 0.2), st.integers(8, 2000), st.booleans()), max_size=60))
+@given(st.lists(st.tuples(st.floats(0.0, 0.2), st.integers(8, 2000), st.floats(0.0, 0.02)), max_size=60))
 def test_who_waits_as_told_brings_no_more_than_the_allowance_in_any_interval(
-    messages: list[tuple[float, int, bool]],
+    messages: list[tuple[float, int, float]],
 ) -> None:
     clock = Clock()
     budget = MessageBudget(SMALL, clock)
-    taken: list[tuple[float, int, bool]] = []
-    for pause_s, octets, report in messages:
+    taken: list[tuple[float, int, float]] = []
+    for pause_s, octets, processing_s in messages:
         clock.now_s += pause_s
-        taken.append((clock.now_s, octets, report))
-        clock.now_s += budget.spend(octets, report=report)
+        taken.append((clock.now_s, octets, processing_s))
+        clock.now_s += budget.spend(octets, processing_s=processing_s)
     for start_s, _, _ in taken:
         some = [one for one in taken if start_s <= one[0] < start_s + BUDGET_INTERVAL_S]
         assert len(some) <= 2 * SMALL.messages  # an interval of the clock's lies over two of the budget's
-        assert sum(report for _, _, report in some) <= 2 * SMALL.reports
+        longest_s = max(processing_s for _, _, processing_s in some)
+        assert sum(processing_s for _, _, processing_s in some) <= 2 * (SMALL.processing_s + longest_s)
         assert sum(octets for _, octets, _ in some) <= 2 * (SMALL.octets + 2000)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import socket
 import struct
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -114,17 +115,61 @@ def test_replies_and_reports_in_one_piece_are_all_taken(switches: list[Switch]) 
     assert late.done, "it goes on by the shared reader after a report"
 
 
-def test_one_that_has_used_up_its_allowance_waits_alone(switches: list[Switch]) -> None:
+def test_one_that_has_used_up_its_allowance_waits_alone(
+    switches: list[Switch], monkeypatch: pytest.MonkeyPatch
+) -> None:
     loud, quiet = switches
-    loud.end.send(loud.says(MessageType.ERROR, *range(4 * SWITCH_ALLOWANCE.reports)))
-    wait_for(lambda: len(loud.reports) >= SWITCH_ALLOWANCE.reports)
+    now_s, cost_s, count = 0.0, 0.001, 100
+    of_interval = round(SWITCH_ALLOWANCE.processing_s / cost_s)
+
+    def process(_kind: int, message: bytes) -> bool:
+        nonlocal now_s
+        now_s += cost_s
+        loud.reports.append(int.from_bytes(message[4:8]))
+        return True
+
+    monkeypatch.setattr(PeerDatapath, "clock", lambda: now_s)
+    loud.datapath.keep()
+    loud.connection.on_report = process
+    loud.end.send(loud.says(MessageType.ERROR, *range(count)))
+    wait_for(lambda: len(loud.reports) >= of_interval)
+    assert len(loud.reports) < 2 * of_interval
     reply = quiet.connection.barrier()
     quiet.end.send(quiet.says(MessageType.BARRIER_REPLY, reply.xid))
     wait_for(lambda: reply.done)
     assert reply.done
-    assert len(loud.reports) < 4 * SWITCH_ALLOWANCE.reports
-    wait_for(lambda: len(loud.reports) == 4 * SWITCH_ALLOWANCE.reports)
-    assert loud.reports == list(range(4 * SWITCH_ALLOWANCE.reports))
+    assert len(loud.reports) < count
+
+    def time_passes() -> bool:
+        nonlocal now_s
+        now_s += 1.0
+        return len(loud.reports) == count
+
+    wait_for(time_passes)
+    assert loud.reports == list(range(count))
+
+
+def test_others_run_between_messages_that_take_long(switches: list[Switch]) -> None:
+    loud, _quiet = switches
+    turns: list[int] = []
+
+    def process(_kind: int, _message: bytes) -> bool:
+        loud.reports.append(len(turns))
+        end_s = time.monotonic() + 0.004  # more than a slice, less than the allowance
+        while time.monotonic() < end_s:
+            pass
+        return True
+
+    def take_turns() -> None:
+        while len(loud.reports) < 2:
+            turns.append(len(loud.reports))
+            hub.sleep(0.0)
+
+    loud.connection.on_report = process
+    other = hub.spawn(take_turns)
+    loud.end.send(loud.says(MessageType.ERROR, 1, 2))
+    wait_for(lambda: other.dead)
+    assert 1 in turns, "another greenlet ran between the two messages"
 
 
 def test_reports_that_nobody_looks_at_take_the_allowance_of_replies(
