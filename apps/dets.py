@@ -136,10 +136,10 @@ class Dets(AppBase):
     def close(self) -> None:
         """Stop the loops and the servers; meters, flow entries and queues stay or are removed, as configured."""
         self.manager.stopping()
+        self.settings.close()
         self.loops.stop()
         self._rest.stop()
         self.membership.leave(self.shell, self.queues, self.config.on_stop)
-        self.settings.close()
         if self._tokens is not None:
             self._tokens.close()
         self.shell.lines.write()

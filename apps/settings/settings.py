@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ _FILE, _FILE_REVISION = "file", "file_revision"
 _PORT = "port"  # followed by switch and number of an edge port: the port's first name
 # VNs of one change that are handled before other greenlets run.
 _BATCH_SIZE = 500
+CLOSE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Settings:
     ) -> None:
         self.central, self.store = central, store
         self._clock, self._run, self._yield_control, self._compute = clock, run, yield_control, compute
-        self._lock = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Lock()
         self._last_store_error = ""
         self.file = FileValues(central.config)
         self.values = EffectiveSettings(self.file.vns, {}, {}, {}, {}, {})
@@ -118,8 +120,16 @@ class Settings:
         plan.commit()
 
     def close(self) -> None:
-        """Close the store after the present change is stored. Later changes are rejected."""
-        with self._lock:
+        """Close the store after the present change and the present read of the history; reject later ones.
+
+        If they take longer than CLOSE_TIMEOUT_S, the store stays open. Call it before the callers' greenlets end: one
+        that ends while its thread uses the store releases the lock too early.
+        """
+        with contextlib.ExitStack() as held:
+            for lock in (self._lock, self._reading):
+                if not lock.acquire(timeout=CLOSE_TIMEOUT_S):
+                    return
+                held.callback(lock.release)
             self.store.close()
 
     # -- reading
@@ -147,11 +157,11 @@ class Settings:
 
     def history(self, before: int, limit: int) -> list[StoredChange]:
         """Return changes without their items, newest first, below revision ``before``."""
-        return list(self._run(self.store.history, before, limit))
+        return list(self._read(self.store.history, before, limit))
 
     def change_of(self, revision: int) -> StoredChange | None:
         """Return a change with its items, None if it is not stored."""
-        found: StoredChange | None = self._run(self.store.change, revision)
+        found: StoredChange | None = self._read(self.store.change, revision)
         return found
 
     def change_concerns(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
@@ -161,7 +171,12 @@ class Settings:
             change = self.store.change(revision)
             return change is not None and change.concerns(scope)
 
-        return bool(self._run(concerns))
+        return bool(self._read(concerns))
+
+    def _read(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """Call a function that reads the history; ``close`` waits for its end."""
+        with self._reading:
+            return self._run(function, *arguments)
 
     # -- names of ports, which no operator sets
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import apps.settings.settings as settings_module
 from apps.settings.errors import StoreError
 from apps.settings.settings import Caller, Settings
 from apps.settings.store import Store, read_state
@@ -534,3 +535,55 @@ def test_names_of_ports_outlive_restarts_other_files_and_plans_that_are_undone(t
     place.settings.prepare(parse_config(CONFIG.replace("40M", "42M"))).commit()
     assert place.settings.port_names() == known
     assert place.again().settings.port_names() == known
+
+
+# -- stopping
+
+
+USES = {
+    "a change": lambda place: place.vns({ONE: {"send_limit_bps": 5e6}}),
+    "names of ports": lambda place: place.settings.keep_port_names({("s1", 1): "eth1"}),
+    "the history": lambda place: place.settings.history(10, 10),
+    "one change": lambda place: place.settings.change_of(1),
+    "whom a change concerns": lambda place: place.settings.change_concerns(1, (10, None, None)),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_store_in_use_is_closed_after_that(use: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, began, may_end = Place(tmp_path / "x.db"), threading.Event(), threading.Event()
+
+    def run(function: Any, *arguments: object) -> Any:
+        began.set()
+        assert may_end.wait(5.0)
+        return function(*arguments)
+
+    monkeypatch.setattr(place.settings, "_run", run)
+    errors: list[BaseException] = []
+
+    def use_it() -> None:
+        try:
+            USES[use](place)
+        except StoreError as error:
+            errors.append(error)
+
+    user, closer = threading.Thread(target=use_it), threading.Thread(target=place.settings.close)
+    user.start()
+    assert began.wait(5.0)
+    closer.start()
+    closer.join(0.05)
+    assert closer.is_alive()
+    may_end.set()
+    user.join(5.0)
+    closer.join(5.0)
+    assert (closer.is_alive(), errors) == (False, [])
+    with pytest.raises(StoreError):
+        USES[use](place)
+
+
+def test_a_store_whose_disk_hangs_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path / "x.db")
+    monkeypatch.setattr(settings_module, "CLOSE_TIMEOUT_S", 0.01)
+    with place.settings._reading:
+        place.settings.close()
+    assert place.vns({ONE: {"send_limit_bps": 5e6}}).changed == 1
