@@ -115,7 +115,8 @@ class AsyncMessageHandler:
     def _port_changed(self, peer: ConnectedSwitch, status: PortStatus) -> None:
         """Process a port-status: record the port, and take down its link if the port is gone, down or renamed."""
         central, dpid, port = self._peers.central, peer.connection.dpid, status.port
-        if len(peer.ports) + len(peer.early_port_status) > MAX_PORTS:
+        is_known = port.port_no in peer.ports or port.port_no in peer.early_port_status
+        if not is_known and len(peer.ports.keys() | peer.early_port_status.keys()) >= MAX_PORTS:
             peer.connection.disconnect(EvictionReason.PORTS)
             return
         if not central.switches[dpid].connected:

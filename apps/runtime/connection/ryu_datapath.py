@@ -34,15 +34,14 @@ from apps.runtime.connection.connection_limits import (
 )
 from apps.runtime.connection.switch_connection import Gate, SwitchConnection
 from apps.runtime.sockets import native as native_sockets
-from apps.runtime.sockets.socket_reader import MESSAGE_BATCH, REPLIES, ReceivedBytes, replies_in
+from apps.runtime.sockets.socket_reader import REPLIES, ReceivedBytes, replies_in
 from controller.openflow import constants as ofp
 from controller.openflow.bounded_reader import HEADER, Buffer
 from controller.openflow.constants import MessageType
 from controller.openflow.messages import supports_version
 
 LOG = logging.getLogger("dets.openflow")
-# Other greenlets run after this many bytes of one connection, this much time, or MESSAGE_BATCH messages.
-_SLICE_BYTES, _SLICE_S = 256 << 10, 0.003
+_SLICE_S = 0.003  # how long the messages of one connection are processed before other greenlets run
 _READ_BYTES = 64 << 10
 READER = SharedReader()
 _PlainSocket = patcher.original("socket").socket
@@ -292,27 +291,22 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     def _drain_messages(self) -> None:
         """Process and remove the complete messages at the start of the buffer.
 
-        Other greenlets run after each slice of messages, and while the peer is above its allowance.
+        Other greenlets run after each _SLICE_S, and while the peer is above its allowance.
         """
-        buffer = self._buffer
-        offset = slice_start = slice_messages = 0
-        slice_s = 0.0
+        buffer, offset = self._buffer, 0
+        slice_began_s = now_s = PeerDatapath.clock()
         while (header := self._header_at(offset)) is not None and not self._ended:
             version, kind, length, xid = header
             if length < HEADER.size:
                 self.evict(EvictionReason.LENGTH)
                 break
-            began_s = PeerDatapath.clock()
             is_costly = self._handle(version, kind, xid, _copy(buffer, offset, length))
-            processing_s = PeerDatapath.clock() - began_s if is_costly else 0.0
+            began_s, now_s = now_s, PeerDatapath.clock()
             offset += length
-            slice_messages += 1
-            slice_s += processing_s
-            wait_s = self._budget.spend(length, processing_s=processing_s)
-            is_full = slice_messages >= MESSAGE_BATCH or offset - slice_start >= _SLICE_BYTES or slice_s >= _SLICE_S
-            if wait_s > 0.0 or is_full:
-                slice_messages, slice_start, slice_s = 0, offset, 0.0
+            wait_s = self._budget.spend(length, processing_s=now_s - began_s if is_costly else 0.0)
+            if wait_s > 0.0 or now_s - slice_began_s >= _SLICE_S:
                 hub.sleep(wait_s)
+                slice_began_s = now_s = PeerDatapath.clock()
         if not offset and (wait_s := self._budget.spend(0)) > 0.0:
             hub.sleep(wait_s)  # a read without a complete message counts as a message
         del buffer[:offset]

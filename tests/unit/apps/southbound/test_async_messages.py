@@ -1,0 +1,63 @@
+"""Port-status messages of a switch that is being brought up: how many ports a switch may have."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apps.runtime.connection.connection_limits import MAX_PORTS, EvictionReason
+from controller.openflow.constants import PortReason
+from controller.openflow.messages import PortStatus
+from controller.openflow.multipart import PortDesc
+
+with warnings.catch_warnings():  # what Ryu imports is deprecated
+    warnings.simplefilter("ignore")
+    import eventlet.wsgi
+
+    eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
+    importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
+    from apps.southbound.async_messages import AsyncMessageHandler
+
+
+@pytest.fixture
+def cut_off() -> list[EvictionReason]:
+    return []
+
+
+@pytest.fixture
+def peer(cut_off: list[EvictionReason]) -> Any:
+    """A switch that is being brought up, with as many ports as a switch may have."""
+    connection = SimpleNamespace(dpid=1, disconnect=cut_off.append)
+    ports = {number: port(number) for number in range(1, MAX_PORTS + 1)}
+    return SimpleNamespace(connection=connection, ports=ports, early_port_status={})
+
+
+@pytest.fixture
+def handler() -> AsyncMessageHandler:
+    central = SimpleNamespace(switches={1: SimpleNamespace(connected=False)})
+    peers: Any = SimpleNamespace(central=central, clock=lambda: 0.0)
+    nothing: Any = SimpleNamespace()
+    return AsyncMessageHandler(peers, nothing, nothing, nothing, lambda: None, lambda dpid: None)
+
+
+def port(number: int) -> PortDesc:
+    return PortDesc(number, f"eth{number}", hw_addr=number, config=0, state=0, curr_speed_kbps=0, max_speed_kbps=0)
+
+
+def test_all_ports_of_the_largest_switch_may_change_while_it_comes_up(
+    handler: AsyncMessageHandler, peer: Any, cut_off: list[EvictionReason]
+) -> None:
+    for reason in (PortReason.MODIFY, PortReason.DELETE, PortReason.ADD):
+        for number in range(1, MAX_PORTS + 1):
+            handler._port_changed(peer, PortStatus(reason, port(number)))
+    assert (cut_off, len(peer.early_port_status)) == ([], MAX_PORTS)
+
+
+def test_one_port_more_is_too_many(handler: AsyncMessageHandler, peer: Any, cut_off: list[EvictionReason]) -> None:
+    handler._port_changed(peer, PortStatus(PortReason.MODIFY, port(1)))
+    handler._port_changed(peer, PortStatus(PortReason.ADD, port(MAX_PORTS + 1)))
+    assert (cut_off, len(peer.early_port_status)) == ([EvictionReason.PORTS], 1)
