@@ -61,7 +61,9 @@ class DesiredFlows:
         if not self.tracks(dpid):
             return
         parts = self._groups.setdefault(group, {})
-        new, old = tuple(flow for flow in flows if not is_nowhere(flow.match.in_port)), parts.pop(dpid, ())
+        new, old = tuple(flows), parts.pop(dpid, ())  # a tuple stays the same object: switches share it
+        if any(is_nowhere(flow.match.in_port) for flow in new):
+            new = tuple(flow for flow in new if not is_nowhere(flow.match.in_port))
         if new:
             parts[dpid] = new
         if new != old:
