@@ -170,11 +170,9 @@ def _own_flood_problems(config: Config, own: Mapping[int, Sequence[Vn]]) -> Iter
             yield _flood_problem(config, least, reason)
         elif needed_bps[worst] > limits_bps[worst]:
             needed, has = format_rate(needed_bps[worst]), format_rate(limits_bps[worst])
-            place = _location(config, vns[worst])
-            reason = (
-                f"does not fit: {place} would need a receive limit of {needed} for the floods of others, and has {has}"
-            )
-            yield _flood_problem(config, largest, reason)
+            location = _location(config, vns[worst])
+            reason = f"does not fit: {location} would need a receive limit of {needed} for the floods of others"
+            yield _flood_problem(config, largest, f"{reason}, and has {has}")
 
 
 def _flood_problem(config: Config, vn: Vn, reason: str) -> Problem:
