@@ -24,9 +24,8 @@ def read_rest(section: RestSection, store: StoreSection, source_name: str) -> tu
     """
     tls, problems = read_tls(section, source_name)
     listen = Endpoint(*section.listen)
-    needs_credentials = section.authentication == "token" or section.client_ca is not None
-    has_bad_keys = section.has_bad("listen") or section.has_bad("authentication")
-    if not (needs_credentials or has_bad_keys or _is_loopback(listen.host)):
+    is_open = section.authentication != "token" and section.client_ca is None
+    if is_open and not (section.has_bad("listen") or section.has_bad("authentication") or _is_loopback(listen.host)):
         message = f"{listen} can be reached from other machines: set rest.authentication to token, or rest.client_ca"
         problems.append(Problem(("rest", "listen"), message))
     default_store = os.path.splitext(source_name)[0] + _STORE_SUFFIX if os.path.isfile(source_name) else _IN_MEMORY

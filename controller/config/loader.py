@@ -173,11 +173,10 @@ def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSect
         problems += ranges.relocate(found, path, range_key)
         overlapped_key = ""  # the last earlier key with some of the same VLAN ids: one problem for each such key
         for vid in ranges.without_own_entries(key, vids):
-            name, first_key = section.name or f"vlan{vid}", key_of_vid.setdefault(vid, key)
-            if first_key not in (key, overlapped_key):
-                overlapped_key = first_key
-                message = f"{vid} is in {first_key} already"
-                problems.append(Problem(path, message, at_key=True, see=("vlans", first_key)))
+            name, first = section.name or f"vlan{vid}", key_of_vid.setdefault(vid, key)
+            if first not in (key, overlapped_key):
+                overlapped_key = first
+                problems.append(Problem(path, f"{vid} is in {first} already", at_key=True, see=("vlans", first)))
             if not overlapped_key and not section.has_bad("name") and key_of_name.setdefault(name, key) != key:
                 message = f"{name} is also the name of VLAN {key_of_name[name]}"
                 problems.append(Problem((*path, "name"), message, see=("vlans", key_of_name[name], "name")))

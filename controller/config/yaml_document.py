@@ -247,9 +247,8 @@ def _excess(text: str, bounds: Bounds) -> ConfigProblem | None:
             elif inner.node_count % 2:  # a key, not a value
                 key = event.value if isinstance(event, yaml.ScalarEvent) else ""
             if inner.node_count > inner.max_items * (1 + inner.is_section):
-                path = tuple(collection.key for collection in collections[1:])
-                message = f"has more than {inner.max_items} entries, the maximum"
-                return ConfigProblem(*_position(event), show_path(path), message)
+                path = show_path(tuple(collection.key for collection in collections[1:]))
+                return ConfigProblem(*_position(event), path, f"has more than {inner.max_items} entries, the maximum")
         if isinstance(event, yaml.CollectionStartEvent):
             if len(collections) == _MAX_DEPTH:
                 return ConfigProblem(0, 0, "", f"sections are nested more than {_MAX_DEPTH} deep")
