@@ -89,7 +89,7 @@ def _switches(before: Config, after: Config) -> Iterator[str]:
         old = old_switches[dpid]
         yield from _values(f"switch {new.name}", old, new, ("ports",))
         for port_names, switch in ((old_ports, old), (new_ports, new)):
-            port_names |= {(dpid, number): f"{switch.name}:{port.label}" for number, port in switch.ports.items()}
+            port_names.update({(dpid, number): f"{switch.name}:{port.label}" for number, port in switch.ports.items()})
         for number, port in new.ports.items():
             if number in old.ports:
                 common_ports.append((f"{new.name}:{port.label}", old.ports[number], port))
