@@ -55,14 +55,14 @@ class Leadership:
         self.lease_id: int | None = None
         self.confirmed_s = -math.inf  # the start of the last request that etcd answered
         self.active = ""
-        self.generation: int | None = None  # of the active node, any node
-        self.is_mine = False  # by etcd's last reply; ``active_generation`` checks how long that is valid
+        self.generation: int | None = None  # of the active node, which may be another node
+        self.is_mine = False  # this node was active in etcd's last reply; ``active_generation`` checks the reply's age
 
-    def update(self, answer: LeaseSnapshot) -> None:
+    def update(self, snapshot: LeaseSnapshot) -> None:
         """Store a reply of etcd. Replies must be given in the order of their requests."""
-        self.lease_id, self.confirmed_s = answer.lease_id, answer.began_s
-        self.active, self.generation = answer.active, answer.generation
-        self.is_mine = answer.generation is not None and answer.active_lease_id == answer.lease_id
+        self.lease_id, self.confirmed_s = snapshot.lease_id, snapshot.began_s
+        self.active, self.generation = snapshot.active, snapshot.generation
+        self.is_mine = snapshot.generation is not None and snapshot.active_lease_id == snapshot.lease_id
 
     def invalidate(self) -> None:
         """Forget the lease, which is lost or was released: a new one is needed."""
@@ -78,7 +78,7 @@ class Leadership:
 
     def desired_role(self, now_s: float) -> tuple[ControllerRole, int] | None:
         """Return the role to request from switches, with its generation id; None while the active node is unknown."""
-        held = self.active_generation(now_s)
-        if held is not None:
-            return ControllerRole.MASTER, held
+        own_generation = self.active_generation(now_s)
+        if own_generation is not None:
+            return ControllerRole.MASTER, own_generation
         return None if self.generation is None or self.is_mine else (ControllerRole.SLAVE, self.generation)

@@ -17,19 +17,21 @@ class LeaseExpiry:
 
     def __init__(self) -> None:
         self.remaining_s = math.inf  # the last reply
-        # Replies of less than a second: when the first arrived, when the last was requested.
-        self._first_s, self._last_s = math.inf, -math.inf
+        # Since when every reply is "0": the first one was received, the last one requested at these times.
+        self._first_zero_s, self._last_zero_s = math.inf, -math.inf
 
-    def observe(self, left_s: int, requested_s: float, received_s: float) -> bool:
-        """Process etcd's reply, received at ``received_s``, to the request of ``requested_s``.
+    def observe(self, remaining_s: int, requested_s: float, received_s: float) -> bool:
+        """Process a reply of etcd, and return whether the lease has expired.
 
-        Return whether the lease has expired.
+        ``remaining_s`` is the lease's remaining time in etcd's reply, received at ``received_s``, to the request of
+        ``requested_s``.
         """
-        watched, self.remaining_s = received_s - self._last_s < ROUNDING_S, left_s
-        if left_s > 0:
-            self._first_s, self._last_s = math.inf, -math.inf
+        self.remaining_s = remaining_s
+        if remaining_s > 0:
+            self._first_zero_s, self._last_zero_s = math.inf, -math.inf
             return False
-        if not watched:
-            self._first_s = received_s
-        self._last_s = requested_s
-        return requested_s >= self._first_s + ROUNDING_S
+        has_paused = received_s - self._last_zero_s >= ROUNDING_S
+        if has_paused:
+            self._first_zero_s = received_s
+        self._last_zero_s = requested_s
+        return requested_s >= self._first_zero_s + ROUNDING_S

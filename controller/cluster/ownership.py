@@ -1,7 +1,7 @@
 """The owner of each switch in sharded mode.
 
 Every switch has a key in etcd, attached to its owner's lease, as the active node's key is (leadership.py). Each owner
-puts the key once: its mod_revision is the fencing token of that switch alone.
+puts the key once: the key's mod_revision is the fencing token of that switch alone.
 
 placement.py decides which node takes which switch.
 """
@@ -40,8 +40,9 @@ class Ownership:
     def write_generation(self, dpid: int, now_s: float) -> int | None:
         """Return the generation under which this node may change a switch at ``now_s``, None if it may not."""
         owner = self.owners.get(dpid)
-        mine = owner is not None and owner.lease_id == self._leadership.lease_id
-        return owner.generation if owner is not None and mine and self._leadership.is_lease_valid(now_s) else None
+        if owner is None or owner.lease_id != self._leadership.lease_id:
+            return None
+        return owner.generation if self._leadership.is_lease_valid(now_s) else None
 
     def desired_role(self, dpid: int, now_s: float) -> tuple[ControllerRole, int] | None:
         """Return the role to request from a switch, with its generation id; None while its owner is unknown."""
@@ -50,5 +51,5 @@ class Ownership:
             return None
         if owner.lease_id != self._leadership.lease_id:
             return ControllerRole.SLAVE, owner.generation
-        held = self.write_generation(dpid, now_s)
-        return None if held is None else (ControllerRole.MASTER, held)
+        own_generation = self.write_generation(dpid, now_s)
+        return None if own_generation is None else (ControllerRole.MASTER, own_generation)

@@ -31,9 +31,11 @@ MAX_MOVES = 50
 
 
 class ClusterView(NamedTuple):
-    """What all nodes know: the live nodes, the switches that each is connected to, and the names of drained nodes.
+    """The state of the cluster in etcd, which all nodes read.
 
-    ``requested_nodes`` are the nodes requested for switches, ``owners`` the nodes that own them, both by dpid.
+    ``nodes`` are the live nodes, ``reached`` has the dpids of the switches that each node is connected to, ``drained``
+    are the names of drained nodes. ``requested_nodes`` are the nodes requested for switches, ``owners`` the nodes that
+    own them, both by dpid.
     """
 
     nodes: Collection[str]
@@ -46,101 +48,105 @@ class ClusterView(NamedTuple):
 def rendezvous_order(dpid: int, nodes: Iterable[str]) -> list[str]:
     """Return nodes in the order in which they may take a switch."""
 
-    def weight(node: str) -> bytes:
+    def node_weight(node: str) -> bytes:
         return hashlib.blake2b(f"{dpid:016x} {node}".encode(), digest_size=8).digest()
 
-    return sorted(nodes, key=weight)
+    return sorted(nodes, key=node_weight)
 
 
-def candidates(dpid: int, known: ClusterView) -> list[str]:
+def candidates(dpid: int, cluster: ClusterView) -> list[str]:
     """Return the nodes that may take a switch, in order."""
-    nodes = rendezvous_order(dpid, set(known.nodes).difference(known.drained))
-    return sorted(nodes, key=lambda node: node != known.requested_nodes.get(dpid))
+    nodes = rendezvous_order(dpid, set(cluster.nodes).difference(cluster.drained))
+    return sorted(nodes, key=lambda node: node != cluster.requested_nodes.get(dpid))
 
 
-def connected_candidates(dpid: int, known: ClusterView) -> list[str]:
+def connected_candidates(dpid: int, cluster: ClusterView) -> list[str]:
     """Return the candidates that are connected to a switch."""
-    return [node for node in candidates(dpid, known) if dpid in known.reached.get(node, ())]
+    return [node for node in candidates(dpid, cluster) if dpid in cluster.reached.get(node, ())]
 
 
-def is_unreached(dpid: int, known: ClusterView) -> bool:
+def is_unreached(dpid: int, cluster: ClusterView) -> bool:
     """Return whether a switch's owner reports that it is not connected to the switch."""
-    owner = known.owners[dpid]
-    return owner in known.reached and dpid not in known.reached[owner]
+    owner = cluster.owners[dpid]
+    return owner in cluster.reached and dpid not in cluster.reached[owner]
 
 
-def move_target(dpid: int, known: ClusterView) -> str | None:
+def move_target(dpid: int, cluster: ClusterView) -> str | None:
     """Return the node to which an owned switch must move; None: it stays.
 
     It moves if its owner is drained or not connected to it, or if its first connected candidate was requested.
     """
-    owner, requested = known.owners[dpid], known.requested_nodes.get(dpid)
-    leaving = owner in known.drained or is_unreached(dpid, known)
+    owner, requested = cluster.owners[dpid], cluster.requested_nodes.get(dpid)
+    leaving = owner in cluster.drained or is_unreached(dpid, cluster)
     if not leaving and requested in (None, owner):
         return None
-    nodes = connected_candidates(dpid, known)
+    nodes = connected_candidates(dpid, cluster)
     if not nodes or not (leaving or requested == nodes[0]):
         return None
     return None if nodes[0] == owner else nodes[0]
 
 
 class Placement:
-    """The moves that the node ``me`` makes, and since when it could have made them.
+    """The moves that the node ``local_node`` makes, and since when it could have made them.
 
     ``dpids`` are the configuration's switches.
     """
 
-    def __init__(self, me: str, dpids: Collection[int]) -> None:
-        self._me, self._dpids = me, dpids
-        self._since_s: dict[int, float] = {}
-        self._nodes: frozenset[str] = frozenset()
-        self._began_s = math.inf  # when this node first appeared among the live ones
-        self._goals: dict[int, tuple[str, str, float]] = {}  # owner, target, and since when
-        self._coming_s: dict[int, float] = {}  # since when switches are in bring-up at their owners
+    def __init__(self, local_node: str, dpids: Collection[int]) -> None:
+        self._local_node, self._dpids = local_node, dpids
+        self._unowned_since_s: dict[int, float] = {}  # by dpid of connected, unowned switches
+        self._nodes: frozenset[str] = frozenset()  # live and not drained, at the last call
+        self._joined_s = math.inf  # when this node first appeared among the live ones
+        self._moves: dict[int, tuple[str, str, float]] = {}  # by dpid: owner, target, and since when
+        self._bring_up_since_s: dict[int, float] = {}  # by dpid of switches in bring-up at their owners
         self.moving = False  # whether a switch is about to change its owner, to this node or another one
 
-    def unowned_due(self, now_s: float, known: ClusterView, reached: Collection[int]) -> list[int]:
-        """Return the unowned switches to take now, at most MAX_MOVES; ``reached`` are connected."""
-        self._began_s = min(self._began_s, now_s) if self._me in known.nodes else math.inf
-        nodes = frozenset(known.nodes).difference(known.drained)
-        since_s = self._since_s if nodes == self._nodes else {}
+    def unowned_due(self, now_s: float, cluster: ClusterView, reached: Collection[int]) -> list[int]:
+        """Return the dpids of the unowned switches that this node takes now, at most MAX_MOVES.
+
+        ``reached`` are the dpids of the switches that are connected to this node.
+        """
+        self._joined_s = min(self._joined_s, now_s) if self._local_node in cluster.nodes else math.inf
+        nodes = frozenset(cluster.nodes).difference(cluster.drained)
+        since_s = self._unowned_since_s if nodes == self._nodes else {}  # delays begin again with other nodes
         self._nodes = nodes
-        waiting = (dpid for dpid in self._dpids if dpid not in known.owners and dpid in reached)
-        self._since_s = {dpid: since_s.get(dpid, now_s) for dpid in waiting}
-        if now_s - self._began_s < JOIN_DELAY_S or self._me not in nodes:
+        unowned = (dpid for dpid in self._dpids if dpid not in cluster.owners and dpid in reached)
+        self._unowned_since_s = {dpid: since_s.get(dpid, now_s) for dpid in unowned}
+        if now_s - self._joined_s < JOIN_DELAY_S or self._local_node not in nodes:
             return []
-        waited_s = {dpid: now_s - at_s for dpid, at_s in self._since_s.items()}
+        waited_s = {dpid: now_s - unowned_s for dpid, unowned_s in self._unowned_since_s.items()}
         due = [
             dpid
-            for dpid, each_s in waited_s.items()
-            if each_s >= FALLBACK_DELAY_S * candidates(dpid, known).index(self._me)
+            for dpid, switch_waited_s in waited_s.items()
+            if switch_waited_s >= FALLBACK_DELAY_S * candidates(dpid, cluster).index(self._local_node)
         ]
         return due[:MAX_MOVES]
 
-    def move_due(self, now_s: float, known: ClusterView, controlled: Collection[int]) -> int | None:
-        """Return the switch to take from its owner now, or None.
+    def move_due(self, now_s: float, cluster: ClusterView, controlled: Collection[int]) -> int | None:
+        """Return the dpid of the switch that this node takes from its owner now, or None; set ``moving``.
 
         ``controlled`` are the switches under some node's control. A switch that is not, though its owner is connected,
         is being brought up there; this node waits for it at most MOVE_TIMEOUT_S.
         """
-        before, self._goals = self._goals, {}
-        coming = (
+        in_bring_up = (
             dpid
-            for dpid, owner in known.owners.items()
-            if dpid not in controlled and dpid in known.reached.get(owner, ())
+            for dpid, owner in cluster.owners.items()
+            if dpid not in controlled and dpid in cluster.reached.get(owner, ())
         )
-        self._coming_s = {dpid: self._coming_s.get(dpid, now_s) for dpid in coming}
-        for dpid, owner in known.owners.items():
-            node = move_target(dpid, known)
-            if node is not None:
-                since_s = before[dpid][2] if before.get(dpid, ())[:2] == (owner, node) else now_s
-                self._goals[dpid] = (owner, node, since_s)
-        left_s = {
-            dpid: since_s + (UNREACHABLE_GRACE_S if is_unreached(dpid, known) else MOVE_NOTICE_S) - now_s
-            for dpid, (_, _, since_s) in self._goals.items()
+        self._bring_up_since_s = {dpid: self._bring_up_since_s.get(dpid, now_s) for dpid in in_bring_up}
+        old_moves, self._moves = self._moves, {}
+        for dpid, owner in cluster.owners.items():
+            target = move_target(dpid, cluster)
+            if target is not None:
+                since_s = old_moves[dpid][2] if old_moves.get(dpid, ())[:2] == (owner, target) else now_s
+                self._moves[dpid] = (owner, target, since_s)
+        remaining_s = {
+            dpid: since_s + (UNREACHABLE_GRACE_S if is_unreached(dpid, cluster) else MOVE_NOTICE_S) - now_s
+            for dpid, (_, _, since_s) in self._moves.items()
         }
-        self.moving = any(-MOVE_TIMEOUT_S < one_s <= MOVE_NOTICE_S for one_s in left_s.values())
-        waits = any(now_s - since_s < MOVE_TIMEOUT_S for since_s in self._coming_s.values())
-        if waits or now_s - self._began_s < JOIN_DELAY_S:
+        self.moving = any(-MOVE_TIMEOUT_S < move_s <= MOVE_NOTICE_S for move_s in remaining_s.values())
+        must_wait = any(now_s - since_s < MOVE_TIMEOUT_S for since_s in self._bring_up_since_s.values())
+        if must_wait or now_s - self._joined_s < JOIN_DELAY_S:
             return None
-        return next((dpid for dpid, one_s in left_s.items() if one_s <= 0.0 and self._goals[dpid][1] == self._me), None)
+        due = (dpid for dpid, move_s in remaining_s.items() if move_s <= 0.0)
+        return next((dpid for dpid in due if self._moves[dpid][1] == self._local_node), None)

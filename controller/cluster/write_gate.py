@@ -20,30 +20,30 @@ _READ_ONLY_TYPES = frozenset(
         MessageType.GET_ASYNC_REQUEST,
     }
 )
-_MULTIPART_TYPE_AT, _MULTIPART_BODY_AT = 8, 16
+_MULTIPART_TYPE_OFFSET, _MULTIPART_BODY_OFFSET = 8, 16  # bytes from the begin of a message
 
 
 def is_read_only(data: Buffer) -> bool:
-    """Return whether none of these messages changes a switch.
+    """Return whether none of these OpenFlow messages, one after the other in ``data``, changes a switch.
 
     Role requests change nothing, nor do multipart requests, except table features with a body (7.3.5.5). Bytes that are
     no whole messages may change the switch.
     """
     offset = 0
     while offset + HEADER.size <= len(data):
-        _version, kind, length, _xid = HEADER.unpack_from(data, offset)
-        if kind not in _READ_ONLY_TYPES or length < HEADER.size:
+        _version, message_type, length, _xid = HEADER.unpack_from(data, offset)
+        if message_type not in _READ_ONLY_TYPES or length < HEADER.size:
             return False
-        if kind == MessageType.MULTIPART_REQUEST and length > _MULTIPART_BODY_AT:
-            what = int.from_bytes(data[offset + _MULTIPART_TYPE_AT : offset + _MULTIPART_TYPE_AT + 2])
-            if what == MultipartType.TABLE_FEATURES:
+        if message_type == MessageType.MULTIPART_REQUEST and length > _MULTIPART_BODY_OFFSET:
+            type_offset = offset + _MULTIPART_TYPE_OFFSET
+            if int.from_bytes(data[type_offset : type_offset + 2]) == MultipartType.TABLE_FEATURES:
                 return False
         offset += length
     return offset == len(data)
 
 
 class WriteGate:
-    """The gate of one connection. ``held`` returns this node's present generation, None without one."""
+    """The gate of one connection. ``held`` returns the generation that this node holds now, None without one."""
 
     def __init__(self, held: Callable[[], int | None] = lambda: None) -> None:
         self.held = held

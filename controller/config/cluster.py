@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
+from controller.config.listeners import incomplete_pair
 from controller.config.section_reader import read_section
 from controller.config.sections import ControlSection, Section, StoreSection
 from controller.config.value_types import FilePath, Listen, Name, SyntaxHint, of_room
@@ -25,10 +26,10 @@ def check_url(value: object) -> str:
     url = value if isinstance(value, str) else ""
     try:
         parts = urlsplit(url)
-        right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port is not None
+        is_complete = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port is not None
     except ValueError:
-        right = False
-    if not right or url != f"{parts.scheme}://{parts.netloc}" or "@" in url:
+        is_complete = False
+    if not is_complete or url != f"{parts.scheme}://{parts.netloc}" or "@" in url:
         raise InvalidValueError("url", value, "is not http://HOST:PORT or https://HOST:PORT")
     return url
 
@@ -70,7 +71,10 @@ all nodes; not with the algorithm fe, and only with queues at every edge port.""
 def read_cluster(
     data: object, control: ControlSection, store: StoreSection, rest: Rest, source_name: str
 ) -> tuple[Cluster | None, list[Problem]]:
-    """Return the cluster, None if the file has none, and its problems. Paths are as in ``read_rest``."""
+    """Return the cluster, None if the file has none, and its problems.
+
+    Relative paths begin at the folder of the configuration file, ``source_name``.
+    """
     if data is None:
         return None, []
     section, problems = read_section(ClusterSection, ("cluster",), data)
@@ -100,18 +104,15 @@ def read_cluster(
 def _contradictions(
     section: ClusterSection, control: ControlSection, store: StoreSection, rest: Rest
 ) -> Iterator[Problem]:
-    """Yield the problems of cluster keys that exclude or need each other, or need other sections."""
-    if (section.certificate is None) != (section.key is None):
-        there, missing = ("certificate", "key") if section.key is None else ("key", "certificate")
-        yield Problem(("cluster", there), f"is set without cluster.{missing}: TLS needs both", at_key=True)
-    for at, url in enumerate(section.etcd):
-        if url in section.etcd[:at]:
-            yield Problem(("cluster", "etcd", f"[{at}]"), f"{url!r} is listed twice: name each member once")
-    if section.rest_advertise is None and not section.has_bad("rest_advertise") and _is_every(rest.listen.host):
-        message = f"{rest.listen} is every address: other nodes need cluster.rest_advertise"
-        yield Problem(("rest", "listen"), message)
-    secure = {url.startswith("https:") for url in section.etcd}
-    if secure == {False} and (section.ca or section.certificate):
+    """Yield the problems of cluster keys that exclude or need each other, or conflict with other sections."""
+    yield from incomplete_pair("cluster", section.certificate, section.key)
+    for index, url in enumerate(section.etcd):
+        if url in section.etcd[:index]:
+            yield Problem(("cluster", "etcd", f"[{index}]"), f"{url!r} is listed twice: name each member once")
+    if section.rest_advertise is None and not section.has_bad("rest_advertise") and _is_wildcard(rest.listen.host):
+        yield Problem(("rest", "listen"), f"{rest.listen} is every address: other nodes need cluster.rest_advertise")
+    uses_plain_http_only = {url.startswith("https:") for url in section.etcd} == {False}
+    if uses_plain_http_only and (section.ca or section.certificate):
         yield Problem(("cluster", "etcd"), "has http:// only, and cluster.ca or cluster.certificate is for https://")
     if not section.has_bad("mode"):
         if section.mode == "sharded" and section.peer_listen is None and not section.has_bad("peer_listen"):
@@ -120,24 +121,28 @@ def _contradictions(
             if section.mode == "active-standby" and getattr(section, key) is not None:
                 yield Problem(("cluster", key), "is set without cluster.mode: sharded", at_key=True)
     for key in ("peer_listen", "peer_advertise"):
-        given = getattr(section, key)
-        if given is not None and not section.has_bad(key):
-            yield from _bad_address(key, given[0], alone=section.peer_advertise is None)
+        address = getattr(section, key)
+        if address is not None and not section.has_bad(key):
+            yield from _peer_host_problems(key, address[0], has_advertise=section.peer_advertise is not None)
     if control.on_stop == "remove":
         yield Problem(("control", "on_stop"), "remove is not possible with cluster: the other node continues")
     if store.file is not None:
         yield Problem(("store", "file"), "is not possible with cluster: changes are stored in etcd", at_key=True)
 
 
-def _is_every(host: str) -> bool:
+def _is_wildcard(host: str) -> bool:
+    """Return whether a host is the address of all interfaces, 0.0.0.0 or ::."""
     try:
         return ip_address(host).is_unspecified
     except ValueError:
         return False
 
 
-def _bad_address(key: str, host: str, *, alone: bool) -> Iterator[Problem]:
-    """Yield the problem of a host of one of the two keys; ``alone``: the file has no ``peer_advertise``."""
+def _peer_host_problems(key: str, host: str, *, has_advertise: bool) -> Iterator[Problem]:
+    """Yield the problems of the host in ``peer_listen`` or ``peer_advertise``, which is ``key``.
+
+    ``has_advertise``: the file sets ``peer_advertise``, so that other nodes do not use ``peer_listen``.
+    """
     try:
         ip_address(host)
     except ValueError:
@@ -145,5 +150,5 @@ def _bad_address(key: str, host: str, *, alone: bool) -> Iterator[Problem]:
         return
     if "%" in host:
         yield Problem(("cluster", key), f"{host} is an address of one link: other nodes need one that they reach")
-    if _is_every(host) and (alone or key == "peer_advertise"):
+    if _is_wildcard(host) and (key == "peer_advertise" or not has_advertise):
         yield Problem(("cluster", key), f"{host} is every address: other nodes need cluster.peer_advertise")

@@ -59,8 +59,11 @@ def diff_configs(before: Config, after: Config) -> list[ConfigChange]:
 
 
 def diff_values(path: str, before: Any, after: Any) -> list[ConfigChange]:
-    """Return every plain value at a path that differs."""
-    return [*_changed(path, before, after), *_removed_values(path, before, after)]
+    """Return every plain value that differs, in the order of ``after``; ``path`` is that of ``before`` and ``after``.
+
+    Plain values are those without values of their own: numbers and texts, but also addresses.
+    """
+    return [*_changed_values(path, before, after), *_removed_values(path, before, after)]
 
 
 def check_changeable(before: Config, after: Config) -> None:
@@ -78,54 +81,59 @@ def check_changeable(before: Config, after: Config) -> None:
             raise InvalidValueError(change.path, _shown(change.after), reason)
 
 
-def _changed(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
-    """Yield every plain value of ``new`` that differs, in its order; equal values are not descended into.
+def _changed_values(path: str, before: Any, after: Any) -> Iterator[ConfigChange]:
+    """Yield every plain value of ``after`` that differs, in its order; equal values are not descended into.
 
     A plain value that replaces a section is yielded as added. A section that disappears is not yielded here.
     """
-    if old == new:
+    if before == after:
         return
-    olds, news = _inner(old), _inner(new)
-    if news is not None:
-        for key, inner in news.items():
-            yield from _changed(_joined(path, key), (olds or {}).get(key), inner)
-    elif olds is None or new is not None:
-        yield ConfigChange(path, old if olds is None else None, new)
+    inner_before, inner_after = _inner_values(before), _inner_values(after)
+    if inner_after is not None:
+        for key, value in inner_after.items():
+            yield from _changed_values(_joined(path, key), (inner_before or {}).get(key), value)
+    elif inner_before is None or after is not None:
+        yield ConfigChange(path, before if inner_before is None else None, after)
 
 
-def _removed_values(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
-    """Yield every plain value of ``old`` that ``new`` lacks, in its order."""
-    if old == new:
+def _removed_values(path: str, before: Any, after: Any) -> Iterator[ConfigChange]:
+    """Yield every plain value of ``before`` that ``after`` lacks, in its order."""
+    if before == after:
         return
-    olds, news = _inner(old), _inner(new)
-    if olds is None and news is not None and old is not None:
-        yield ConfigChange(path, old, None)
-    for key, inner in (olds or {}).items():
-        if news is not None and key in news:
-            yield from _removed_values(_joined(path, key), inner, news[key])
+    inner_before, inner_after = _inner_values(before), _inner_values(after)
+    if inner_before is None and inner_after is not None and before is not None:
+        yield ConfigChange(path, before, None)
+    for key, value in (inner_before or {}).items():
+        inner_path = _joined(path, key)
+        if inner_after is not None and key in inner_after:
+            yield from _removed_values(inner_path, value, inner_after[key])
         else:
-            yield from (ConfigChange(one.path, one.after, None) for one in _changed(_joined(path, key), None, inner))
+            yield from (
+                ConfigChange(added.path, added.after, None) for added in _changed_values(inner_path, None, value)
+            )
 
 
 def _joined(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _inner(value: Any) -> Mapping[Any, Any] | None:
-    """Return the values within a value by their names; None if it is a plain one."""
+def _inner_values(value: Any) -> Mapping[Any, Any] | None:
+    """Return the values within a value by their keys in the file; None if it is a plain one."""
     if isinstance(value, tuple) and value and isinstance(value[0], Vn | CoreLink):
-        return {_name(one): one for one in value}
+        return {_item_key(item): item for item in value}
     if is_dataclass(value) and not isinstance(value, Endpoint):
-        values = {one.name: getattr(value, one.name) for one in fields(value)}
+        by_field = {field.name: getattr(value, field.name) for field in fields(value)}
         if isinstance(value, Config):
-            return {FILE_KEYS.get(name, name): one for name, one in values.items() if name != "source_name"}
-        return values
+            return {FILE_KEYS.get(name, name): inner for name, inner in by_field.items() if name != "source_name"}
+        return by_field
     return value if isinstance(value, Mapping) else None
 
 
-def _name(value: Vn | CoreLink) -> str:
-    return str(value.vlan_vid) if isinstance(value, Vn) else "-".join(str(end) for end in value.ends)
+def _item_key(item: Vn | CoreLink) -> str:
+    """Return the key of an item of a list: a VN's VLAN id, or the two ends of a link."""
+    return str(item.vlan_vid) if isinstance(item, Vn) else "-".join(str(end) for end in item.ends)
 
 
 def _shown(value: Any) -> Any:
+    """Return a value as operators write it, if that is not its own form."""
     return str(value) if isinstance(value, Endpoint) else value

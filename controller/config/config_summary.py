@@ -15,9 +15,10 @@ from controller.fabric.config_model import DIRECTIONS, Config, CoreLink, EdgePor
 from controller.units import format_rate, with_whole_numbers
 
 _MAX_NAMED = 20
-_APART = frozenset({"vlans", "switches", "links", "source_name"})
-_CEILINGS = tuple(f"{way}_ceiling_bps" for way in DIRECTIONS)
-_Ports = list[tuple[str, EdgePort, EdgePort]]
+_OTHERWISE_COMPARED = frozenset({"vlans", "switches", "links", "source_name"})
+_CEILINGS = tuple(f"{direction}_ceiling_bps" for direction in DIRECTIONS)
+_CommonPorts = list[tuple[str, EdgePort, EdgePort]]
+"""the ports that both configurations have: the location, the old and the new port"""
 
 
 class ConfigDiff(NamedTuple):
@@ -41,12 +42,12 @@ def summarize_changes(before: Config, after: Config) -> list[str]:
             lines += _values(f"VLAN {vid}", before.vlans[vid], vlan, ())
     lines += _switches(before, after)
     lines += _links(before.links, after.links)
-    for one in fields(Config):
-        if one.name not in _APART:
-            key = FILE_KEYS.get(one.name, one.name)
-            for change in diff_values(key, getattr(before, one.name), getattr(after, one.name)):
-                as_rate = "_bps" if one.name.endswith("_bps") else ""
-                lines.append(_was(f"{change.path}{as_rate}", change.before, change.after))
+    for field in fields(Config):
+        if field.name not in _OTHERWISE_COMPARED:
+            key = FILE_KEYS.get(field.name, field.name)
+            for change in diff_values(key, getattr(before, field.name), getattr(after, field.name)):
+                unit_suffix = "_bps" if field.name.endswith("_bps") else ""  # so that the value is shown as a rate
+                lines.append(_value_change(f"{change.path}{unit_suffix}", change.before, change.after))
     return lines
 
 
@@ -58,104 +59,114 @@ def shorten(names: Iterable[str], between: str = ", ") -> str:
 
 
 def _vlan_names(vlans: Mapping[int, Vlan]) -> dict[int, str]:
+    """Return the VLANs as operators call them, by id: the id, and the name if it is not the default."""
     return {vid: str(vid) if vlan.name == f"vlan{vid}" else f"{vid} ({vlan.name})" for vid, vlan in vlans.items()}
 
 
 def _links(before: Iterable[CoreLink], after: Iterable[CoreLink]) -> Iterator[str]:
     """Yield the differences of links, identified by the dpids and ports of their ends."""
-    olds, news = (
-        {frozenset((end.dpid, end.port_no) for end in one.ends): one for one in links} for links in (before, after)
+    old_links, new_links = (
+        {frozenset((end.dpid, end.port_no) for end in link.ends): link for link in links} for links in (before, after)
     )
-    names = tuple({key: " - ".join(map(str, one.ends)) for key, one in links.items()} for links in (olds, news))
+    names = [{key: " - ".join(map(str, link.ends)) for key, link in links.items()} for links in (old_links, new_links)]
     yield from _added_removed("link", names[0], names[1])
-    for key, link in news.items():
-        if key in olds:
-            yield from _values(f"link {names[1][key]}", olds[key], link, ("ends",))
+    for key, link in new_links.items():
+        if key in old_links:
+            yield from _values(f"link {' - '.join(map(str, link.ends))}", old_links[key], link, ("ends",))
 
 
 def _switches(before: Config, after: Config) -> Iterator[str]:
     """Yield the differences of switches, identified by their dpids, with their ports and VNs."""
-    olds, news = ({one.dpid: one for one in config.switches.values()} for config in (before, after))
-    names = tuple({dpid: one.name for dpid, one in switches.items()} for switches in (olds, news))
+    old_switches, new_switches = ({one.dpid: one for one in config.switches.values()} for config in (before, after))
+    names = [{dpid: switch.name for dpid, switch in switches.items()} for switches in (old_switches, new_switches)]
     yield from _added_removed("switch", names[0], names[1], "switches")
-    ports: tuple[dict[Hashable, str], dict[Hashable, str]] = ({}, {})
-    both: _Ports = []
-    for dpid, new in news.items():
-        if dpid not in olds:
+    # The ports, by dpid and number, of the switches that both configurations have.
+    old_ports, new_ports = dict[Hashable, str](), dict[Hashable, str]()
+    common_ports: _CommonPorts = []
+    for dpid, new in new_switches.items():
+        if dpid not in old_switches:
             continue
-        old = olds[dpid]
+        old = old_switches[dpid]
         yield from _values(f"switch {new.name}", old, new, ("ports",))
-        for named, switch in zip(ports, (old, new), strict=True):
-            named |= {(dpid, number): f"{switch.name}:{port.label}" for number, port in switch.ports.items()}
+        for port_names, switch in ((old_ports, old), (new_ports, new)):
+            port_names.update({(dpid, number): f"{switch.name}:{port.label}" for number, port in switch.ports.items()})
         for number, port in new.ports.items():
             if number in old.ports:
-                both.append((f"{new.name}:{port.label}", old.ports[number], port))
+                common_ports.append((f"{new.name}:{port.label}", old.ports[number], port))
                 yield from _port(old, old.ports[number], new, port)
-    yield from _added_removed("port", ports[0], ports[1])
-    yield from _vns(before.vlans, after.vlans, both)
+    yield from _added_removed("port", old_ports, new_ports)
+    yield from _vns(before.vlans, after.vlans, common_ports)
 
 
 def _port(old_switch: Switch, old: EdgePort, switch: Switch, port: EdgePort) -> Iterator[str]:
     """Yield what has changed at an edge port, one sentence each."""
-    place = f"port {switch.name}:{port.label}"
-    # A default name changes together with its switch's.
-    follows = (old.name, port.name) == (f"{old_switch.name}-{old.port_no}", f"{switch.name}-{port.port_no}")
-    yield from _values(place, old, port, ("untagged_vid", "vns", *(("name",) if follows else ())))
+    subject = f"port {switch.name}:{port.label}"
+    # A default name changes together with the name of its switch.
+    has_default_name = (old.name, port.name) == (f"{old_switch.name}-{old.port_no}", f"{switch.name}-{port.port_no}")
+    yield from _values(subject, old, port, ("untagged_vid", "vns", *(("name",) if has_default_name else ())))
     if old.is_access != port.is_access:
-        yield f"{place}: {'an access port' if port.is_access else 'a trunk'} now"
+        yield f"{subject}: {'an access port' if port.is_access else 'a trunk'} now"
     if old.untagged_vid != port.untagged_vid and not port.is_access and not (old.is_access and not port.untagged_vid):
-        yield f"{place}: {f'native VLAN {port.untagged_vid}' if port.untagged_vid else 'no native VLAN'} now"
+        yield f"{subject}: {f'native VLAN {port.untagged_vid}' if port.untagged_vid else 'no native VLAN'} now"
 
 
-def _vns(before: Mapping[int, Vlan], after: Mapping[int, Vlan], ports: _Ports) -> Iterator[str]:
+def _vns(before: Mapping[int, Vlan], after: Mapping[int, Vlan], ports: _CommonPorts) -> Iterator[str]:
     """Yield the differences of VNs at ports that both configurations have.
 
     The same change at several ports is one sentence.
     """
-    found: dict[tuple[str, str], list[str]] = {}
-    for place, old_port, port in ports:
+    locations_of: dict[tuple[str, str], list[str]] = {}  # by VLAN and change
+    for location, old_port, port in ports:
         if old_port.vns == port.vns:
             continue
-        olds, news = ({vn.vlan_vid: vn for vn in one.vns} for one in (old_port, port))
-        for vid in olds.keys() - news.keys() & after.keys():
-            found.setdefault((f"VLAN {vid}", " removed"), []).append(place)
-        for vid, vn in news.items():
-            old = olds.get(vid)
+        old_vns, new_vns = ({vn.vlan_vid: vn for vn in one_port.vns} for one_port in (old_port, port))
+        for vid in (old_vns.keys() - new_vns.keys()) & after.keys():
+            locations_of.setdefault((f"VLAN {vid}", " removed"), []).append(location)
+        for vid, vn in new_vns.items():
+            old = old_vns.get(vid)
             if old is None:
-                found.setdefault((f"VLAN {vid}", " added"), []).append(place)
+                locations_of.setdefault((f"VLAN {vid}", " added"), []).append(location)
                 continue
-            names = [f"{one}_limit_bps" for one in DIRECTIONS if one in old.own_limits or one in vn.own_limits]
-            for name in (*names, *_CEILINGS, "weight", "flood_limit_bps"):
+            limits = [f"{one}_limit_bps" for one in DIRECTIONS if one in old.own_limits or one in vn.own_limits]
+            for name in (*limits, *_CEILINGS, "weight", "flood_limit_bps"):
                 was, now = getattr(old, name), getattr(vn, name)
                 if was != now:
-                    found.setdefault((f"VLAN {vid}", f": {_was(name, was, now)}"), []).append(place)
-    yield from (f"{vlan} at {shorten(places)}{what}" for (vlan, what), places in found.items())
+                    locations_of.setdefault((f"VLAN {vid}", f": {_value_change(name, was, now)}"), []).append(location)
+    yield from (f"{vlan} at {shorten(locations)}{change}" for (vlan, change), locations in locations_of.items())
 
 
 def _added_removed(
     kind: str, before: Mapping[Any, str], after: Mapping[Any, str], plural: str | None = None
 ) -> Iterator[str]:
-    for word, some, others in (("added", after, before), ("removed", before, after)):
-        names = [name for key, name in some.items() if key not in others]
+    """Yield a sentence on the objects of a kind that only ``after`` has, and one on those that only ``before`` has.
+
+    ``before`` and ``after`` have the names of the objects.
+    """
+    for word, having, lacking in (("added", after, before), ("removed", before, after)):
+        names = [name for key, name in having.items() if key not in lacking]
         if names:
             yield f"{kind if len(names) == 1 else plural or f'{kind}s'} {shorten(names)} {word}"
 
 
 def _values(subject: str, old: object, new: object, left_out: tuple[str, ...]) -> Iterator[str]:
-    """Yield the differing fields of two dataclasses of one type; a different name is a renaming."""
-    for one in fields(new):  # type: ignore[arg-type]
-        was, now = getattr(old, one.name), getattr(new, one.name)
-        if was == now or one.name in left_out:
+    """Yield the differing fields of two dataclasses of one type, without those ``left_out``.
+
+    A different name is a renaming.
+    """
+    for field in fields(new):  # type: ignore[arg-type]
+        was, now = getattr(old, field.name), getattr(new, field.name)
+        if was == now or field.name in left_out:
             continue
         if is_dataclass(now):
-            yield from _values(f"{subject}: {one.name}", was, now, ())
-        elif one.name == "name":
+            yield from _values(f"{subject}: {field.name}", was, now, ())
+        elif field.name == "name":
             yield f"{subject}: renamed, was {was}" if subject.endswith(now) else f"{subject}: renamed {now}, was {was}"
         else:
-            yield f"{subject}: {_was(one.name, was, now)}"
+            yield f"{subject}: {_value_change(field.name, was, now)}"
 
 
-def _was(name: str, before: object, after: object) -> str:
+def _value_change(name: str, before: object, after: object) -> str:
+    """Return a changed value as text; a ``name`` that ends with ``_bps`` is that of a rate in bit/s."""
     return f"{name.removesuffix('_bps')} {_shown(name, after)}, was {_shown(name, before)}"
 
 
@@ -166,5 +177,5 @@ def _shown(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
-        return " ".join(f"{key}={one}" for key, one in with_whole_numbers(value).items()) or "none"
+        return " ".join(f"{key}={inner}" for key, inner in with_whole_numbers(value).items()) or "none"
     return format_rate(value) if name.endswith("_bps") and isinstance(value, int) else str(with_whole_numbers(value))

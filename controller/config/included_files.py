@@ -56,15 +56,16 @@ def _open_nonblocking(path: str, flags: int) -> int:
 
 
 class JoinedFiles:
-    """The files read as one: ``data``, and what is wrong with them as YAML or with their joining (``problems``).
+    """The main file and the included files, joined to one content, ``data``.
 
-    ``folder`` is where the included files are, None: there can be none.
+    ``problems`` are the problems of reading them as YAML and of joining them. ``folder`` is that of the included files;
+    None: files cannot be included.
     """
 
     def __init__(self, text: str, name: str, folder: pathlib.Path | None, bounds: Bounds) -> None:
         self._bounds, self._bytes = bounds, len(text)
         self._main = (name, read_document(text, bounds))
-        self._owners: dict[Path, tuple[str, Document, Path]] = {}  # of what included files hold
+        self._owners: dict[Path, tuple[str, Document, Path]] = {}  # by the first two keys of paths in ``data``
         self.data = self._main[1].data
         self.problems = list(self._main[1].problems)
         if isinstance(self.data, dict) and isinstance(names := self.data.get("include"), list):
@@ -76,18 +77,18 @@ class JoinedFiles:
         return [position_problem(problem, self._owner) for problem in problems]
 
     def _owner(self, path: Path) -> tuple[str, Document, Path]:
-        """Return the file that holds ``path`` in the joined ones, its document, and the path there."""
+        """Return the name and document of the file that has ``path``, a path in ``data``, and the path in that file."""
         name, document, start = self._owners.get(path[:2], (*self._main, path[:2]))
         return name, document, (*start, *path[2:])
 
     def _include(
         self, data: dict[str, object], entries: list[object], folder: pathlib.Path | None
     ) -> Iterator[Problem]:
-        """Add what the files hold to ``data``; yield what stands in the way."""
+        """Join the files that the ``entries`` of ``include`` name to ``data``; yield the problems."""
         for section in SECTIONS:
-            if isinstance(there := data.get(section), dict | list):
-                data[section] = there.copy()
-        read = {os.path.realpath(self._main[0])}
+            if isinstance(content := data.get(section), dict | list):
+                data[section] = content.copy()
+        read_paths = {os.path.realpath(self._main[0])}
         for index, entry in enumerate(entries):
             path: Path = ("include", f"[{index}]")
             if folder is None or not isinstance(entry, str) or not entry.isprintable():
@@ -98,13 +99,13 @@ class JoinedFiles:
             if not found:
                 yield Problem(path, f"no file is called {entry}")
             for file in map(pathlib.Path, found):
-                if (real := os.path.realpath(file)) in read:
+                if (real_path := os.path.realpath(file)) in read_paths:
                     yield Problem(path, f"{file} is read already")
-                elif len(read) > MAX_FILES:
+                elif len(read_paths) > MAX_FILES:
                     yield Problem(path, f"{file} is one file too many: there can be {MAX_FILES} at most")
                     return
                 else:
-                    read.add(real)
+                    read_paths.add(real_path)
                     yield from self._add(data, file, path)
             if self._bytes > MAX_FILE_BYTES:
                 yield Problem(path, f"makes the files larger than {MAX_FILE_BYTES} bytes in all")
@@ -134,22 +135,21 @@ class JoinedFiles:
         self, data: dict[str, object], file: tuple[str, Document], section: str, entries: object
     ) -> Iterator[Problem]:
         """Join one section of an included file to ``data``; yield a problem for a key that is in two files."""
-        here = (file[0], section)  # of this file alone
+        file_path = (file[0], section)  # the path of the section in this file, not in the joined ones
         if section not in SECTIONS:
-            message = f"is not for an included file: these hold {', '.join(SECTIONS)}"
-            yield Problem(here, message, at_key=True)
+            yield Problem(file_path, f"is not for an included file: these hold {', '.join(SECTIONS)}", at_key=True)
             return
-        there = data.setdefault(section, type(entries)()) if isinstance(entries, dict | list) else None
-        if isinstance(entries, dict) and isinstance(there, dict):
+        joined = data.setdefault(section, type(entries)()) if isinstance(entries, dict | list) else None
+        if isinstance(entries, dict) and isinstance(joined, dict):
             for key, value in entries.items():
-                if key in there:
-                    yield Problem((*here, key), "is in two files", at_key=True, see=(section, key))
+                if key in joined:
+                    yield Problem((*file_path, key), "is in two files", at_key=True, see=(section, key))
                 else:
-                    there[key] = value
+                    joined[key] = value
                     self._owners[section, key] = (*file, (section, key))
-        elif isinstance(entries, list) and isinstance(there, list):
+        elif isinstance(entries, list) and isinstance(joined, list):
             for index, value in enumerate(entries):
-                self._owners[section, f"[{len(there)}]"] = (*file, (section, f"[{index}]"))
-                there.append(value)
+                self._owners[section, f"[{len(joined)}]"] = (*file, (section, f"[{index}]"))
+                joined.append(value)
         else:
-            yield Problem(here, f"is no {'list' if section == 'links' else 'section'}")
+            yield Problem(file_path, f"is no {'list' if section == 'links' else 'section'}")

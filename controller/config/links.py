@@ -22,9 +22,9 @@ _MAX_DIGITS = 10  # of a port number
 def read_links(
     sections: Sequence[object], switches: Mapping[str, Switch]
 ) -> tuple[tuple[CoreLink, ...], list[Problem]]:
-    """Return the valid links, and the problems of the others."""
+    """Return the valid links of the sections of ``links``, and the problems of the others."""
     links, problems = [], []
-    used: dict[LinkEnd, int] = {}
+    index_of: dict[LinkEnd, int] = {}
     for index, data in enumerate(sections):
         path = ("links", f"[{index}]")
         section, bad_section = read_section(LinkSection, path, data)
@@ -34,18 +34,18 @@ def read_links(
         ends, bad_ends = _read_ends((*path, "between"), section.between or [], switches)
         problems += bad_ends
         for end in ends:
-            if used.setdefault(end, index) != index:
-                problems.append(Problem((*path, "between"), f"{end} is an end of links[{used[end]}] already"))
+            if index_of.setdefault(end, index) != index:
+                problems.append(Problem((*path, "between"), f"{end} is an end of links[{index_of[end]}] already"))
         if len(ends) == 2 and section.capacity is not None:
             links.append(CoreLink((ends[0], ends[1]), section.capacity, section.frame_overhead_bytes))
     return tuple(links), problems
 
 
 def _read_ends(path: Path, texts: Sequence[str], switches: Mapping[str, Switch]) -> tuple[list[LinkEnd], list[Problem]]:
-    """Return the ends of a link, or none for two ends that cannot belong to one link."""
-    read = [_read_end(text, switches) for text in texts]
-    ends = [end for end in read if isinstance(end, LinkEnd)]
-    problems = [Problem((*path, f"[{index}]"), end) for index, end in enumerate(read) if isinstance(end, str)]
+    """Return the ends of a link, none if they cannot belong to one link, and their problems."""
+    results = [_read_end(text, switches) for text in texts]
+    ends = [end for end in results if isinstance(end, LinkEnd)]
+    problems = [Problem((*path, f"[{index}]"), error) for index, error in enumerate(results) if isinstance(error, str)]
     if len(texts) != 2:
         return [], [*problems, Problem(path, f"must name the two ends of the link, not {len(texts)}")]
     if len(ends) == 2 and ends[0].dpid == ends[1].dpid:
@@ -54,7 +54,7 @@ def _read_ends(path: Path, texts: Sequence[str], switches: Mapping[str, Switch])
 
 
 def _read_end(text: str, switches: Mapping[str, Switch]) -> LinkEnd | str:
-    """Return the end that a text names, or its problem."""
+    """Return the end that a text, ``SWITCH:PORT``, names, or the problem of the text."""
     name, _, number = text.rpartition(":")
     is_number = number.isascii() and number.isdecimal() and len(number) <= _MAX_DIGITS
     if not (name and is_number and 0 < int(number) <= MAX_PORT_NO):

@@ -19,16 +19,16 @@ _IN_MEMORY = ":memory:"
 def read_rest(section: RestSection, store: StoreSection, source_name: str) -> tuple[Rest, list[Problem]]:
     """Return the settings of REST and the store, and their problems.
 
-    Paths are relative to the folder of the configuration file. Without a path the store is next to that file; the store
-    of a configuration that is no file is in memory.
+    Relative paths begin at the folder of the configuration file, ``source_name``. By default the store is next to that
+    file, or in memory for a configuration that is not a file.
     """
     tls, problems = read_tls(section, source_name)
     listen = Endpoint(*section.listen)
-    guarded = section.authentication == "token" or section.client_ca is not None
-    if not (guarded or section.has_bad("listen") or section.has_bad("authentication") or _is_loopback(listen.host)):
+    is_open = section.authentication != "token" and section.client_ca is None
+    if is_open and not (section.has_bad("listen") or section.has_bad("authentication") or _is_loopback(listen.host)):
         message = f"{listen} can be reached from other machines: set rest.authentication to token, or rest.client_ca"
         problems.append(Problem(("rest", "listen"), message))
-    default = os.path.splitext(source_name)[0] + _STORE_SUFFIX if os.path.isfile(source_name) else _IN_MEMORY
+    default_store = os.path.splitext(source_name)[0] + _STORE_SUFFIX if os.path.isfile(source_name) else _IN_MEMORY
     rest = Rest(
         listen=listen,
         authentication=section.authentication,
@@ -38,7 +38,7 @@ def read_rest(section: RestSection, store: StoreSection, source_name: str) -> tu
         max_connections=section.max_connections,
         trusted_proxies=tuple(section.trusted_proxies),
         tls=tls,
-        store=default if store.file is None else _from_folder_of(source_name, store.file),
+        store=default_store if store.file is None else _from_folder_of(source_name, store.file),
     )
     return rest, problems
 
@@ -58,16 +58,17 @@ def read_ovsdb_tls(data: object, source_name: str) -> tuple[ClientTls | None, li
     if data is None:
         return None, []
     section, problems = read_section(OvsdbTlsSection, ("ovsdb_tls",), data)
-    problems += _incomplete_pair(section)
+    problems += incomplete_pair(section.path, section.certificate, section.key)
     files = (section.ca, section.certificate, section.key)
     ca, certificate, key = (None if path is None else _from_folder_of(source_name, path) for path in files)
     return ClientTls(ca or "", certificate, key), problems
 
 
 def ovsdb_problems(switches: Iterable[Switch], tls: ClientTls | None, used: dict[Endpoint, str]) -> Iterator[Problem]:
-    """Yield the problems of listening addresses for databases.
+    """Yield the problems of the addresses at which this end listens for the switches' databases.
 
-    ``used`` are the addresses of other listeners, by key.
+    ``used`` has the addresses of other listeners and their keys in the file; the databases' addresses and their schemes
+    are added. Several switches may share an address with one scheme.
     """
     for switch in switches:
         endpoint = None if switch.ovsdb is None else ovsdb_endpoint(switch.ovsdb)
@@ -76,23 +77,24 @@ def ovsdb_problems(switches: Iterable[Switch], tls: ClientTls | None, used: dict
         path, scheme = ("switches", switch.name, "ovsdb"), switch.ovsdb.partition(":")[0]
         if scheme == "pssl" and (tls is None or tls.certificate is None):
             yield Problem(path, "pssl needs ovsdb_tls with ca, certificate and key")
-        other = used.setdefault(Endpoint(*endpoint), scheme)
-        if other != scheme:
-            yield Problem(path, f"{Endpoint(*endpoint)} is also {other}")
+        first_use = used.setdefault(Endpoint(*endpoint), scheme)
+        if first_use != scheme:
+            yield Problem(path, f"{Endpoint(*endpoint)} is also {first_use}")
 
 
 def _incomplete_tls(section: ListenerSection) -> Iterator[Problem]:
+    """Yield the problems of TLS files of a listener that need another file."""
     name = section.path
-    yield from _incomplete_pair(section)
+    yield from incomplete_pair(name, section.certificate, section.key)
     if section.client_ca is not None and section.certificate is None:
         yield Problem((name, "client_ca"), f"is set without {name}.certificate: it is for TLS", at_key=True)
 
 
-def _incomplete_pair(section: ListenerSection | OvsdbTlsSection) -> Iterator[Problem]:
-    name = section.path
-    if (section.certificate is None) != (section.key is None):
-        there, missing = ("certificate", "key") if section.key is None else ("key", "certificate")
-        yield Problem((name, there), f"is set without {name}.{missing}: TLS needs both", at_key=True)
+def incomplete_pair(section: str, certificate: str | None, key: str | None) -> Iterator[Problem]:
+    """Yield the problem of the section of this name if it has a certificate file without a key file, or the reverse."""
+    if (certificate is None) != (key is None):
+        present, missing = ("certificate", "key") if key is None else ("key", "certificate")
+        yield Problem((section, present), f"is set without {section}.{missing}: TLS needs both", at_key=True)
 
 
 def _is_loopback(host: str) -> bool:
@@ -103,4 +105,5 @@ def _is_loopback(host: str) -> bool:
 
 
 def _from_folder_of(source_name: str, path: str) -> str:
+    """Return a path relative to the folder of the configuration file as one that can be opened."""
     return path if path == _IN_MEMORY else os.path.join(os.path.dirname(source_name), path)

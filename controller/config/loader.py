@@ -148,39 +148,38 @@ def _listener_problems(openflow: OpenFlowSection, rest: Endpoint, cluster: Clust
         yield Problem(("openflow", "last_meter_id"), message)
     if Endpoint(*openflow.listen) == rest and not openflow.has_bad("listen"):
         yield Problem(("rest", "listen"), f"{rest} is also openflow.listen")
-    others = {"openflow.listen": Endpoint(*openflow.listen), "rest.listen": rest}
-    for name, other in others.items():
-        if cluster is not None and cluster.peer_listen == other:
-            yield Problem(("cluster", "peer_listen"), f"{other} is also {name}")
+    for name, listen in (("openflow.listen", Endpoint(*openflow.listen)), ("rest.listen", rest)):
+        if cluster is not None and cluster.peer_listen == listen:
+            yield Problem(("cluster", "peer_listen"), f"{listen} is also {name}")
 
 
 def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSection], dict[int, Vlan], list[Problem]]:
-    """Return the VLANs by id, as sections and as values."""
+    """Return the VLANs by id, as sections and as values, and all problems found."""
     sections: dict[int, VlanSection] = {}
     vlans: dict[int, Vlan] = {}
     problems: list[Problem] = []
-    named: dict[str, str] = {}
-    key_of: dict[int, str] = {}
+    key_of_name: dict[str, str] = {}
+    key_of_vid: dict[int, str] = {}
     ranges = Ranges(root.vlans)
     if (excess := ranges.check_count(("vlans",))) is not None:
         return {}, {}, [excess]
     for key in root.vlans:
         path = ("vlans", key)
-        data, around = ranges.complete(key)
+        data, range_key = ranges.complete(key)
         section, bad_section = read_section(VlanSection, path, data)
         vids, bad_key = expand_key(path, "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
         found = [*bad_section, *bad_key, *algorithm_problems(path, section, interval_ms)]
         found += [*unused_problems(path, section), *_range_problems(path, vids, data)]
-        problems += ranges.placed(found, path, around)
-        overlapped = ""
-        for vid in ranges.without_own(key, vids):
-            name, other = section.name or f"vlan{vid}", key_of.setdefault(vid, key)
-            if other not in (key, overlapped):
-                overlapped = other
-                problems.append(Problem(path, f"{vid} is in {other} already", at_key=True, see=("vlans", other)))
-            if not overlapped and not section.has_bad("name") and (first := named.setdefault(name, key)) != key:
-                message = f"{name} is also the name of VLAN {first}"
-                problems.append(Problem((*path, "name"), message, see=("vlans", first, "name")))
+        problems += ranges.relocate(found, path, range_key)
+        overlapped_key = ""  # the last earlier key with some of the same VLAN ids: one problem for each such key
+        for vid in ranges.without_own_entries(key, vids):
+            name, first = section.name or f"vlan{vid}", key_of_vid.setdefault(vid, key)
+            if first not in (key, overlapped_key):
+                overlapped_key = first
+                problems.append(Problem(path, f"{vid} is in {first} already", at_key=True, see=("vlans", first)))
+            if not overlapped_key and not section.has_bad("name") and key_of_name.setdefault(name, key) != key:
+                message = f"{name} is also the name of VLAN {key_of_name[name]}"
+                problems.append(Problem((*path, "name"), message, see=("vlans", key_of_name[name], "name")))
             sections[vid] = section
             vlans[vid] = Vlan(
                 vlan_vid=vid,
@@ -203,8 +202,8 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
     """Return the switches by name, and all problems found; reading stops above MAX_VNS."""
     switches: dict[str, Switch] = {}
     problems: list[Problem] = []
-    name_of: dict[int, str] = {}
-    named: dict[tuple[str, str], Path] = {}
+    name_of_dpid: dict[int, str] = {}
+    path_of_port_name: dict[tuple[str, str], Path] = {}
     vns = 0
     for name, data in root.switches.items():
         path = ("switches", name)
@@ -214,11 +213,11 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
             check_name(name)
         except InvalidValueError:
             problems.append(Problem(path, f"{name!r} is not a switch name: it {NAME_RULE}", at_key=True))
-        if section.dpid is not None and name_of.setdefault(section.dpid, name) != name:
-            first = name_of[section.dpid]
+        if section.dpid is not None and name_of_dpid.setdefault(section.dpid, name) != name:
+            first = name_of_dpid[section.dpid]
             message = f"{section.dpid:016x} is also the dpid of switch {first}"
             problems.append(Problem((*path, "dpid"), message, see=("switches", first, "dpid")))
-        ports, bad_ports = _read_ports((*path, "ports"), name, section, vlans, named, vns)
+        ports, bad_ports = _read_ports((*path, "ports"), name, section, vlans, path_of_port_name, vns)
         problems += bad_ports
         meters, bad_meters = _read_meters((*path, "meters"), section.meters)
         problems += bad_meters
@@ -232,19 +231,25 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
 
 
 def _read_meters(path: Path, data: object) -> tuple[MeterSettings, list[Problem]]:
-    """Return the settings, and their problems."""
+    """Return the settings of a switch's meters, and their problems."""
     section, problems = read_section(MetersSection, path, data)
-    max_burst, low, high, step = section.max_burst, section.min_rate, section.max_rate, section.rate_step
-    if max_burst is not None and max_burst < MIN_BURST_LIMIT_BITS:
-        message = f"{format_rate(max_burst)} is below {format_rate(MIN_BURST_LIMIT_BITS)} bits, three frames"
+    max_burst_bits, min_bps, max_bps, step_bps = (
+        section.max_burst,
+        section.min_rate,
+        section.max_rate,
+        section.rate_step,
+    )
+    if max_burst_bits is not None and max_burst_bits < MIN_BURST_LIMIT_BITS:
+        message = f"{format_rate(max_burst_bits)} is below {format_rate(MIN_BURST_LIMIT_BITS)} bits, three frames"
         problems.append(Problem((*path, "max_burst"), message))
-    if low is not None and high is not None and low > high:
-        message = f"{format_rate(high)} is below min_rate, {format_rate(low)}"
-        problems.append(Problem((*path, "max_rate"), message))
-    if step is not None and high is not None and step > high:
-        message = f"{format_rate(step)} is above max_rate, {format_rate(high)}"
+    if min_bps is not None and max_bps is not None and min_bps > max_bps:
+        problems.append(
+            Problem((*path, "max_rate"), f"{format_rate(max_bps)} is below min_rate, {format_rate(min_bps)}")
+        )
+    if step_bps is not None and max_bps is not None and step_bps > max_bps:
+        message = f"{format_rate(step_bps)} is above max_rate, {format_rate(max_bps)}"
         problems.append(Problem((*path, "rate_step"), message))
-    return MeterSettings(max_burst, low, high, step, section.count, section.fail), problems
+    return MeterSettings(max_burst_bits, min_bps, max_bps, step_bps, section.count, section.fail), problems
 
 
 def _read_ports(
@@ -252,65 +257,70 @@ def _read_ports(
     switch: str,
     section: SwitchSection,
     vlans: Mapping[int, VlanSection],
-    named: dict[tuple[str, str], Path],
+    path_of_port_name: dict[tuple[str, str], Path],
     vns: int,
 ) -> tuple[dict[int, EdgePort], list[Problem]]:
-    """Return the ports of a switch by number; ``vns`` are those before, ``named`` is that of ``_name_problems``."""
+    """Return the ports of a switch by number, and their problems; reading stops above MAX_VNS.
+
+    ``vns`` is the number of VNs at earlier switches; ``path_of_port_name`` is ``path_of_name`` of
+    ``_name_problems``.
+    """
     ports: dict[int, EdgePort] = {}
     problems: list[Problem] = []
-    key_of: dict[int, str] = {}
+    key_of_number: dict[int, str] = {}
     ranges = Ranges(section.ports)
     if (excess := ranges.check_count(path)) is not None:
         return {}, [excess]
     for key in section.ports:
         port_path = (*path, key)
-        data, around = ranges.complete(key)
+        data, range_key = ranges.complete(key)
         keys, bad_key = port_keys(port_path)
-        found, overlapped = [*bad_key, *_range_problems(port_path, keys, data)], ""
-        for port_key in ranges.without_own(key, keys):
+        found, overlapped_key = [*bad_key, *_range_problems(port_path, keys, data)], ""
+        for port_key in ranges.without_own_entries(key, keys):
             port, bad_port = read_port(port_path, port_key, switch, section.dpid or 0, data, vlans)
             found += [*bad_port, *port_problems(port_path, port, vlans)]
             if not port.port_no:
                 continue
-            other = ports.get(port.port_no)
-            if other is not None and port.interface is not None:
-                message = f"has the same check sum as {other.label}: give one of both a number (expect: NAME)"
+            same_number = ports.get(port.port_no)
+            if same_number is not None and port.interface is not None:
+                message = f"has the same check sum as {same_number.label}: give one of both a number (expect: NAME)"
                 found.append(Problem(port_path, message, at_key=True))
-            elif other is not None:
-                first = key_of[port.port_no]
-                message = f"{port.port_no} is in {first} already"
-                if first != overlapped:
-                    found.append(Problem(port_path, message, at_key=True, see=(*path, first)))
-                overlapped = first
+            elif same_number is not None:
+                first_key = key_of_number[port.port_no]
+                message = f"{port.port_no} is in {first_key} already"
+                if first_key != overlapped_key:
+                    found.append(Problem(port_path, message, at_key=True, see=(*path, first_key)))
+                overlapped_key = first_key
             else:
-                found += _name_problems(port_path, port, named)
-            ports[port.port_no], key_of[port.port_no] = port, key
+                found += _name_problems(port_path, port, path_of_port_name)
+            ports[port.port_no], key_of_number[port.port_no] = port, key
             vns += len(port.vns)
             if vns > MAX_VNS:
                 message = f"brings the VNs, one for each VLAN of each port, to {vns}; there can be {MAX_VNS} at most"
                 return ports, [*problems, Problem(port_path, message, at_key=True)]
-        problems += ranges.placed(found, port_path, around)
+        problems += ranges.relocate(found, port_path, range_key)
     return ports, list(dict.fromkeys(problems))  # what is wrong with a range is wrong with each of its ports
 
 
 def _range_problems(path: Path, numbers: Sequence[object], data: object) -> Iterator[Problem]:
-    """Yield a problem for each key of several numbers with a ``name``."""
-    given = data if isinstance(data, Mapping) and len(numbers) > 1 else {}
+    """Yield a problem for each key of ``data``, the entry of a range of ``numbers``, that only one of them can have."""
+    entry = data if isinstance(data, Mapping) and len(numbers) > 1 else {}
     for key in ("name", "expect"):
-        if given.get(key) not in (None, ANY_NAME):
+        if entry.get(key) not in (None, ANY_NAME):
             yield Problem((*path, key), f"cannot apply to all of {path[-1]}: write a section for each", at_key=True)
 
 
-def _name_problems(path: Path, port: EdgePort, named: dict[tuple[str, str], Path]) -> Iterator[Problem]:
-    """Yield a problem if a port has the name of another one.
+def _name_problems(path: Path, port: EdgePort, path_of_name: dict[tuple[str, str], Path]) -> Iterator[Problem]:
+    """Yield a problem if the port at ``path`` has the name of an earlier one, and record its names.
 
-    ``named`` are the earlier ports, by switch ("": any) and name.
-
-    Interfaces of different switches may have the same name.
+    ``path_of_name`` has the earlier ports' paths by switch and name. A displayed name must be unique among all
+    switches, and also has an entry for the switch ""; interfaces of different switches may have the same name.
     """
-    places = [(path[1], name) for name in (port.interface, port.name) if name is not None]
-    for where, name in [*places, *([("", port.name)] if port.name != port.interface else [])]:
-        first = named.setdefault((where, name), path)
+    keys = [(path[1], name) for name in (port.interface, port.name) if name is not None]
+    if port.name != port.interface:
+        keys.append(("", port.name))
+    for switch, name in keys:
+        first = path_of_name.setdefault((switch, name), path)
         if first != path:
             message = f"{name} is also the name of port {first[1]}:{first[-1]}"
             yield Problem((*path, "name"), message, see=(*first, "name"))

@@ -22,7 +22,7 @@ from controller.fabric.vn_table import check_ceiling
 from controller.units import format_rate
 
 _MAX_NAMED = 20
-_NOTHING_OWN = VnSection()
+_EMPTY_VN = VnSection()
 _RATES = attrgetter("send_limit", "receive_limit", "send_ceiling", "receive_ceiling")
 
 
@@ -44,9 +44,9 @@ def port_keys(path: Path) -> tuple[Sequence[int | str], list[Problem]]:
 def read_port(
     path: Path, key: int | str, switch: str, dpid: int, data: object, vlans: Mapping[int, VlanSection]
 ) -> tuple[EdgePort, list[Problem]]:
-    """Return a port, and its problems; capacities and limits that are unknown because of these are 0.
+    """Return a port, and its problems; a capacity or limit that is unknown because of a problem is 0.
 
-    ``key`` is one of ``port_keys``.
+    ``path`` is that of the port's section, ``data``; ``key`` is the port, one of those that ``port_keys`` returns.
     """
     section, problems = read_section(PortSection, path, data)
     interface = key if isinstance(key, str) else None
@@ -64,13 +64,12 @@ def read_port(
         problems.append(Problem((*path, "expect"), message, at_key=True))
     name = section.name or interface or f"{switch}-{port_no}"
     untagged = section.native if section.access is None else section.access
-    rest = section.agent, section.expect, interface, section.frame_overhead_bytes
-    port = EdgePort(port_no, name, section.capacity or 0, untagged, tuple(vns), *rest)
-    return port, problems
+    options = section.agent, section.expect, interface, section.frame_overhead_bytes
+    return EdgePort(port_no, name, section.capacity or 0, untagged, tuple(vns), *options), problems
 
 
 def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) -> tuple[list[int], list[Problem]]:
-    """Return the declared VLANs of a port, each once."""
+    """Return the ids of a port's VLANs that are in ``vlans``, each once, and the problems of its VLAN keys."""
     problems: list[Problem] = []
     if section.access is not None and section.trunk is not None:
         message = "cannot be combined with trunk: a port is an access port of one VLAN or a trunk of several, not both"
@@ -80,28 +79,25 @@ def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) ->
         problems.append(Problem(path, message, at_key=True))
     elif section.trunk is not None and not section.trunk:
         problems.append(Problem((*path, "trunk"), "names no VLAN"))
-    if (
-        section.native is not None
-        and not any(section.native in vids for vids in section.trunk_vids)
-        and not _has_bad_vids(section)
-    ):
+    has_stray_native = section.native is not None and not any(section.native in vids for vids in section.trunk_vids)
+    if has_stray_native and not _has_bad_vids(section):
         message = f"{section.native} is not on this port's trunk; only a VLAN of it can go without a tag"
         problems.append(Problem((*path, "native"), message))
-    named = [((*path, "trunk", f"[{index}]"), vids) for index, vids in enumerate(section.trunk_vids)]
+    items = [((*path, "trunk", f"[{index}]"), vids) for index, vids in enumerate(section.trunk_vids)]
     if section.access is not None:
-        named.append(((*path, "access"), range(section.access, section.access + 1)))
-    found: dict[int, None] = {}
-    for place, vids in named:
-        there = [vid for vid in vids if vid in vlans]
-        if not there:
+        items.append(((*path, "access"), range(section.access, section.access + 1)))
+    port_vids: dict[int, None] = {}  # a set in the order of the file
+    for item_path, vids in items:
+        declared = [vid for vid in vids if vid in vlans]
+        if not declared:
             known = ", ".join(map(str, sorted(vlans)[:_MAX_NAMED])) or "none"
-            what = f"{vids[0]} is not a VLAN" if len(vids) == 1 else f"{vids[0]}-{vids[-1]} holds no VLAN"
-            problems.append(Problem(place, f"{what} of this file; its VLANs are {known}"))
-        again = [vid for vid in there if vid in found]
-        if again and place[-2] == "trunk":
-            problems.append(Problem(place, f"{again[0]} is on this port already"))
-        found |= dict.fromkeys(there)
-    return list(found), problems
+            subject = f"{vids[0]} is not a VLAN" if len(vids) == 1 else f"{vids[0]}-{vids[-1]} holds no VLAN"
+            problems.append(Problem(item_path, f"{subject} of this file; its VLANs are {known}"))
+        repeated = [vid for vid in declared if vid in port_vids]
+        if repeated and item_path[-2] == "trunk":
+            problems.append(Problem(item_path, f"{repeated[0]} is on this port already"))
+        port_vids |= dict.fromkeys(declared)
+    return list(port_vids), problems
 
 
 class _VnSections(NamedTuple):
@@ -117,23 +113,24 @@ class _VnSections(NamedTuple):
 def _read_vn(
     path: Path, port: PortSection, vid: int, vlan: VlanSection, location: tuple[str, int, int]
 ) -> tuple[Vn, list[Problem]]:
-    """Return the VN of a VLAN at a port; ``location`` is its switch, dpid and port number."""
+    """Return the VN of a VLAN at the port of ``path``, and its problems; ``location`` is switch, dpid and port number.
+
+    A rate that the VN does not set is its VLAN's.
+    """
     own_path = (*path, "vns", str(vid))
-    own, problems = _NOTHING_OWN, list[Problem]()
+    own, problems = _EMPTY_VN, list[Problem]()
     if own_path[-1] in port.vns:
         own, problems = read_section(VnSection, own_path, port.vns[own_path[-1]])
     own_rates, vlan_rates = _RATES(own), _RATES(vlan)
     rates = [vlan_bps if vn_bps is None else vn_bps for vn_bps, vlan_bps in zip(own_rates, vlan_rates, strict=True)]
-    # True for few of the thousands in a large file.
+    # Only few of the thousands of VNs in a large file need the slow checks.
     if not (own.is_good and vlan.is_good and _fit(rates, port.capacity)):
         sections = _VnSections(own_path, vid, own, vlan, port)
-        for at, direction in enumerate(DIRECTIONS):
-            rates[at], bad_limit = _limit_bps(sections, f"{direction}_limit")
-            rates[at + 2], bad_ceiling = _ceiling_bps(sections, f"{direction}_ceiling", rates[at])
+        for index, direction in enumerate(DIRECTIONS):
+            rates[index], bad_limit = _limit_bps(sections, f"{direction}_limit")
+            rates[index + 2], bad_ceiling = _ceiling_bps(sections, f"{direction}_ceiling", rates[index])
             problems += bad_limit + bad_ceiling
-    own_limits = tuple(
-        [direction for direction, vn_bps in zip(DIRECTIONS, own_rates, strict=False) if vn_bps is not None]
-    )
+    own_limits = tuple([direction for direction, bps in zip(DIRECTIONS, own_rates, strict=False) if bps is not None])
     send_bps, receive_bps, send_ceiling_bps, receive_ceiling_bps = rates
     vn = Vn(
         vid,
@@ -158,7 +155,7 @@ def _fit(rates: list[int | None], capacity_bps: int | None) -> bool:
 
 
 def _limit_bps(sections: _VnSections, key: str) -> tuple[int, list[Problem]]:
-    """Return a VN's limit in bit/s, 0 if unknown."""
+    """Return a VN's limit in bit/s, 0 if unknown, and its problems; ``key`` is ``send_limit`` or ``receive_limit``."""
     capacity_bps = sections.port.capacity
     vn_bps: int | None = getattr(sections.own, key)
     limit_bps: int | None = vn_bps if vn_bps is not None else getattr(sections.vlan, key)
@@ -180,7 +177,10 @@ def _limit_bps(sections: _VnSections, key: str) -> tuple[int, list[Problem]]:
 
 
 def _ceiling_bps(sections: _VnSections, key: str, limit_bps: int) -> tuple[int | None, list[Problem]]:
-    """Return a VN's ceiling in bit/s, None if it has none or a bad one."""
+    """Return a VN's ceiling in bit/s, None if it has none or a bad one, and its problems.
+
+    ``key`` is ``send_ceiling`` or ``receive_ceiling``, ``limit_bps`` the VN's limit in that direction.
+    """
     capacity_bps = sections.port.capacity
     vn_bps: int | None = getattr(sections.own, key)
     ceiling_bps: int | None = vn_bps if vn_bps is not None else getattr(sections.vlan, key)
@@ -195,12 +195,13 @@ def _ceiling_bps(sections: _VnSections, key: str, limit_bps: int) -> tuple[int |
 
 def _stray_vns(path: Path, section: PortSection, vids: list[int]) -> Iterator[Problem]:
     """Yield a problem for every VN of a VLAN that is not on the port."""
-    named = {vid for some in section.trunk_vids for vid in (some[0], some[-1])}  # including those that the file lacks
-    here = {*vids, *named, section.access}
+    # The ends of trunk ranges count even if the file lacks these VLANs: that is another problem.
+    range_ends = {vid for trunk_range in section.trunk_vids for vid in (trunk_range[0], trunk_range[-1])}
+    port_vids = {*vids, *range_ends, section.access}
     for key in section.vns:
         vid, bad_number = read_number((*path, "vns", key), "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
         yield from bad_number
-        if vid is not None and vid not in here and not _has_bad_vids(section):
+        if vid is not None and vid not in port_vids and not _has_bad_vids(section):
             message = f"VLAN {vid} is not on this port; its VLANs are {', '.join(map(str, vids)) or 'none'}"
             yield Problem((*path, "vns", key), message, at_key=True)
 

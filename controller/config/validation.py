@@ -86,11 +86,11 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
         overload = port_overload(show_path(path), direction, limits_bps.values(), port.admissible_bps)
         if overload is not None:
             terms = " + ".join(f"{format_rate(bps)} (VLAN {vid})" for vid, bps in limits_bps.items())
-            carries, overhead = format_rate(port.capacity_bps), port.frame_overhead_bytes
-            if overhead:
-                short = f"{format_rate(port.admissible_bps)} in frames of {MIN_FRAME_BYTES} bytes"
-                carries += f", {short} with frame_overhead_bytes: {overhead},"
-            message = f"{carries} is below the sum of the port's {direction} limits, {terms} = "
+            capacity, overhead_bytes = format_rate(port.capacity_bps), port.frame_overhead_bytes
+            if overhead_bytes:
+                admissible = f"{format_rate(port.admissible_bps)} in frames of {MIN_FRAME_BYTES} bytes"
+                capacity += f", {admissible} with frame_overhead_bytes: {overhead_bytes},"
+            message = f"{capacity} is below the sum of the port's {direction} limits, {terms} = "
             yield Problem((*path, "capacity"), message + format_rate(overload.load_bps))
 
 
@@ -106,7 +106,7 @@ def link_problems(config: Config) -> Iterator[Problem]:
     limits = [VnLimits(vn.vlan_vid, _location(config, vn), vn.send_limit_bps, vn.receive_limit_bps) for vn in vns]
     if not core_overloaded(core, limits):
         return
-    # More VNs never lower the load: find the first one that is too many.
+    # More VNs never lower the load. A binary search finds how many VNs, in the order of the file, fit.
     fit, too_many = 0, len(limits)
     while too_many - fit > 1:
         middle = (fit + too_many) // 2
@@ -115,14 +115,14 @@ def link_problems(config: Config) -> Iterator[Problem]:
         admit_core(core, limits[:fit], limits[fit])
     except AdmissionError as error:
         direction = error.key.rpartition(".")[2].removesuffix("_limit")
-        who = f"VLAN {vns[fit].vlan_vid} at {limits[fit].port}"
-        limit = f"the {direction} limit of {who}, {format_rate(error.value_bps)},"
+        subject = f"the {direction} limit of VLAN {vns[fit].vlan_vid} at {limits[fit].port}"
+        message = f"{subject}, {format_rate(error.value_bps)}, does not fit: {error.overload}"
         offer = f"at most {format_rate(error.largest_bps)}" if error.largest_bps else "nothing"
-        ends = [[f"link {one}-{other}" for one, other in (link.ends, link.ends[::-1])] for link in config.links]
-        number = next((at for at, names in enumerate(ends) if error.overload.location in names), 0)
-        message, rest = f"{limit} does not fit: {error.overload}", f"; {offer} fits next to the limits before it"
-        link = ("links", f"[{number}]", "capacity")
-        yield Problem(_limit_path(config, vns[fit], direction), message, see=link, rest=rest)
+        rest = f"; {offer} fits next to the limits before it"
+        names = [[f"link {one}-{other}" for one, other in (link.ends, link.ends[::-1])] for link in config.links]
+        index = next((index for index, both in enumerate(names) if error.overload.location in both), 0)
+        capacity_path = ("links", f"[{index}]", "capacity")
+        yield Problem(_limit_path(config, vns[fit], direction), message, see=capacity_path, rest=rest)
 
 
 def flood_problems(config: Config) -> Iterator[Problem]:
@@ -131,14 +131,14 @@ def flood_problems(config: Config) -> Iterator[Problem]:
     ``config`` must have no other problem.
     """
     receive_bps: dict[int, list[int]] = {}
-    own: dict[int, list[Vn]] = {}
+    own_limit_vns: dict[int, list[Vn]] = {}
     for vn in config.vns():
         receive_bps.setdefault(vn.vlan_vid, []).append(vn.receive_limit_bps)
         if vn.flood_limit_bps is not None:
-            own.setdefault(vn.vlan_vid, []).append(vn)
-    yield from _own_flood_problems(config, own)
+            own_limit_vns.setdefault(vn.vlan_vid, []).append(vn)
+    yield from _own_flood_problems(config, own_limit_vns)
     for vid, limits_bps in receive_bps.items():
-        if vid in own:
+        if vid in own_limit_vns:
             continue
         flood_bps, smallest_bps = config.vlans[vid].flood_limit_bps, min(limits_bps)
         largest_bps = largest_flood_limit(smallest_bps, len(limits_bps))
@@ -153,28 +153,29 @@ def flood_problems(config: Config) -> Iterator[Problem]:
         yield Problem(("vlans", str(vid), "flood_limit"), f"{format_rate(flood_bps)} {reason}; {fits}")
 
 
-def _own_flood_problems(config: Config, own: Mapping[int, Sequence[Vn]]) -> Iterator[Problem]:
-    """Yield a problem for each VLAN whose VNs' ``own`` flood limits do not fit the receive limits of its VNs."""
-    if not own:
+def _own_flood_problems(config: Config, own_limit_vns: Mapping[int, Sequence[Vn]]) -> Iterator[Problem]:
+    """Yield a problem for each VLAN in which VNs' own flood limits do not fit the receive limits of its VNs.
+
+    ``own_limit_vns`` are the VNs with flood limits of their own, by VLAN id.
+    """
+    if not own_limit_vns:
         return
     vns = list(config.vns())
     limits_bps = np.array([vn.receive_limit_bps for vn in vns], dtype=np.float64)
     needed_bps = min_receive_limits(VnTable.from_config(config), config.vlans)
-    for vid, flooding in own.items():
-        by_limit = sorted(flooding, key=lambda vn: vn.flood_limit_bps or 0)
-        least, largest = by_limit[0], by_limit[-1]
+    for vid, limited_vns in own_limit_vns.items():
+        by_limit = sorted(limited_vns, key=lambda vn: vn.flood_limit_bps or 0)
+        smallest, largest = by_limit[0], by_limit[-1]
         rows = [row for row, vn in enumerate(vns) if vn.vlan_vid == vid]
         worst = max(rows, key=(needed_bps - limits_bps).__getitem__)
-        if least.flood_limit_bps is not None and least.flood_limit_bps < MIN_FLOOD_BPS:
+        if smallest.flood_limit_bps is not None and smallest.flood_limit_bps < MIN_FLOOD_BPS:
             reason = f"is below {format_rate(MIN_FLOOD_BPS)}, what two meters can carry"
-            yield _flood_problem(config, least, reason)
+            yield _flood_problem(config, smallest, reason)
         elif needed_bps[worst] > limits_bps[worst]:
             needed, has = format_rate(needed_bps[worst]), format_rate(limits_bps[worst])
-            place = _location(config, vns[worst])
-            reason = (
-                f"does not fit: {place} would need a receive limit of {needed} for the floods of others, and has {has}"
-            )
-            yield _flood_problem(config, largest, reason)
+            location = _location(config, vns[worst])
+            reason = f"does not fit: {location} would need a receive limit of {needed} for the floods of others"
+            yield _flood_problem(config, largest, f"{reason}, and has {has}")
 
 
 def _flood_problem(config: Config, vn: Vn, reason: str) -> Problem:

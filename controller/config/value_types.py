@@ -56,7 +56,7 @@ def parse_address(value: object) -> tuple[str, int]:
 
 
 def _vids(value: object, check: Callable[[object], int]) -> range:
-    """Return the VLAN ids in an item of a trunk; ``check`` reads a single one."""
+    """Return the VLAN ids in an item of ``trunk``, such as ``10-20``; ``check`` validates a single id."""
     match = _VID_RANGE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         vid = check(value)
@@ -78,7 +78,7 @@ def check_network(value: object) -> str:
 
 
 def check_ovsdb(value: object) -> str:
-    """Return an OVSDB address in Open vSwitch's form; with ``ptcp:`` and ``pssl:`` this end listens."""
+    """Return an OVSDB address in Open vSwitch's form; at ``ptcp:`` and ``pssl:`` addresses the controller listens."""
     scheme, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
     if scheme in ("ptcp", "pssl") and _PASSIVE.fullmatch(rest):
         ovsdb_endpoint(f"{scheme}:{rest}")
@@ -92,7 +92,7 @@ def check_ovsdb(value: object) -> str:
 
 
 def ovsdb_endpoint(address: str) -> tuple[str, int] | None:
-    """Return the endpoint (host, TCP port) at which this end listens for databases, None if this end connects."""
+    """Return the (host, TCP port) at which the controller listens for databases, None for an address to connect to."""
     scheme, _, rest = address.partition(":")
     port, _, host = rest.partition(":")
     return parse_address(f"{host}:{port}") if scheme in ("ptcp", "pssl") else None
@@ -115,7 +115,7 @@ def _parse_rate(value: object) -> int:
 
 
 def of_room(name: str, but: object) -> AfterValidator:
-    """Return a validator that rejects all values except ``but`` if a room is not installed."""
+    """Return a validator that rejects all values except ``but`` if a room (``controller.rooms``) is not installed."""
 
     def check(value: object) -> object:
         if value != but:

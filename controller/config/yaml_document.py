@@ -45,23 +45,23 @@ _UNKNOWN = object()
 
 
 class Bounds(NamedTuple):
-    """The maximum number of items of a section or a list, by its key; ``otherwise`` is for all other keys."""
+    """The maximum number of items of a section or a list, by its key; ``default`` is for all other keys."""
 
-    most: Mapping[str, int]
-    otherwise: int
+    by_key: Mapping[str, int]
+    default: int
 
     def max_items(self, key: str) -> int:
         """Return the maximum number of items at a key."""
-        return self.most.get(key, self.otherwise)
+        return self.by_key.get(key, self.default)
 
 
 NO_BOUNDS = Bounds({}, sys.maxsize)
 
 
 class Problem(NamedTuple):
-    """One problem of the value at ``path``, or of its key if ``at_key``.
+    """One problem of the value at ``path``, or of the key there if ``at_key``.
 
-    With ``see``, the line of that other path follows ``message`` in parentheses, and ``rest`` follows the line.
+    ``see`` is another path: then the text is ``message``, the line of that path in parentheses, and ``rest``.
     """
 
     path: Path
@@ -95,17 +95,17 @@ class ConfigError(DetsError):
 
     def _lines(self) -> list[str]:
         """Return a line for each problem; equal problems of one key share a line."""
-        alike: dict[tuple[str, str], list[ConfigProblem]] = {}
+        alike: dict[tuple[str, str], list[ConfigProblem]] = {}  # by the last key of the path, and message
         for problem in self.problems:
             key = problem.path.partition("[")[0].rpartition(".")[2]
             alike.setdefault((key, problem.message), []).append(problem)
         lines = []
-        for problem, *others in alike.values():
-            place = f":{problem.line}:{problem.column}" if problem.line else ""
-            path = f"{problem.path}: " if problem.path else ""
-            of_file = "" if not others or others[-1].source == problem.source else f" of {others[-1].source}"
+        for first, *others in alike.values():
+            position = f":{first.line}:{first.column}" if first.line else ""
+            path = f"{first.path}: " if first.path else ""
+            of_file = "" if not others or others[-1].source == first.source else f" of {others[-1].source}"
             more = f" (and {len(others)} more like this, the last in line {others[-1].line}{of_file})" if others else ""
-            lines.append(printable(f"{problem.source or self.source_name}{place}: {path}{problem.message}{more}"))
+            lines.append(printable(f"{first.source or self.source_name}{position}: {path}{first.message}{more}"))
         return lines
 
 
@@ -147,29 +147,29 @@ class Document:
     def locate(self, path: Path, at_key: bool = False) -> Position:
         """Return the position of ``path``, or of the innermost section around it that exists."""
         keys, values = self.positions
-        places = keys if at_key else values
-        if path not in places:
+        positions = keys if at_key else values
+        if path not in positions:
             path = self._as_written(path)
-        if path in places:
-            return places[path]
+        if path in positions:
+            return positions[path]
         while path and path not in keys:
             path = path[:-1]
         return keys.get(path, (1, 1))
 
     @cached_property
     def _ranges(self) -> list[tuple[Path, range]]:
-        """The keys that stand for several numbers, with these numbers."""
+        """The paths whose last key is a range, such as ``1-24``, with the range's numbers."""
         matches = ((path, KEY_RANGE.fullmatch(path[-1])) for path in self.positions.keys)
         return [(path, range(int(match[1]), int(match[2]) + 1)) for path, match in matches if match is not None]
 
     def _as_written(self, path: Path) -> Path:
-        """Return a path with the keys of the file: ``1-24`` if the file has no ``7``."""
+        """Return a path with the keys of the file: for ``7`` the key ``1-24``, if the file has no ``7``."""
         written: Path = ()
-        for part in path:
-            written = (*written, part)
-            if written not in self.positions.keys and part.isdecimal():
-                around = (at for at, numbers in self._ranges if at[:-1] == written[:-1] and int(part) in numbers)
-                written = next(around, written)
+        for key in path:
+            section, written = written, (*written, key)
+            if written not in self.positions.keys and key.isdecimal():
+                ranges = (found for found, numbers in self._ranges if found[:-1] == section and int(key) in numbers)
+                written = next(ranges, written)
         return written
 
     def with_positions(self, problems: Iterable[Problem]) -> list[ConfigProblem]:
@@ -178,13 +178,13 @@ class Document:
 
 
 def position_problem(problem: Problem, owner: Callable[[Path], tuple[str, Document, Path]]) -> ConfigProblem:
-    """Return a problem with its position; ``owner`` gives the file of a path, its document, and the path there."""
+    """Return a problem with its position; ``owner`` returns a path's file name, document, and path in that file."""
     name, document, path = owner(problem.path)
     message = problem.message
     if problem.see is not None:
-        other, its_document, its_path = owner(problem.see)
-        of_file = "" if other == name else f" of {other}"
-        message += f" (line {its_document.locate(its_path)[0]}{of_file}){problem.rest}"
+        see_name, see_document, see_path = owner(problem.see)
+        of_file = "" if see_name == name else f" of {see_name}"
+        message += f" (line {see_document.locate(see_path)[0]}{of_file}){problem.rest}"
     return ConfigProblem(*document.locate(path, problem.at_key), show_path(path), message, name)
 
 
@@ -194,13 +194,13 @@ def read_document(text: str, bounds: Bounds = NO_BOUNDS) -> Document:
     A text that exceeds the ``bounds`` has that one problem, and is not read further.
     """
     try:
-        return Document(_PlainReader(text, bounds).data, (), lambda: _read_with_care(text, bounds).positions)
+        return Document(_PlainReader(text, bounds).data, (), lambda: _read_slowly(text, bounds).positions)
     except (_NotPlainError, yaml.YAMLError):
-        return _read_with_care(text, bounds)
+        return _read_slowly(text, bounds)
 
 
-def _read_with_care(text: str, bounds: Bounds) -> Document:
-    """Read a text by the slow reader, which finds the position of every problem."""
+def _read_slowly(text: str, bounds: Bounds) -> Document:
+    """Return the content of a YAML text, read by the slow reader, which finds the position of every problem."""
     try:
         excess = _excess(text, bounds)
         if excess is not None:
@@ -217,42 +217,43 @@ def _unreadable(message: str) -> Document:
     return Document(problems=(ConfigProblem(0, 0, "", message),))
 
 
+@dataclass(slots=True)
+class _OpenCollection:
+    """A section or list that the parser has not read to its end; a section has two nodes for each item."""
+
+    key: str
+    max_items: int
+    is_section: bool
+    node_count: int = 0
+
+
 def _excess(text: str, bounds: Bounds) -> ConfigProblem | None:
     """Return the position at which a text is nested too deep, or has too many items; None if it is within bounds.
 
     This reads the parser's events, which takes no recursion: composing nodes recurses in C and can overflow the stack.
     """
-    keys: list[str] = []  # the positions of the open collections
-    most: list[int] = []
-    nodes: list[int] = []  # the number of nodes in them so far; a section has two for each item
-    in_section: list[bool] = []
+    collections: list[_OpenCollection] = []  # from the outermost to the innermost
     key = ""
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.CollectionEndEvent):
-            key = keys.pop()
-            most.pop(), nodes.pop(), in_section.pop()
+            key = collections.pop().key
         if not isinstance(event, yaml.NodeEvent):
             continue
-        if keys:
-            nodes[-1] += 1
-            if not in_section[-1]:
-                key = f"[{nodes[-1] - 1}]"
-            elif nodes[-1] % 2:
+        if collections:
+            inner = collections[-1]
+            inner.node_count += 1
+            if not inner.is_section:
+                key = f"[{inner.node_count - 1}]"
+            elif inner.node_count % 2:  # a key, not a value
                 key = event.value if isinstance(event, yaml.ScalarEvent) else ""
-            if nodes[-1] > most[-1] * (1 + in_section[-1]):
-                return ConfigProblem(*_position(event), show_path(tuple(keys[1:])), _more_than(most[-1]))
+            if inner.node_count > inner.max_items * (1 + inner.is_section):
+                path = show_path(tuple(collection.key for collection in collections[1:]))
+                return ConfigProblem(*_position(event), path, f"has more than {inner.max_items} entries, the maximum")
         if isinstance(event, yaml.CollectionStartEvent):
-            if len(keys) == _MAX_DEPTH:
+            if len(collections) == _MAX_DEPTH:
                 return ConfigProblem(0, 0, "", f"sections are nested more than {_MAX_DEPTH} deep")
-            keys.append(key)
-            most.append(bounds.max_items(key))
-            nodes.append(0)
-            in_section.append(isinstance(event, yaml.MappingStartEvent))
+            collections.append(_OpenCollection(key, bounds.max_items(key), isinstance(event, yaml.MappingStartEvent)))
     return None
-
-
-def _more_than(max_items: int) -> str:
-    return f"has more than {max_items} entries, the maximum"
 
 
 class _NotPlainError(Exception):
@@ -269,7 +270,7 @@ class _PlainReader:
     def __init__(self, text: str, bounds: Bounds) -> None:
         loader: Any = _LOADER(text)
         self._next, self._resolve, self._bounds = loader.get_event, loader.resolve, bounds
-        self._known: dict[str, object] = {}  # values by their text: most appear in a file many times
+        self._value_of_text: dict[str, object] = {}  # most scalars appear in a file many times
         try:
             self._expect(yaml.StreamStartEvent)
             self._expect(yaml.DocumentStartEvent)
@@ -298,12 +299,12 @@ class _PlainReader:
     def _section(self, max_items: int, depth: int) -> dict[str, object]:
         """Return the section of the current event; _NotPlainError for what only the slow reader handles."""
         values: dict[str, object] = {}
-        take, scalar = self._next, yaml.ScalarEvent
-        while type(event := take()) is scalar:
+        next_event, scalar = self._next, yaml.ScalarEvent  # local names, since this loop reads most of a file
+        while type(event := next_event()) is scalar:
             key = event.value
             if key in values or len(values) == max_items or event.anchor is not None:
                 raise _NotPlainError
-            event = take()
+            event = next_event()
             if type(event) is scalar and event.tag is None and event.anchor is None:
                 values[key] = self._scalar(event)
             else:
@@ -325,9 +326,9 @@ class _PlainReader:
         text = event.value
         if not event.implicit[0]:  # in quotes
             return text
-        value = self._known.get(text, _UNKNOWN)
+        value = self._value_of_text.get(text, _UNKNOWN)
         if value is _UNKNOWN:
-            value = self._known[text] = _scalar(self._resolve(yaml.ScalarNode, text, event.implicit), text)
+            value = self._value_of_text[text] = _scalar(self._resolve(yaml.ScalarNode, text, event.implicit), text)
         return value
 
 
@@ -346,15 +347,16 @@ class _Reader:
     def __init__(self) -> None:
         self._keys: dict[Path, Position] = {}
         self._values: dict[Path, Position] = {}
-        self._seen: set[int] = set()
+        self._seen: set[int] = set()  # the ids of the nodes read so far: PyYAML composes an alias as the same node
         self._problems: list[Problem] = []
         self._bad_keys: list[ConfigProblem] = []  # a rejected key is in no path, but its position is known
 
     def document(self, root: yaml.Node) -> Document:
+        """Return the document of a root node, with its problems and positions."""
         data = self._value(root, ())
-        places = Positions(self._keys, self._values)
-        problems = Document(data, (), lambda: places).with_positions(self._problems)
-        return Document(data, (*self._bad_keys, *problems), lambda: places)
+        positions = Positions(self._keys, self._values)
+        problems = Document(data, (), lambda: positions).with_positions(self._problems)
+        return Document(data, (*self._bad_keys, *problems), lambda: positions)
 
     def _value(self, node: yaml.Node, path: Path) -> object:
         """Return a node's value and record its position; None for an alias, which is a problem."""
@@ -397,8 +399,8 @@ class _Reader:
             values[key_path[-1]] = self._value(value_node, key_path)
         return values
 
-    def _check_tag(self, node: yaml.Node, path: Path, known: frozenset[str]) -> None:
-        if node.tag not in known:
+    def _check_tag(self, node: yaml.Node, path: Path, supported: frozenset[str]) -> None:
+        if node.tag not in supported:
             message = f"has the tag {node.tag}, which is not supported: write the plain value"
             self._problems.append(Problem(path, message))
 

@@ -118,7 +118,7 @@ class HostEntries:
         sources = self._reported_sources.get(row, ReportedSources.ALL) if self._known.full(row) else ReportedSources.ALL
         flows = [pipeline.unknown_source(number, own.vlan_vid, report=sources is ReportedSources.ALL)]
         if sources is ReportedSources.CALLERS:
-            flows.append(pipeline.unknown_caller(number, own.vlan_vid))
+            flows.append(pipeline.unknown_group_source(number, own.vlan_vid))
         self._desired.put(("unknown", row), {own.dpid: flows})
 
     def put_to_edge(self, host: Host) -> None:

@@ -15,11 +15,16 @@ from controller.forwarding.desired_flows import DesiredFlows
 from controller.forwarding.marking_flows import MarkingFlows
 
 
-class _MadeOf(NamedTuple):
-    """The inputs of a switch's flow entries for other switches and for floods."""
+class _FlowInputs(NamedTuple):
+    """The inputs of a switch's flow entries that admit frames of other switches and that flood.
+
+    ``ports`` are the numbers of its ports to other switches, ``flood_ports`` those of them that floods of a VLAN leave
+    by, by VLAN id; ``marked`` are the VLANs whose policy uses marks, ``fenced`` the numbers of edge ports without
+    floods, ``numbers`` the present numbers of ports that are given by their interface.
+    """
 
     ports: set[int]
-    flooded: dict[int, tuple[int, ...]]
+    flood_ports: dict[int, tuple[int, ...]]
     set_queue: bool
     marked: frozenset[int]
     fenced: frozenset[int]
@@ -29,9 +34,9 @@ class _MadeOf(NamedTuple):
 class PathFlows:
     """The links that are up (``topology``), the paths over them, and the flow entries that admit and flood frames.
 
-    ``edges`` are the edge ports that each VLAN has, by dpid; ``is_edge`` tells whether a port is one. ``queueless`` are
-    the dpids of switches whose flow entries name no queue; it may change before a switch is up (``switch_up``).
-    ``fenced`` are the edge ports that get no floods; after a change, call ``rebuild``.
+    ``edges`` has each VLAN's edge ports, by VLAN id and dpid; ``is_edge`` returns whether a port is an edge port.
+    ``queueless`` are the dpids of switches whose flow entries name no queue, and may change before a switch is up
+    (``switch_up``). ``fenced`` are the edge ports that get no floods; after a change, call ``rebuild``.
     """
 
     def __init__(
@@ -49,18 +54,17 @@ class PathFlows:
         self._desired, self._edges, self._marked = desired, edges, marked
         self._is_edge, self._queueless = is_edge, queueless
         self._paths = SwitchPaths(frozenset(), {})
-        self._flood_tree: frozenset[Link] = frozenset()
-        self._retiring = False
+        self._flood_tree: frozenset[Link] = frozenset()  # the links that floods use now
+        self._is_retiring = False  # whether floods avoid the links that only one of the old and the new tree has
         self._links_changed = False
-        # The inputs of the switches' flow entries for other switches, by dpid.
-        self._fabric_ports: dict[int, _MadeOf] = {}
+        self._inputs: dict[int, _FlowInputs] = {}  # by dpid
 
     def inherit(self, before: PathFlows, dpids: Iterable[int]) -> None:
         """Take over the links between these switches from ``before``, and flood along its tree."""
         self.topology = before.topology.limited_to(dpids, self._is_edge)
         links = self.topology.links()
         self._flood_tree = frozenset(link for link in before._flood_tree if link in links)
-        self._retiring = before._retiring
+        self._is_retiring = before._is_retiring
         self._links_changed = True
 
     def switch_up(self, dpid: int) -> None:
@@ -75,7 +79,7 @@ class PathFlows:
 
     def release_switch(self, dpid: int) -> None:
         """Drop the inputs of a switch that another node owns now; if it returns, its flow entries are built anew."""
-        self._fabric_ports.pop(dpid, None)
+        self._inputs.pop(dpid, None)
 
     def port_down(self, port: PortId, now_s: float) -> None:
         """Record that a port lost its link."""
@@ -85,21 +89,22 @@ class PathFlows:
         """Record that a discovery probe of one switch's port reached another; return whether that brought a link up."""
         if self._is_edge(sender) or self._is_edge(receiver):
             return False
-        up = self.topology.record_probe(sender, receiver, now_s)
-        self._links_changed = self._links_changed or up
-        return up
+        link_came_up = self.topology.record_probe(sender, receiver, now_s)
+        self._links_changed = self._links_changed or link_came_up
+        return link_came_up
 
     def merge_peer_probes(
-        self, dpids: Container[int], hellos: Mapping[tuple[PortId, PortId], bool], now_s: float
+        self, dpids: Container[int], is_late: Mapping[tuple[PortId, PortId], bool], now_s: float
     ) -> None:
-        """Merge the probes, (sender, receiver), that another node received, and whether the next one is late.
+        """Merge the discovery probes that another node received at its switches, ``dpids``.
 
-        Late probes are late here as well: this node repeats those that it sends.
+        ``is_late`` has each probe's (sender, receiver), and whether the next probe is late. A late probe does not
+        extend the link's timeout here, so that this node repeats the probe if it sends it.
         """
         known = dict.fromkeys(self.topology.probes_received_at(dpids))
-        removed = [ends for ends in known if ends not in hellos]
+        removed = [ends for ends in known if ends not in is_late]
         self._links_changed = self.topology.drop_probes(removed) or self._links_changed
-        for ends, late in hellos.items():
+        for ends, late in is_late.items():
             if not late or ends not in known:
                 self.on_discovery_frame(*ends, now_s)
 
@@ -108,50 +113,53 @@ class PathFlows:
 
         They are out of use when the changes that remove them have been taken from ``desired``.
         """
-        self._retiring = self._retiring and bool(self._desired.pending)
+        self._is_retiring = self._is_retiring and bool(self._desired.pending)
         if self.topology.expire(now_s) or self._flood_tree != self._paths.tree:
             self._links_changed = True
 
     def find(self) -> bool:
         """Update floods and ``next_port`` to the links that are up; return whether any link changed.
 
-        All links of a switch change together: paths are computed once for all of them.
+        The links of a switch go up or down together, so that paths are computed here once for all changes.
         """
         if not self._links_changed:
             return False
         self._links_changed = False
         self._paths = self.topology.paths()
         # A flood over links of two trees could loop: first only their common links are used, the rest at the next tick.
-        desired = self._paths.tree
-        self._retiring = self._retiring or not self._flood_tree <= desired
-        self._flood_tree = self._flood_tree & desired if self._retiring else desired
+        new_tree = self._paths.tree
+        self._is_retiring = self._is_retiring or not self._flood_tree <= new_tree
+        self._flood_tree = self._flood_tree & new_tree if self._is_retiring else new_tree
         tree = FloodTree(self._flood_tree)
-        members = {vid: tree.switches(edges) for vid, edges in self._edges.items()}
+        switches_of_vlan = {vid: tree.switches(edges) for vid, edges in self._edges.items()}
         for dpid in filter(self._desired.tracks, self.topology.switches):
-            self._put_fabric_ports(dpid, {vid: tree.ports_towards(dpid, present) for vid, present in members.items()})
+            self._put(dpid, {vid: tree.ports_towards(dpid, switches) for vid, switches in switches_of_vlan.items()})
         return True
 
     @property
     def next_port(self) -> Mapping[tuple[int, int], int]:
-        """The port that leads from one switch to another, by both dpids."""
+        """The output port to another switch, by (dpid, dpid of the other switch)."""
         return self._paths.next_port
 
     def rebuild(self, only: int | None = None) -> None:
         """Rebuild the flow entries of all tracked switches (or ``only`` one) whose inputs changed."""
-        for dpid, made_of in list(self._fabric_ports.items()):
+        for dpid, inputs in list(self._inputs.items()):
             if only in (None, dpid):
-                self._put_fabric_ports(dpid, made_of.flooded)
+                self._put(dpid, inputs.flood_ports)
 
-    def _put_fabric_ports(self, dpid: int, flooded: dict[int, tuple[int, ...]]) -> None:
-        """Let a switch admit frames of other switches, and flood each VLAN out of ports to more of its VNs."""
+    def _put(self, dpid: int, flood_ports: dict[int, tuple[int, ...]]) -> None:
+        """Let a switch admit frames of other switches, and flood each VLAN; do nothing if no input changed.
+
+        ``flood_ports`` has the numbers of the ports to other switches that a VLAN's floods leave by, by VLAN id.
+        """
         ports, marked = self.topology.fabric_ports(dpid), self._marked.vlans
         set_queue = dpid not in self._queueless
         fenced = frozenset(port.port_no for port in self._fenced if port.dpid == dpid)
         numbers = self._numbers.bound(dpid)
-        given = _MadeOf(ports, flooded, set_queue, marked, fenced, numbers)
-        if self._fabric_ports.get(dpid) == given:
+        inputs = _FlowInputs(ports, flood_ports, set_queue, marked, fenced, numbers)
+        if self._inputs.get(dpid) == inputs:
             return
-        self._fabric_ports[dpid] = given
+        self._inputs[dpid] = inputs
         admitted = [
             pipeline.admit_from_fabric(port, vid, marks=vid in marked) for port in sorted(ports) for vid in self._edges
         ]
@@ -163,7 +171,7 @@ class PathFlows:
                 for port in edges.get(dpid, [])
                 if port.port_no not in fenced
             ]
-            floods.append(pipeline.flood(vid, flooded[vid], open_ports, set_queue=set_queue))
+            floods.append(pipeline.flood(vid, flood_ports[vid], open_ports, set_queue=set_queue))
         self._desired.put(("flood", dpid), {dpid: floods})
 
 

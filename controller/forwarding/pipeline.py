@@ -1,5 +1,7 @@
 """The pipeline: nine named tables with their flow entries.
 
+The functions return flow entries; their docstrings say what these do with frames. A ``meter_id`` of None is no meter.
+
 | table        | matches                     | does                                                              |
 |--------------|-----------------------------|-------------------------------------------------------------------|
 | CLASSIFY     | port and VLAN               | tags frames of access ports, admits known VLANs only              |
@@ -20,8 +22,8 @@ Frames from other switches were limited where they entered the fabric: they go f
 MARKS. A table without a matching flow entry drops (OpenFlow 1.3.5, section 5.4): nothing untagged, unknown or foreign
 gets through.
 
-A meter drops the frame itself, so the packet-in meter comes after the output: a frame above it is forwarded all the
-same. The frame may be untagged there; its metadata has its VLAN.
+A meter drops the frame itself, so the packet-in meter comes after the output: a frame above the packet-in rate is
+forwarded all the same. After the output a frame may be untagged; its metadata has its VLAN.
 """
 
 from __future__ import annotations
@@ -149,12 +151,15 @@ def drop_hosts_lldp(port_no: int) -> Flow:
 
 def refuse_others(port: EdgePort, *, fenced: bool) -> tuple[Flow, ...]:
     """Drop and count, by reason, the frames of an edge port that no other flow entry admits."""
-    every = Match(in_port=port.port_no)
+    all_frames = Match(in_port=port.port_no)
     if fenced:
-        return (Flow(Table.CLASSIFY, 1, every, Refusal.FENCED.cookie),)
-    plain = () if port.untagged_vid is not None else (VLAN_NONE, VLAN_PRIORITY)
-    untagged = [Flow(Table.CLASSIFY, 2, every._replace(vlan_vid=vid), Refusal.UNTAGGED.cookie) for vid in plain]
-    return *untagged, Flow(Table.CLASSIFY, 1, every, Refusal.FOREIGN_VLAN.cookie)
+        return (Flow(Table.CLASSIFY, 1, all_frames, Refusal.FENCED.cookie),)
+    # A port with a VLAN for untagged frames has flow entries that admit them.
+    refused_vids = () if port.untagged_vid is not None else (VLAN_NONE, VLAN_PRIORITY)
+    untagged = [
+        Flow(Table.CLASSIFY, 2, all_frames._replace(vlan_vid=vid), Refusal.UNTAGGED.cookie) for vid in refused_vids
+    ]
+    return *untagged, Flow(Table.CLASSIFY, 1, all_frames, Refusal.FOREIGN_VLAN.cookie)
 
 
 def drop_control(ethertype: int) -> Flow:
@@ -184,16 +189,16 @@ def admit(port: EdgePort, vlan_vid: int) -> tuple[Flow, ...]:
         match = Match(in_port=port.port_no, vlan_vid=vid_of_frame)
         return _flow(Table.CLASSIFY, 100, match, *actions, goto_table=Table.SEND_LIMIT)
 
-    own = () if port.is_access else (enter(vlan_vid),)
+    tagged = () if port.is_access else (enter(vlan_vid),)
     if port.tag_of(vlan_vid) is not None:
-        return own
-    tag = SetVlanVid(vlan_vid)
-    return enter(VLAN_NONE, PushVlan(), tag), enter(VLAN_PRIORITY, tag), *own
+        return tagged
+    set_vid = SetVlanVid(vlan_vid)
+    return enter(VLAN_NONE, PushVlan(), set_vid), enter(VLAN_PRIORITY, set_vid), *tagged
 
 
 def admit_from_fabric(port_no: int, vlan_vid: int, *, marks: bool = False) -> Flow:
     """Forward frames that another switch has admitted; ``marks``: they may carry marks."""
-    return _flow(Table.CLASSIFY, 100, Match(in_port=port_no, vlan_vid=vlan_vid), goto_table=_next(marks))
+    return _flow(Table.CLASSIFY, 100, Match(in_port=port_no, vlan_vid=vlan_vid), goto_table=_after_metering(marks))
 
 
 def limit_sender(port_no: int, vlan_vid: int, meter_id: int | None, *, closed: bool = False) -> Flow:
@@ -206,15 +211,18 @@ def limit_sender(port_no: int, vlan_vid: int, meter_id: int | None, *, closed: b
 def unknown_source(port_no: int, vlan_vid: int, *, report: bool) -> Flow:
     """Forward a VN's frames from unknown source addresses, and report them unless the VN is full."""
     match = Match(in_port=port_no, vlan_vid=vlan_vid)
-    mark = _mark(vlan_vid, MetadataFlag.UNKNOWN_SOURCE) if report else None
-    return _flow(Table.LEARN, 1, match, write_metadata=mark, goto_table=Table.RATE_CONTROL)
+    flag = _flag(vlan_vid, MetadataFlag.UNKNOWN_SOURCE) if report else None
+    return _flow(Table.LEARN, 1, match, write_metadata=flag, goto_table=Table.RATE_CONTROL)
 
 
-def unknown_caller(port_no: int, vlan_vid: int) -> Flow:
-    """Report a VN's broadcast and group frames from unknown addresses only: moved hosts send such frames."""
+def unknown_group_source(port_no: int, vlan_vid: int) -> Flow:
+    """Report a VN's broadcast and group frames from unknown source addresses.
+
+    For a VN whose other frames from unknown addresses are not reported: a moved host sends broadcast or group frames.
+    """
     match = Match(in_port=port_no, vlan_vid=vlan_vid, eth_dst=GROUP_BIT, eth_dst_mask=GROUP_BIT)
-    mark = _mark(vlan_vid, MetadataFlag.UNKNOWN_SOURCE)
-    return _flow(Table.LEARN, 2, match, write_metadata=mark, goto_table=Table.RATE_CONTROL)
+    flag = _flag(vlan_vid, MetadataFlag.UNKNOWN_SOURCE)
+    return _flow(Table.LEARN, 2, match, write_metadata=flag, goto_table=Table.RATE_CONTROL)
 
 
 def known_source(port_no: int, vlan_vid: int, mac: int, ageing_s: int) -> Flow:
@@ -233,7 +241,7 @@ def rate_control(
     """
     match = Match(in_port=port_no, vlan_vid=vlan_vid, eth_dst=mac)
     ageing: dict[str, int | bool] = {"idle_timeout_s": ageing_s, "send_flow_removed": True}
-    return _flow(Table.RATE_CONTROL, 100, match, meter_id=meter_id, goto_table=_next(marks), **ageing)
+    return _flow(Table.RATE_CONTROL, 100, match, meter_id=meter_id, goto_table=_after_metering(marks), **ageing)
 
 
 def forward_within_vn(port_no: int, vlan_vid: int, mac: int) -> Flow:
@@ -242,20 +250,20 @@ def forward_within_vn(port_no: int, vlan_vid: int, mac: int) -> Flow:
 
 
 def report_new_pair(vlan_vid: int, mac: int, *, marks: bool = False, limited: bool = False) -> Flow:
-    """Forward and report frames to a known address from a sender without a flow entry.
+    """Forward and report frames to a known address from a VN that has no flow entry for the pair yet.
 
     If no queue holds the address's VN they are ``limited``, and switches along the path may not mark them.
     """
     match = Match(vlan_vid=vlan_vid, eth_dst=mac)
-    mark = _mark(vlan_vid, MetadataFlag.NEW_PAIR)
-    table = Table.COUNT if limited else _next(marks)
-    return _flow(Table.RATE_CONTROL, 10, match, write_metadata=mark, goto_table=table)
+    flag = _flag(vlan_vid, MetadataFlag.NEW_PAIR)
+    table = Table.COUNT if limited else _after_metering(marks)
+    return _flow(Table.RATE_CONTROL, 10, match, write_metadata=flag, goto_table=table)
 
 
 def limit_newcomer(port_no: int, vlan_vid: int, meter_id: int) -> Flow:
     """Limit a VN's frames of new pairs by a meter, until the pairs have flow entries."""
-    mark = int(MetadataFlag.NEW_PAIR)
-    match = Match(in_port=port_no, vlan_vid=vlan_vid, metadata=mark, metadata_mask=mark)
+    flag = int(MetadataFlag.NEW_PAIR)
+    match = Match(in_port=port_no, vlan_vid=vlan_vid, metadata=flag, metadata_mask=flag)
     return _flow(Table.COUNT, 100, match, meter_id=meter_id, goto_table=Table.FORWARD)
 
 
@@ -296,10 +304,9 @@ def allow_marks(port_no: int, vlan_vid: int, marking: EcnMarking) -> tuple[Flow,
 
     Other frames are unchanged.
     """
-    plain = [Match(in_port=port_no, vlan_vid=vlan_vid, eth_type=kind, ip_ecn=NOT_ECT) for kind in ETH_TYPES_IP]
-    return tuple(
-        _flow(Table.MARKS, 100, match, SetIpEcn(marking.codepoint), goto_table=Table.FORWARD) for match in plain
-    )
+    set_ect = SetIpEcn(marking.codepoint)
+    not_ect = [Match(in_port=port_no, vlan_vid=vlan_vid, eth_type=kind, ip_ecn=NOT_ECT) for kind in ETH_TYPES_IP]
+    return tuple(_flow(Table.MARKS, 100, match, set_ect, goto_table=Table.FORWARD) for match in not_ect)
 
 
 def clear_marks(port_no: int, vlan_vid: int, mac: int, marking: EcnMarking) -> tuple[Flow, ...]:
@@ -311,13 +318,13 @@ def clear_marks(port_no: int, vlan_vid: int, mac: int, marking: EcnMarking) -> t
     host = Match(vlan_vid=vlan_vid, eth_dst=mac)
     receiver = WriteMetadata(port_no << _RECEIVER_SHIFT, _RECEIVER_MASK)
     flows = []
+    clear = SetIpEcn(NOT_ECT)
+    hide = () if marking.keep else (clear,)
     for kind in ETH_TYPES_IP:
-        marked, allowed = (host._replace(eth_type=kind, ip_ecn=ecn) for ecn in (CE, ECT_1))
-        clear = SetIpEcn(NOT_ECT)
-        hidden = () if marking.keep else (clear,)
-        flows.append(_flow(Table.MARKS, 110, marked, *hidden, write_metadata=receiver, goto_table=Table.COUNT))
+        marked, unmarked = (host._replace(eth_type=kind, ip_ecn=ecn) for ecn in (CE, ECT_1))
+        flows.append(_flow(Table.MARKS, 110, marked, *hide, write_metadata=receiver, goto_table=Table.COUNT))
         if marking.codepoint == ECT_1:
-            flows.append(_flow(Table.MARKS, 110, allowed, clear, goto_table=Table.FORWARD))
+            flows.append(_flow(Table.MARKS, 110, unmarked, clear, goto_table=Table.FORWARD))
     return tuple(flows)
 
 
@@ -335,7 +342,10 @@ def report(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
 
 
 def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:
-    """Return the port and VLAN of the VN with the flood, packet-in or other own meter of a flow entry, and it."""
+    """Return the port number and VLAN id of a flow entry's VN, and the VN's meter in the flow entry.
+
+    None for a flow entry without a meter of ``VnMeters``; the meter of the send limit is not looked for.
+    """
     match = flow.match
     if flow.meter_id is None or match.in_port is None:
         return None
@@ -354,16 +364,18 @@ def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:
     return None
 
 
-def _next(marks: bool) -> Table:
+def _after_metering(marks: bool) -> Table:
+    """Return the table after the senders' meters, for frames that may carry ``marks`` or may not."""
     return Table.MARKS if marks else Table.FORWARD
 
 
-def _mark(vlan_vid: int, why: MetadataFlag) -> WriteMetadata:
-    return WriteMetadata(int(why) | vlan_vid, int(why | MetadataFlag.VLAN))
+def _flag(vlan_vid: int, reason: MetadataFlag) -> WriteMetadata:
+    """Return the instruction that flags a VLAN's frames with the reason for a packet-in, and notes the VLAN."""
+    return WriteMetadata(int(reason) | vlan_vid, int(reason | MetadataFlag.VLAN))
 
 
 def _to_edge(port: EdgePort, vlan_vid: int, set_queue: bool) -> tuple[Action, ...]:
-    """Return the actions that send a packet to a VN's edge port: queue, tag, output."""
+    """Return the actions that send a frame out of an edge port: set the VLAN's queue, remove the tag, output."""
     # The queue of a VLAN has the VLAN's number. Most switches without queues accept set_queue and ignore it.
     queue = (SetQueue(vlan_vid),) if set_queue else ()
     untag = (PopVlan(),) if port.tag_of(vlan_vid) is None else ()
@@ -373,7 +385,7 @@ def _to_edge(port: EdgePort, vlan_vid: int, set_queue: bool) -> tuple[Action, ..
 def forward_to_edge(port: EdgePort, vlan_vid: int, mac: int, *, set_queue: bool = True, phantom: bool = False) -> Flow:
     """Forward to an address behind an edge port of this switch; with ``set_queue`` through its VN's queue.
 
-    If the VN has a ``phantom`` meter, forwarded frames pass it, with their tag again.
+    If the VN has a ``phantom`` meter, forwarded frames then pass that meter, and get their tag back for it.
     """
     actions, table = _to_edge(port, vlan_vid, set_queue), Table.PHANTOM if phantom else Table.PACKET_IN
     if phantom and port.tag_of(vlan_vid) is None:
@@ -401,14 +413,14 @@ def flood(
     A frame never leaves by the port at which it arrived (OpenFlow 1.3.5, section 7.2.5, Output). Tagged copies come
     first, since untagging for an access port would also affect later copies.
     """
-    edges = sorted(edge_ports, key=lambda port: port.tag_of(vlan_vid) is None)
+    tagged_first = sorted(edge_ports, key=lambda port: port.tag_of(vlan_vid) is None)
     actions: list[Action] = [Output(port_no) for port_no in sorted(fabric_ports)]
-    untagged = False
-    for port in edges:
+    is_untagged = False
+    for port in tagged_first:
         for action in _to_edge(port, vlan_vid, set_queue):
             if isinstance(action, PopVlan):
-                if untagged:
+                if is_untagged:  # a tag can be removed only once
                     continue
-                untagged = True
+                is_untagged = True
             actions.append(action)
     return _flow(Table.FORWARD, 10, Match(vlan_vid=vlan_vid), *actions, goto_table=Table.PACKET_IN)

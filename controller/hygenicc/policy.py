@@ -171,96 +171,104 @@ class HyGenICC(Policy):
            Marks on saved-up bursts from before the last cut cause no cut.
         5. The pairs of a VN share its rate or its Capacity Share; a pair that needs less leaves the rest to the others.
 
+        Columns ``limiter_...`` are (limiters,), ``vn_...`` (vns,), ``link_...`` (links,); all others are (rows,).
+
         Raises InvalidValueError without links: shares are shares of ports.
         """
-        links, vns, sender = view.links, view.vns, view.sender
+        links, vns, sender, receiver = view.links, view.vns, view.sender, view.receiver
         if links is None or view.cross_guaranteed_bps is None:
             raise InvalidValueError("links", links, f"are needed: {self.name} shares out ports")
-        parameters = {name: column[view.receiver] for name, column in view.parameters.items()}
-        room_bps = np.maximum(links.capacity_bps - view.cross_guaranteed_bps, MIN_RATE_BPS)
-        ceiling_bps = view.ceiling_bps
+        parameters = {name: column[receiver] for name, column in view.parameters.items()}
+        link_room_bps = np.maximum(links.capacity_bps - view.cross_guaranteed_bps, MIN_RATE_BPS)
+        ceiling_bps, elapsed_s = view.ceiling_bps, view.elapsed_s or FIRST_INTERVAL_S
         # 1
-        share, marked, beyond = _marks(view)
-        states = _congestion(view, memory, share)
+        phi, has_marks, has_excess = _marks(view)
+        vn_congestion = _congestion(view, memory, phi)
         # 2
         demand_bps = _desired_bps(view, ceiling_bps)
         vn_demand_bps = np.bincount(sender, demand_bps, minlength=len(vns)).astype(np.float64)
-        vn_share_bps = capacity_shares(room_bps, links.up, vn_demand_bps, vns.weight, vns.send_max_bps)
+        vn_share_bps = capacity_shares(link_room_bps, links.up, vn_demand_bps, vns.weight, vns.send_max_bps)
         share_bps = vn_share_bps[sender]
         # 3
         limiters = Limiters.scoped(sender, parameters["scope"] > 0, len(vns))
-        first, pair = limiters.first, limiters.pair  # of each limiter: its first pair, and whether it is of one pair
-        marked_lately = np.nan_to_num(memory.pair_column("quiet")) < REMEMBERED_INTERVALS
-        remembered_bps = np.where(marked_lately, memory.pair_column("link_bps"), np.nan)
-        bottleneck_table = find_bottlenecks(view, links, room_bps, marked, beyond, remembered_bps)
-        bottlenecks, bottleneck_index = _bottlenecks(limiters, bottleneck_table, view)
+        first_row, limiter_is_of_pair = limiters.first, limiters.pair
+        limiter_sender = sender[first_row]
+        has_recent_marks = np.nan_to_num(memory.pair_column("quiet")) < REMEMBERED_INTERVALS
+        remembered_bps = np.where(has_recent_marks, memory.pair_column("link_bps"), np.nan)
+        bottleneck_table = find_bottlenecks(view, links, link_room_bps, has_marks, has_excess, remembered_bps)
+        bottlenecks, limiter_bottleneck = _bottlenecks(limiters, bottleneck_table, view)
         # 4
-        last_bps, quiet, since_cut_s = (
-            np.where(pair, memory.pair_column(name)[first], memory.vn_column(name)[sender[first]])
+        limiter_last_bps, limiter_quiet, limiter_since_cut_s = (
+            np.where(limiter_is_of_pair, memory.pair_column(name)[first_row], memory.vn_column(name)[limiter_sender])
             for name in ("rate_bps", "quiet", "stood_s")
         )
-        was_waiting = memory.pair_column("waits")
-        is_new = np.isnan(last_bps)
-        max_bps = np.where(pair, np.minimum(share_bps, ceiling_bps)[first], share_bps[first])
-        elapsed_s = view.elapsed_s or FIRST_INTERVAL_S
-        min_bps = floors(max_bps, elapsed_s)
-        held = (
-            (parameters["admit"] > 0)
-            & (states["closed"][view.receiver] > 0)
-            & ((was_waiting > 0) | np.isnan(was_waiting))
+        limiter_is_new = np.isnan(limiter_last_bps)
+        pair_max_bps = np.minimum(share_bps, ceiling_bps)
+        limiter_max_bps = np.where(limiter_is_of_pair, pair_max_bps[first_row], share_bps[first_row])
+        limiter_min_bps = floors(limiter_max_bps, elapsed_s)
+        was_held = memory.pair_column("waits")  # NaN for a new pair
+        is_receiver_closed = vn_congestion["closed"][receiver] > 0
+        is_held = (parameters["admit"] > 0) & is_receiver_closed & ((was_held > 0) | np.isnan(was_held))
+        limiter_is_held = limiters.sum(is_held) > 0
+        limiters_before = LimiterState(
+            np.where(limiter_is_new, np.nan, limiter_last_bps), np.where(limiter_is_new, NEVER, limiter_quiet)
         )
-        waiting = limiters.sum(held) > 0
-        start = LimiterState(np.where(is_new, np.nan, last_bps), np.where(is_new, NEVER, quiet))
-        started_bps = with_start_rates(start, max_bps, bottlenecks.sharers, parameters["start"][first])
-        passed_bps = limiters.sum(view.passed_bps[view.rows])
-        phi = limiter_shares(share, view.measured_bps, limiters.limiter, len(limiters))
-        phi = np.where((phi > 0) & is_cut_sufficient(passed_bps, started_bps, since_cut_s, bottlenecks), np.nan, phi)
-        weight = vns.weight[sender[first]]
-        link_bps = np.minimum(vns.capacity_bps[sender[first]], bottlenecks.capacity_bps[bottlenecks.bottleneck])
-        part_bps = equal_parts(weight, link_bps, bottlenecks)
-        after = next_rates(
-            LimiterState(started_bps, start.quiet),
-            phi,
-            weight,
+        limiter_start = parameters["start"][first_row]
+        limiter_before_bps = with_start_rates(limiters_before, limiter_max_bps, bottlenecks.sharers, limiter_start)
+        limiter_passed_bps = limiters.sum(view.passed_bps[view.rows])
+        limiter_phi = limiter_shares(phi, view.measured_bps, limiters.limiter, len(limiters))
+        limiter_cut_suffices = is_cut_sufficient(
+            limiter_passed_bps, limiter_before_bps, limiter_since_cut_s, bottlenecks
+        )
+        limiter_phi = np.where((limiter_phi > 0) & limiter_cut_suffices, np.nan, limiter_phi)  # no further cut
+        limiter_weight = vns.weight[limiter_sender]
+        limiter_bottleneck_bps = bottlenecks.capacity_bps[bottlenecks.bottleneck]
+        limiter_path_bps = np.minimum(vns.capacity_bps[limiter_sender], limiter_bottleneck_bps)
+        limiter_part_bps = equal_parts(limiter_weight, limiter_path_bps, bottlenecks)
+        limiters_after = next_rates(
+            LimiterState(limiter_before_bps, limiters_before.quiet),
+            limiter_phi,
+            limiter_weight,
             bottlenecks,
-            link_bps,
-            min_bps,
-            reachable(passed_bps, started_bps, max_bps, part_bps),
+            limiter_path_bps,
+            limiter_min_bps,
+            reachable(limiter_passed_bps, limiter_before_bps, limiter_max_bps, limiter_part_bps),
             limiters.sum(demand_bps),
-            Constants(*(parameters[name][first] for name in ("cut", "beta", "slow", "fast", "timeout", "gamma"))),
+            Constants(*(parameters[name][first_row] for name in ("cut", "beta", "slow", "fast", "timeout", "gamma"))),
         )
         # 5
-        waiting_bps = np.minimum(_waiting_rates(view, held)[first], min_bps)
-        after_bps = np.where(waiting & pair, waiting_bps, after.rate_bps)
-        rate_bps = after_bps[limiters.limiter]
-        vn_bps = np.where(pair, share_bps[first], after_bps)[limiters.limiter]
+        limiter_waiting_bps = np.minimum(_waiting_rates(view, is_held)[first_row], limiter_min_bps)
+        limiter_waits = limiter_is_held & limiter_is_of_pair
+        limiter_rate_bps = np.where(limiter_waits, limiter_waiting_bps, limiters_after.rate_bps)
+        rate_bps = limiter_rate_bps[limiters.limiter]
+        amount_bps = np.where(limiter_is_of_pair, share_bps[first_row], limiter_rate_bps)[limiters.limiter]
         used_bps = np.where(view.active, np.minimum(rate_bps, demand_bps), 0.0)
-        grant_bps = np.minimum(_within(sender, vn_bps, used_bps, rate_bps), ceiling_bps)
+        grant_bps = np.minimum(_within(sender, amount_bps, used_bps, rate_bps), ceiling_bps)
         limiter_columns = {
-            "rate_bps": after_bps,
-            "quiet": after.quiet,
-            "stood_s": np.where(after_bps < started_bps, 0.0, since_cut_s + elapsed_s),
+            "rate_bps": limiter_rate_bps,
+            "quiet": limiters_after.quiet,
+            "stood_s": np.where(limiter_rate_bps < limiter_before_bps, 0.0, limiter_since_cut_s + elapsed_s),
         }
         next_state = memory.updated(
-            by_vn=states | {name: _of_vns(column, limiters, view) for name, column in limiter_columns.items()},
+            by_vn=vn_congestion | {name: _of_vns(column, limiters, view) for name, column in limiter_columns.items()},
             by_entry={name: column[limiters.limiter] for name, column in limiter_columns.items()}
-            | {"waits": held.astype(np.float64), "link_bps": bottleneck_table.unknown_link_capacity_bps},
+            | {"waits": is_held.astype(np.float64), "link_bps": bottleneck_table.unknown_link_capacity_bps},
         )
-        sharers = np.bincount(links.up[vn_demand_bps > 0], minlength=len(room_bps))[links.up[sender]]
+        link_senders = np.bincount(links.up[vn_demand_bps > 0], minlength=len(link_room_bps))
         return MarksDecision(
             view,
             grant_bps,
             next_state,
-            share,
-            started_bps[limiters.limiter],
-            rate_bps,
-            share_bps,
-            min_bps[limiters.limiter],
-            after.quiet[limiters.limiter],
-            sharers,
-            bottleneck_index[limiters.limiter],
-            held,
-            congested=states["hot"] >= SURE_INTERVALS,
+            share=phi,
+            before_bps=limiter_before_bps[limiters.limiter],
+            rate_bps=rate_bps,
+            share_bps=share_bps,
+            least_bps=limiter_min_bps[limiters.limiter],
+            quiet=limiters_after.quiet[limiters.limiter],
+            sharers=link_senders[links.up[sender]],
+            bottleneck=limiter_bottleneck[limiters.limiter],
+            waits=is_held,
+            congested=vn_congestion["hot"] >= SURE_INTERVALS,
         )
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
@@ -357,18 +365,21 @@ def _waiting_rates(view: PolicyView, held: BoolArray) -> FloatArray:
 
 
 def _bottlenecks(limiters: Limiters, bottlenecks: BottleneckTable, view: PolicyView) -> tuple[Bottlenecks, IntArray]:
-    """Return the bottlenecks of limiters, and their indices: each has that of its pair with the highest rate."""
-    place = bottlenecks.bottleneck
-    if len(limiters) < len(place):
-        order = np.lexsort((-view.measured_bps, limiters.limiter))
-        place = place[order[np.searchsorted(limiters.limiter[order], np.arange(len(limiters)))]]
-    else:
-        place = place[limiters.first]
+    """Return the bottlenecks of limiters, and the index of each limiter's bottleneck, (limiters,).
+
+    A limiter of several pairs has the bottleneck of its pair with the highest rate.
+    """
+    pair_index = bottlenecks.bottleneck
+    highest_row = limiters.first  # (limiters,) the row of the limiter's pair with the highest rate
+    if len(limiters) < len(pair_index):
+        order = np.lexsort((-view.measured_bps, limiters.limiter))  # by limiter, then from the highest rate down
+        highest_row = order[np.searchsorted(limiters.limiter[order], np.arange(len(limiters)))]
+    index = pair_index[highest_row]
     # Choice: a pair that sent nothing in the last interval does not count for the others, though it is active for a
     # while (IDLE_INTERVALS): they rise by parts of the rate that it leaves.
     sends = (limiters.sum(view.active & (view.passed_bps[view.rows] != 0.0)) > 0).astype(np.float64)
-    senders = np.bincount(place, sends, minlength=len(bottlenecks.load_bps)).astype(np.float64)
-    return Bottlenecks(place, bottlenecks.load_bps, bottlenecks.capacity_bps, senders, 1.0 - sends), place
+    senders = np.bincount(index, sends, minlength=len(bottlenecks.load_bps)).astype(np.float64)
+    return Bottlenecks(index, bottlenecks.load_bps, bottlenecks.capacity_bps, senders, 1.0 - sends), index
 
 
 def _within(sender: IntArray, amount_bps: FloatArray, uses_bps: FloatArray, rate_bps: FloatArray) -> FloatArray:

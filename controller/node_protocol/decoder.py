@@ -1,4 +1,4 @@
-"""The bytes of a message to columns, as views; malformed messages are rejected."""
+"""Decodes a message's bytes to columns, which are views of the bytes; rejects malformed messages."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from controller.node_protocol.header import (
 from controller.node_protocol.message_types import Frame, GrantMessage, GrantRecord, ReportMessage
 from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
-_AS_BEFORE = 2  # result for a valid message with the previous pairs
-_ROWS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})
+_SAME_FIRST_COLUMN = 2  # result of the native check: valid, and the first column equals the previous message's
+_VN_ROW_COLUMNS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})
 
 
 class PreviousMessage(NamedTuple):
-    """A ``frame`` with the same pairs as all messages of that ``token`` with numbers ``first`` to ``latest``."""
+    """A ``frame`` whose pairs are those of all messages of its ``token`` with the numbers ``first`` to ``latest``."""
 
     token: int
     first: int
@@ -63,7 +63,7 @@ def decode(
     fields = HEAD.unpack_from(data)
     magic, version, kind, to_allocator, omitted, sender_fabric, token, number, ack = fields[:9]
     *acked, pairs, limits, first_rows, pair_rows = fields[9:]
-    counts = first_rows, pair_rows
+    counts = first_rows, pair_rows  # of the two tables
     if magic != MAGIC or kind not in KINDS or to_allocator > 1:
         raise MessageRejectedError(RejectCause.NOT_A_FRAME, f"begins with {data[:8].hex()}")
     if version != VERSION:
@@ -100,7 +100,7 @@ def decode(
     head = Header(token, number, ack, bool(to_allocator), (acked[0], acked[1]), pairs, omitted, limits)
     columns = dict[str, Any]()
     if pairs and last is not None:
-        columns = _read_as_mostly(data, counts, names_of, vns, last)
+        columns = _read_with_last_pairs(data, counts, names_of, vns, last)
     if not columns:
         columns = _read(data, form, counts, names_of, vns, links, last, pairs > 0)
     columns |= {
@@ -114,31 +114,36 @@ def decode(
     return head, form(**columns)
 
 
-def _read_as_mostly(
+def _read_with_last_pairs(
     data: Octets,
     counts: tuple[int, int],
     names_of: tuple[TableColumns, TableColumns],
     vns: int,
     last: ReportMessage | GrantMessage,
 ) -> dict[str, Any]:
-    """Return the columns of a message with the pairs of the ``last`` one; nothing if any part is invalid."""
+    """Return the columns of a message with the pairs of the ``last`` one by name (fast path).
+
+    Nothing is returned if any value is invalid: ``_read`` then finds the reason. The arguments are those of ``_read``.
+    """
     if codec_native.library is None:
         return {}
-    entries, before = names_of[1], getattr(last, last.first)
-    widths = [(len(names.eights), len(names.fours), len(names.ones)) for names in names_of]
-    unlimited = entries.eights.index(LIMIT) if LIMIT in entries.eights else -1
-    parts = (HEAD.size, counts[0], *widths[0]), (counts[1], *widths[1])
-    right = codec_native.is_valid_message(np.frombuffer(data, np.uint8), *parts, vns, unlimited, MAX_BPS, before)
-    if not right:
+    last_first_column = getattr(last, last.first)
+    column_counts = [(len(names.eights), len(names.fours), len(names.ones)) for names in names_of]
+    first_table, pair_table = (HEAD.size, counts[0], *column_counts[0]), (counts[1], *column_counts[1])
+    limit_index = _limit_index(names_of[1].eights)
+    octets = np.frombuffer(data, np.uint8)
+    tables = first_table, pair_table
+    validity = codec_native.is_valid_message(octets, *tables, vns, limit_index, MAX_BPS, last_first_column)
+    if not validity:
         return {}
-    columns, at = {"sender": last.sender, "receiver": last.receiver}, HEAD.size
+    columns, offset = {"sender": last.sender, "receiver": last.receiver}, HEAD.size
     for names, rows in zip(names_of, counts, strict=True):
-        rates, others = _views(data, at, names, rows)
-        at += rows * names.octets
+        rates, others = _views(data, offset, names, rows)
+        offset += rows * names.octets
         columns |= zip(names.eights, rates, strict=True)
         columns |= {name: _as_read(column) for name, column in others.items()}
-    if right == _AS_BEFORE:
-        columns[last.first] = before
+    if validity == _SAME_FIRST_COLUMN:
+        columns[last.first] = last_first_column
     return columns
 
 
@@ -150,43 +155,46 @@ def _read(
     vns: int,
     links: int,
     last: ReportMessage | GrantMessage | None,
-    pairs: bool,
+    omits_pairs: bool,
 ) -> dict[str, Any]:
-    """Return the columns of a message, with ``pairs`` and other values taken from the ``last`` one.
+    """Return the columns of a message by name; raise MessageRejectedError for bad values.
 
-    Raise MessageRejectedError.
+    ``counts`` are the rows of the two tables, ``names_of`` the columns that each table has in this message. ``vns`` and
+    ``links`` are the numbers of VNs and links. With ``omits_pairs`` the pairs are those of the ``last`` message of the
+    kind. Columns of pairs that equal the ``last`` message's are the same arrays as there.
     """
     columns, offset = dict[str, Any](), HEAD.size
-    rows_of = dict.fromkeys(_ROWS, vns) | {"link": links}
+    row_counts = dict.fromkeys(_VN_ROW_COLUMNS, vns) | {"link": links}
     for table, (names, rows) in enumerate(zip(names_of, counts, strict=True)):
+        is_first = table == 0
         rates, others = _views(data, offset, names, rows)
         offset += rows * names.octets
         columns |= zip(names.eights, rates, strict=True)
-        if not table and _is_listed(form.first, rates, others, rows_of):
+        if is_first and _is_valid_first_table(form.first, rates, others, row_counts):
             columns |= {name: _as_read(column) for name, column in others.items()}
             continue
-        if table and last is not None:
-            same = {name: getattr(last, name) for name in PAIRS}
-            if _as_before(names.eights, rates, others, last):
-                columns |= {name: _as_read(column) for name, column in others.items() if name not in PAIRS} | same
+        if not is_first and last is not None:
+            last_pairs = {name: getattr(last, name) for name in PAIRS}
+            if _has_last_pairs(names.eights, rates, others, last):
+                columns |= {name: _as_read(column) for name, column in others.items() if name not in PAIRS} | last_pairs
                 continue
-            columns |= same if pairs else {}
+            columns |= last_pairs if omits_pairs else {}
         _check_rates(names.eights, rates)
         for name, column in others.items():
             if last is not None and name in PAIRS and np.array_equal(column, _raw_rows(getattr(last, name))):
                 columns[name] = getattr(last, name)
             else:
                 columns[name] = _as_read(column)
-                _check(name, columns[name], rows_of)
-        if not table:
+                _check(name, columns[name], row_counts)
+        if is_first:
             _check_order(form.first, columns[form.first])
-    if form.tables[1] and (last is None or any(columns[name] is not getattr(last, name) for name in PAIRS)):
+    if form.tables[1] and not (last is not None and all(columns[name] is getattr(last, name) for name in PAIRS)):
         _check_order("entries", columns["receiver"] * vns + columns["sender"])
     return columns
 
 
 def _views(data: Octets, offset: int, names: TableColumns, rows: int) -> tuple[FloatArray, dict[str, NDArray[Any]]]:
-    """Return the columns of a table at offset ``at``: those of eight bytes, (columns, rows), and the others."""
+    """Return the columns of a table at a byte offset: those of eight bytes, (columns, rows), and the others by name."""
     eight_bytes, *other_dtypes = DTYPES
     rates: FloatArray = np.ndarray((len(names.eights), rows), eight_bytes, data, offset)
     offset += rates.nbytes
@@ -198,27 +206,37 @@ def _views(data: Octets, offset: int, names: TableColumns, rows: int) -> tuple[F
     return rates, columns
 
 
-def _is_listed(first: str, rates: FloatArray, columns: Mapping[str, NDArray[Any]], rows_of: Mapping[str, int]) -> bool:
-    """Return whether a first table is valid (fast path)."""
+def _is_valid_first_table(
+    first: str, rates: FloatArray, columns: Mapping[str, NDArray[Any]], row_counts: Mapping[str, int]
+) -> bool:
+    """Return whether the first table, with the row column ``first``, has valid values in valid order (fast path)."""
     if codec_native.library is None:
         return False
     flags = [column for column in columns.values() if column.dtype == np.bool_]
-    return codec_native.is_valid_table(rates, MAX_BPS, columns[first], rows_of[first], flags)
+    return codec_native.is_valid_table(rates, MAX_BPS, columns[first], row_counts[first], flags)
 
 
-def _as_before(
+def _has_last_pairs(
     names: Sequence[str], rates: FloatArray, columns: Mapping[str, NDArray[Any]], last: ReportMessage | GrantMessage
 ) -> bool:
-    """Return whether the pairs equal the ``last`` message's, or are omitted, and all is valid (fast path)."""
+    """Return whether all values are valid, and the pairs omitted or equal to those of the ``last`` message (fast path).
+
+    ``rates`` (columns, rows) have the names ``names``.
+    """
     if codec_native.library is None:
         return False
-    unlimited = names.index(LIMIT) if LIMIT in names else -1
     flags = [column for column in columns.values() if column.dtype == np.bool_]
     pairs = [(columns[name], getattr(last, name)) for name in PAIRS if name in columns]
-    return codec_native.matches_previous(rates, unlimited, MAX_BPS, flags, pairs)
+    return codec_native.matches_previous(rates, _limit_index(names), MAX_BPS, flags, pairs)
+
+
+def _limit_index(names: Sequence[str]) -> int:
+    """Return the index of the column of limits, the only one that may hold infinite rates; -1 without one."""
+    return names.index(LIMIT) if LIMIT in names else -1
 
 
 def _as_read(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a column of a message in the type that the controller uses: rows of tables become int64."""
     return column.astype("<i8") if column.dtype == np.uint32 else column
 
 
@@ -228,6 +246,7 @@ def _raw_rows(rows: IntArray) -> NDArray[np.uint32]:
 
 
 def _check_rates(names: Sequence[str], rates: FloatArray) -> None:
+    """Raise MessageRejectedError unless all ``rates`` (columns, rows) are 0 to MAX_BPS; limits may be infinite."""
     if _are_rates(rates):  # usually one test of all of them is enough
         return
     for name, column in zip(names, rates, strict=True):
@@ -240,12 +259,13 @@ def _are_rates(rates: FloatArray) -> bool:
     return not rates.size or bool(rates.min() >= 0.0 and rates.max() <= MAX_BPS)
 
 
-def _check(name: str, column: NDArray[Any], rows_of: Mapping[str, int]) -> None:
+def _check(name: str, column: NDArray[Any], row_counts: Mapping[str, int]) -> None:
+    """Raise MessageRejectedError for flags that are not 0 or 1, and for rows that their table does not have."""
     if column.dtype == np.bool_:
         if column.view(np.uint8).max(initial=0) > 1:
             raise MessageRejectedError(RejectCause.VALUE, f"{name} has values that are neither true nor false")
-    elif name in rows_of and len(column) and column.max() >= rows_of[name]:
-        raise MessageRejectedError(RejectCause.ROW, f"{name} names rows beyond the {rows_of[name]} that there are")
+    elif name in row_counts and len(column) and column.max() >= row_counts[name]:
+        raise MessageRejectedError(RejectCause.ROW, f"{name} names rows beyond the {row_counts[name]} that there are")
 
 
 def _check_order(name: str, keys: IntArray) -> None:

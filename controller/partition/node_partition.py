@@ -56,7 +56,10 @@ _NO_SNAPSHOT = SnapshotHeader(0, 0)
 
 @dataclass
 class _Peer:
-    """Another node. ``number`` is the index that this node uses for it."""
+    """Another node. ``number`` identifies the node in this node's shard.
+
+    ``up`` are the dpids of the switches under its control, ``sent_to`` the rows of the VNs to which its switches send.
+    """
 
     number: int
     token: int = 0
@@ -89,11 +92,12 @@ class NodePartition(FabricPartition):
         self.remote_switches: frozenset[int] = frozenset()
         self._due: defaultdict[str, Bundle] = defaultdict(Bundle)
         self.refused: Counter[RejectCause] = Counter()
-        self._had: set[int] = set()  # its switches that came under its control since it owns them
-        self._sent_to: list[frozenset[int]] = []  # of all peers
+        self._once_controlled: set[int] = set()  # own switches that came under control since this node owns them
+        self._peer_receivers: list[frozenset[int]] = []  # of each peer: rows of the VNs to which its switches send
         self._hosts = HostReplication(fabric.network, fabric.vns, self._digest)
-        self._number = 0
-        self._said_s = self._recut_s = -math.inf
+        self._snapshot_number = 0
+        self._snapshot_sent_s = self._repartitioned_s = -math.inf
+        # Of the last snapshot: links, switches under control, lost switches, and the number of peers.
         self._last_snapshot: tuple[frozenset[Link], frozenset[int], frozenset[int], int] | None = None
         fabric.share, self.ownership_lag_s = self, ACK_TIMEOUT_INTERVALS * interval_s
         fabric.network.enable_sharding()
@@ -106,7 +110,7 @@ class NodePartition(FabricPartition):
     def remote_senders(self) -> IntArray:  # noqa: D102
         return self._shard.remote_senders
 
-    # -- whose the switches are
+    # -- owners of switches
 
     def update_owners(self, owners: Mapping[int, Owner], token: int, now_s: float) -> None:
         """Set the owners of switches; ``token`` grows with each new lease of this node.
@@ -117,25 +121,25 @@ class NodePartition(FabricPartition):
             return
         self._received, fabric = owners, self._central.fabric
         changed = {dpid for dpid, owner in owners.items() if dpid in fabric.switches and self.owners.get(dpid) != owner}
-        first = min(owners.keys() & fabric.switches.keys(), default=None)
-        allocator = self._allocator if first is None else self._number_of(owners[first].node)
-        moves = allocator != self._allocator and self._shard.is_network_wide
-        if not changed and token == self._token and not moves:
+        lowest_dpid = min(owners.keys() & fabric.switches.keys(), default=None)
+        allocator = self._allocator if lowest_dpid is None else self._number_of(owners[lowest_dpid].node)
+        allocator_moves = allocator != self._allocator and self._shard.is_network_wide
+        if not changed and token == self._token and not allocator_moves:
             self._allocator = self._shard.allocator = allocator
             return
         for dpid in changed:
             if dpid in self.owners and self.owners[dpid].node == self._name:
                 self._release_switch(dpid, now_s)
             self.owners[dpid] = owners[dpid]
-        self._token, self._allocator, self._recut_s = token, allocator, now_s
-        if moves:  # before, only the old allocator had their reports
+        self._token, self._allocator, self._repartitioned_s = token, allocator, now_s
+        if allocator_moves:  # only the old allocator has the reports of unowned switches
             changed |= fabric.switches.keys() - owners.keys()
         self._freeze(changed, now_s)
-        owner_of = {dpid: self._number_of(owner.node) for dpid, owner in self.owners.items()}
+        number_by_dpid = {dpid: self._number_of(owner.node) for dpid, owner in self.owners.items()}
         self._shard.state = fabric.state
-        owner = np.array([owner_of.get(dpid, NO_OWNER) for dpid in self._vns.dpid.tolist()])
-        self._shard.repartition(owner, token, allocator, owners_digest(self.owners))
-        self._hosts.update_owners({dpid: one.node for dpid, one in self.owners.items()}, self._name, token)
+        vn_owner = np.array([number_by_dpid.get(dpid, NO_OWNER) for dpid in self._vns.dpid.tolist()])
+        self._shard.repartition(vn_owner, token, allocator, owners_digest(self.owners))
+        self._hosts.update_owners({dpid: owner.node for dpid, owner in self.owners.items()}, self._name, token)
 
     def freeze_grants(self, now_s: float) -> None:
         """Freeze grants for a while, since a switch is about to change its owner.
@@ -145,6 +149,7 @@ class NodePartition(FabricPartition):
         self._freeze(set(), now_s)
 
     def _number_of(self, node: str) -> int:
+        """Return the number of a node in the shard; an unknown node becomes a peer with the next number."""
         if node == self._name:
             return _ME
         return self._peers.setdefault(node, _Peer(len(self._peers) + 1)).number
@@ -163,7 +168,7 @@ class NodePartition(FabricPartition):
     def _owned_by(self, node: str) -> set[int]:
         return {dpid for dpid, owner in self.owners.items() if owner.node == node}
 
-    # -- what other nodes say
+    # -- messages of other nodes
 
     def receive(self, node: str, message: Octets, now_s: float) -> None:
         """Receive a bundle of another node (``drain_messages``); rejected messages are counted."""
@@ -207,8 +212,8 @@ class NodePartition(FabricPartition):
         """Detect a restarted node, which knows none of its switches' senders until it has read their tables."""
         if token <= peer.token:
             return
-        began_again, peer.token = peer.token > 0, token
-        if began_again:
+        has_restarted, peer.token = peer.token > 0, token
+        if has_restarted:
             self._freeze(self._owned_by(node), now_s)
 
     def _freeze(self, dpids: set[int], now_s: float) -> None:
@@ -227,15 +232,15 @@ class NodePartition(FabricPartition):
         if head <= peer.head:
             raise MessageRejectedError(RejectCause.ORDER, f"number {head.number} is not above {peer.head.number}")
         owned = np.array(sorted(self._owned_by(node)), dtype=np.uint64)
-        own = (snapshot.up, snapshot.lost_switches, snapshot.receiver_dpid)
-        if not all(np.isin(dpids, owned).all() for dpids in own):
+        columns = (snapshot.up, snapshot.lost_switches, snapshot.receiver_dpid)
+        if not all(np.isin(dpids, owned).all() for dpids in columns):
             raise MessageRejectedError(RejectCause.NOT_OWNED, "names switches that are not its own")
 
     def _apply_snapshot(self, peer: _Peer, snapshot: SwitchSnapshot, now_s: float) -> None:
         """Apply a node's switches and links: connected, lost, and the discovery probes between them."""
         central, network = self._central, self._central.network
         peer.up, sent_to = frozenset(snapshot.up.tolist()), frozenset(snapshot.sent_to.tolist())
-        if sent_to != peer.sent_to:  # the same object is not examined in each interval
+        if sent_to != peer.sent_to:  # an equal set stays the same object, which is quick to compare in each interval
             peer.sent_to = sent_to
         for dpid in peer.up:
             central.fabric.arrivals.connected(dpid, now_s)
@@ -245,8 +250,9 @@ class NodePartition(FabricPartition):
             network.paths.switch_down(dpid)
         ends = (snapshot.sender_dpid, snapshot.sender_port, snapshot.receiver_dpid, snapshot.receiver_port)
         rows = zip(*(column.tolist() for column in ends), strict=True)
-        hellos = [(PortId(*row[:2]), PortId(*row[2:])) for row in rows]
-        network.paths.merge_peer_probes(peer.up, dict(zip(hellos, snapshot.late.tolist(), strict=True)), now_s)
+        probes = [(PortId(*row[:2]), PortId(*row[2:])) for row in rows]
+        late_by_probe = dict(zip(probes, snapshot.late.tolist(), strict=True))
+        network.paths.merge_peer_probes(peer.up, late_by_probe, now_s)
 
     # -- the interval
 
@@ -274,8 +280,9 @@ class NodePartition(FabricPartition):
         shard.decide(now_s, links, observed)
         shard.encode_link_usage(now_s)
         result = shard.enforce(now_s)
-        names, self._due = {peer.number: name for name, peer in self._peers.items()}, defaultdict(Bundle)
-        self._due |= {names[number]: message for number, message in shard.drain_messages().items()}
+        name_by_number = {peer.number: name for name, peer in self._peers.items()}
+        self._due = defaultdict(Bundle)
+        self._due |= {name_by_number[number]: bundle for number, bundle in shard.drain_messages().items()}
         return shard.state, result
 
     def released(self) -> None:
@@ -283,39 +290,56 @@ class NodePartition(FabricPartition):
         self._shard.reset_policies()
 
     def end_interval(self, ready: Collection[int], now_s: float) -> None:
-        """After an interval, detect unresponsive peers, and queue the messages to peers.
+        """After an interval, detect unresponsive peers, and queue snapshots and host updates for all peers.
 
-        ``ready`` are the switches under this node's control.
+        ``ready`` are the dpids of the switches under this node's control.
+        """
+        self._update_remote_switches(ready, now_s)
+        owned = self._owned_by(self._name)
+        controlled = frozenset(owned.intersection(ready))
+        # Until RETRANSMIT_S after a change of owners, peers may not know the new owner and reject its messages.
+        owners_settled = now_s - self._repartitioned_s >= RETRANSMIT_S
+        self._queue_snapshot(owned, controlled, owners_settled, now_s)
+        retransmit_s = RETRANSMIT_S if owners_settled else MIN_S
+        own_owners = {dpid: self.owners[dpid] for dpid in controlled}
+        for name, data in self._hosts.due(self._peers, own_owners, now_s, retransmit_s).items():
+            self._due[name].put(data)
+
+    def _update_remote_switches(self, ready: Collection[int], now_s: float) -> None:
+        """Set the switches and receivers of responsive peers, and keep the links of switches that no node reads.
+
+        ``ready`` are the dpids of the switches under this node's control.
         """
         network = self._central.network
         live = {name: peer for name, peer in self._peers.items() if now_s - peer.received_s < PEER_TIMEOUT_S}
-        owners = self.owners.items()
-        self.remote_switches = frozenset(dpid for dpid, own in owners if own.node in live and dpid in live[own.node].up)
-        sent_to = [peer.sent_to for peer in self._peers.values()]
-        if sent_to != self._sent_to:
-            self._sent_to, network.remote_destinations = sent_to, frozenset[int]().union(*sent_to)
+        self.remote_switches = frozenset(
+            dpid for dpid, owner in self.owners.items() if owner.node in live and dpid in live[owner.node].up
+        )
+        peer_receivers = [peer.sent_to for peer in self._peers.values()]
+        if peer_receivers != self._peer_receivers:
+            self._peer_receivers = peer_receivers
+            network.remote_destinations = frozenset[int]().union(*peer_receivers)
         unread_switches = network.topology.switches - self.remote_switches - set(ready)
         if unread_switches:
             network.topology.refresh_switches(unread_switches, now_s)
-        owned = self._owned_by(self._name)
-        up = frozenset(owned.intersection(ready))
-        self._had = (self._had | up) & owned
-        lost = frozenset(self._had - network.topology.switches)
-        snapshot = network.topology.links(), up, lost, len(self._peers)
-        calm = (
-            snapshot == self._last_snapshot and now_s - self._recut_s >= RETRANSMIT_S
-        )  # before that, peers may not know the new owner
-        if now_s - self._said_s >= (RETRANSMIT_S if calm else MIN_S):
-            self._said_s, self._last_snapshot = now_s, snapshot
-            self._number += 1
-            data = encode_snapshot(
-                SnapshotHeader(self._token, self._number), self._digest, self._places(up, lost, now_s)
-            )
-            for name in self._peers:
-                self._due[name].put(data)
-        retransmit_s = RETRANSMIT_S if now_s - self._recut_s >= RETRANSMIT_S else MIN_S
-        own_owners = {dpid: self.owners[dpid] for dpid in up}
-        for name, data in self._hosts.due(self._peers, own_owners, now_s, retransmit_s).items():
+
+    def _queue_snapshot(self, owned: set[int], controlled: frozenset[int], owners_settled: bool, now_s: float) -> None:
+        """Queue a snapshot of this node's switches for all peers, if MIN_S or, without changes, RETRANSMIT_S is over.
+
+        ``owned`` are the dpids of this node's switches, ``controlled`` of those that are under its control.
+        """
+        topology = self._central.network.topology
+        self._once_controlled = (self._once_controlled | controlled) & owned
+        lost = frozenset(self._once_controlled - topology.switches)
+        content = topology.links(), controlled, lost, len(self._peers)
+        unchanged = owners_settled and content == self._last_snapshot
+        if now_s - self._snapshot_sent_s < (RETRANSMIT_S if unchanged else MIN_S):
+            return
+        self._snapshot_sent_s, self._last_snapshot = now_s, content
+        self._snapshot_number += 1
+        head = SnapshotHeader(self._token, self._snapshot_number)
+        data = encode_snapshot(head, self._digest, self._snapshot(controlled, lost, now_s))
+        for name in self._peers:
             self._due[name].put(data)
 
     def drain_messages(self) -> dict[str, memoryview]:
@@ -324,18 +348,20 @@ class NodePartition(FabricPartition):
         Bundles that are not drained before the next interval are lost.
         """
         due, self._due = self._due, defaultdict(Bundle)
-        return {name: message.data for name, message in due.items()}
+        return {name: bundle.data for name, bundle in due.items()}
 
-    def _places(self, up: frozenset[int], lost: frozenset[int], now_s: float) -> SwitchSnapshot:
+    def _snapshot(self, up: frozenset[int], lost: frozenset[int], now_s: float) -> SwitchSnapshot:
         """Return the snapshot of this node's switches: connected, lost, and the discovery probes received."""
         network = self._central.network
-        hellos = network.topology.probes_received_at(up)
-        late = np.array([network.topology.is_late(ends, now_s) for ends in hellos], dtype=np.bool_)
-        heard = np.array([(*one, *other) for one, other in hellos], dtype=np.uint64)
-        sender_dpid, sender_port, receiver_dpid, receiver_port = heard.reshape(-1, 4).T
+        probes = network.topology.probes_received_at(up)
+        late = np.array([network.topology.is_late(ends, now_s) for ends in probes], dtype=np.bool_)
+        # (probes, 4): dpid and port number of the sender, then of the receiver.
+        ends_table = np.array([(*sender, *receiver) for sender, receiver in probes], dtype=np.uint64)
+        sender_dpid, sender_port, receiver_dpid, receiver_port = ends_table.reshape(-1, 4).T
         ports = sender_port.astype(np.int64), receiver_port.astype(np.int64)
-        dpids, gone = (np.array(sorted(some), dtype=np.uint64) for some in (up, lost))
-        return SwitchSnapshot(dpids, sender_dpid, receiver_dpid, *ports, late, network.pairs.receivers(), gone)
+        up_dpids, lost_dpids = (np.array(sorted(dpids), dtype=np.uint64) for dpids in (up, lost))
+        receivers = network.pairs.receivers()
+        return SwitchSnapshot(up_dpids, sender_dpid, receiver_dpid, *ports, late, receivers, lost_dpids)
 
 
 def owners_digest(owners: Mapping[int, Owner]) -> bytes:

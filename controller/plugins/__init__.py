@@ -1,8 +1,8 @@
 """Plugins: algorithms, policies, topologies and scenarios of other packages, declared by entry points.
 
 A plugin is an entry point of one of ``GROUPS``. An installed package declares it, or the ``pyproject.toml`` in the
-folder that the environment variable ``DETS_PLUGINS`` names. A plugin that fails is in ``faults``; the others
-work. Standard library only: ``mn --custom`` loads topologies with the system's Python.
+folder that the environment variable ``DETS_PLUGINS`` names. A plugin that cannot be loaded is recorded in ``faults``,
+and the others are used. Standard library only: ``mn --custom`` loads topologies with the system's Python.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ faults: dict[Plugin, str] = {}
 
 def fault_of(name: str, *groups: str) -> str | None:
     """Return why the plugin of this name could not be loaded; None: there is no such fault."""
-    return next((f"{one}: {why}" for one, why in faults.items() if one.name == name and one.group in groups), None)
+    return next(
+        (f"{plugin}: {why}" for plugin, why in faults.items() if plugin.name == name and plugin.group in groups), None
+    )
 
 
 def reason_of(error: BaseException) -> str:
@@ -58,63 +60,73 @@ def reason_of(error: BaseException) -> str:
 
 
 def declared(group: str) -> list[Plugin]:
-    """Return the plugins of a group: those of the folder first, then those of distributions by name."""
+    """Return the plugins that a group declares, without loading them: the folder's first, then those of distributions.
+
+    Distributions are in the order of their names. A plugin that both declare is returned once.
+    """
     from importlib.metadata import entry_points  # deferred: naming a group or setting a folder does not need it
 
-    found = []
+    installed = []
     for point in entry_points(group=group):
         origin = "an installed package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
-        found.append(Plugin(group, point.name, point.value, origin))
-    found = [*_of_folder(group), *sorted(found, key=lambda one: (one.origin, one.name))]
-    once: dict[tuple[str, str], Plugin] = {}
-    for one in found:  # a folder may be installed as well
-        once.setdefault((one.name, one.target), one)
-    return [*once.values()]
+        installed.append(Plugin(group, point.name, point.value, origin))
+    installed.sort(key=lambda plugin: (plugin.origin, plugin.name))
+    unique: dict[tuple[str, str], Plugin] = {}
+    for plugin in [*_of_folder(group), *installed]:
+        unique.setdefault((plugin.name, plugin.target), plugin)
+    return [*unique.values()]
 
 
 def loaded(group: str, known: Mapping[str, Any], check: Callable[[str, Any], None]) -> dict[str, Any]:
-    """Return the loaded plugins of a group, by name. One that fails, or is in ``known``, becomes a fault.
+    """Return the objects of a group's plugins, by name; a plugin that cannot be loaded is added to ``faults``.
 
-    ``check`` raises an error for an object of the wrong type.
+    ``known`` are the objects whose names are taken. ``check`` raises an error for an object of the wrong type.
     """
-    made: dict[str, Any] = {}
+    objects: dict[str, Any] = {}
     for plugin in declared(group):
         try:
-            if plugin.name in known or plugin.name in made:
+            if plugin.name in known or plugin.name in objects:
                 raise InvalidValueError("name", plugin.name, "is taken")
             value = load(plugin.target)
             check(plugin.name, value)
         except (Exception, SystemExit) as error:
             faults[plugin] = reason_of(error)
         else:
-            made[plugin.name] = value
-    return made
+            objects[plugin.name] = value
+    return objects
 
 
 def use_folder(folder: Path) -> None:
-    """Use the plugins of a folder in this process and its children; InvalidValueError if it has none."""
+    """Use the plugins of a folder in this process and its children; raise InvalidValueError if the folder has none."""
     _entries(folder)
     os.environ[VARIABLE] = str(folder.resolve())
 
 
 def _of_folder(group: str) -> Iterator[Plugin]:
-    """Yield the plugins of a group in the folder that the environment names; its errors become ``faults``."""
-    if not (named := os.environ.get(VARIABLE)):
+    """Yield the plugins of a group in the folder that the environment names, and let its modules be imported.
+
+    A folder without valid plugins is added to ``faults``.
+    """
+    folder_name = os.environ.get(VARIABLE)
+    if not folder_name:
         return
-    folder = Path(named)
+    folder = Path(folder_name)
     try:
         entries = _entries(folder).get(group, {})
     except InvalidValueError as error:
-        faults[Plugin(group, "*", "", named)] = error.reason
+        faults[Plugin(group, "*", "", folder_name)] = error.reason
         return
     source = str(folder / "src" if (folder / "src").is_dir() else folder)
     if source not in sys.path:
-        sys.path.append(source)  # at the end: it hides no module of the project or of Python
-    yield from (Plugin(group, name, target, named) for name, target in sorted(entries.items()))
+        sys.path.append(source)  # last, so that the folder hides no module of the project or of Python
+    yield from (Plugin(group, name, target, folder_name) for name, target in sorted(entries.items()))
 
 
 def _entries(folder: Path) -> dict[str, dict[str, str]]:
-    """Return the entry points that a folder's ``pyproject.toml`` declares, by group and name."""
+    """Return the entry points, ``MODULE:NAME``, that a folder's ``pyproject.toml`` declares, by group and name.
+
+    Raises InvalidValueError if the file cannot be read, is not valid, or declares no plugin.
+    """
     path = folder / "pyproject.toml"
     try:
         with path.open("rb") as file:
@@ -124,16 +136,16 @@ def _entries(folder: Path) -> dict[str, dict[str, str]]:
     if len(text) > MAX_PYPROJECT_BYTES:
         raise InvalidValueError("plugins", str(folder), f"pyproject.toml is above {MAX_PYPROJECT_BYTES} bytes")
     try:
-        found = tomllib.loads(text.decode()).get("project", {}).get("entry-points", {})
+        by_group = tomllib.loads(text.decode()).get("project", {}).get("entry-points", {})
     except (ValueError, AttributeError) as error:
         raise InvalidValueError("plugins", str(folder), f"pyproject.toml is not valid: {error}") from error
-    of_dets = {group: found.get(group, {}) for group in GROUPS} if isinstance(found, dict) else {}
-    for group, entries in of_dets.items():
+    own_groups = {group: by_group.get(group, {}) for group in GROUPS} if isinstance(by_group, dict) else {}
+    for group, entries in own_groups.items():
         if not isinstance(entries, dict) or not all(isinstance(target, str) for target in entries.values()):
             raise InvalidValueError("plugins", str(folder), f"pyproject.toml: {group} is not a table of NAME = TEXT")
-    if not any(of_dets.values()):
+    if not any(own_groups.values()):
         raise InvalidValueError("plugins", str(folder), f"pyproject.toml declares none of {', '.join(GROUPS)}")
-    return of_dets
+    return own_groups
 
 
 class Extended(Mapping[str, _T], Generic[_T]):

@@ -55,15 +55,15 @@ _TABLES: dict[str, type[Any]] = {
     "accounts": ReceiveBudgets,
 }
 _OBSERVED: dict[str, type[Any]] = {"queues": QueueReadings, "ports": PortReadings, "marks": MarkReadings}
-# Columns with smaller types in the controller than in a recording.
+# Columns with smaller types in the controller than in a recording, which has int64.
 _NARROW: dict[str, type[np.signedinteger[Any]]] = {
     "control": np.int8,
     **dict.fromkeys(("intervals_since_message", "silent_intervals", "unread_intervals", "evidence"), np.int16),
 }
-# Columns in a meter's units, which are bit/s and bits in a recording.
-_IN_STEPS = {"rate_kbps": "rate_bps", "burst_kbits": "burst_bits"}
-# The names of renamed columns in a recording.
-_FILE_NAMES = _IN_STEPS | {
+# Columns that the controller has in kbit/s or kbit, as meters do; a recording has bit/s or bits under these names.
+_KILO_COLUMNS = {"rate_kbps": "rate_bps", "burst_kbits": "burst_bits"}
+# The names in a recording of columns that have other names in the controller.
+_FILE_NAMES = _KILO_COLUMNS | {
     "intervals_since_message": "unheard_intervals",
     "path_offsets": "way_offsets",
     "path_link": "way",
@@ -85,7 +85,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Modified:
-    """The ``rows`` of modified meters, in order, and their new settings; shape of ``rows`` each."""
+    """The meters that an interval modified, (meters,) each: the ``rows`` of their pairs, and their new settings."""
 
     rows: IntArray
     rate_bps: FloatArray
@@ -117,14 +117,14 @@ class Interval:
 class Recorder:
     """Turns the intervals of a running controller into records, until they are drained.
 
-    It stops, with the reason in ``overrun``, when more than ``most_bytes`` were not drained.
+    The recorder stops, and sets ``overrun``, when more than ``most_bytes`` were not drained.
     """
 
     most_bytes: int = MAX_RECORDING_BYTES
     overrun: bool = False
     _records: list[bytes] = field(default_factory=list)
     _bytes: int = 0
-    _known: Start | None = None
+    _recorded_state: Start | None = None  # the state that a reader of the records has after the last record
 
     def interval(
         self,
@@ -136,14 +136,17 @@ class Recorder:
         result: control_step.StepResult,
         shaped: BoolArray | None = None,
     ) -> None:
-        """Record one interval, which led from ``before`` to ``after``."""
+        """Record one interval, which led from ``before`` to ``after``.
+
+        A start record comes first if ``before`` is not the state after the last interval.
+        """
         if self.overrun:
             return
-        if self._known is None or not _same(self._known, before):
+        if self._recorded_state is None or not _is_same(self._recorded_state, before):
             self._add(encode_start(before))
         changes = Modified.from_changes(result.changes)
         self._add(encode_interval(Interval(now_s, readings, observed, changes, result.limit_bps, shaped)))
-        self._known = dataclasses.replace(before, state=after)
+        self._recorded_state = dataclasses.replace(before, state=after)
 
     def drain(self) -> bytes:
         """Return the records since the last call, concatenated, and clear them."""
@@ -158,12 +161,13 @@ class Recorder:
             self._records.append(record)
 
 
-def _same(known: Start, now: Start) -> bool:
+def _is_same(recorded: Start, before: Start) -> bool:
+    """Return whether two start states are the same objects, with equal policies."""
     return (
-        known.state is now.state
-        and known.vns is now.vns
-        and known.links is now.links
-        and dict(known.policies) == dict(now.policies)
+        recorded.state is before.state
+        and recorded.vns is before.vns
+        and recorded.links is before.links
+        and dict(recorded.policies) == dict(before.policies)
     )
 
 
@@ -207,62 +211,66 @@ def encode_interval(interval: Interval) -> bytes:
 
 def decode(data: bytes) -> Iterator[Start | Interval]:
     """Yield the records in ``data``; raise ProtocolError, with the problem, for bytes that are no records."""
-    at = 0
-    while at < len(data):
+    offset = 0
+    while offset < len(data):
         try:
-            values, columns, at = _decode(data, at)
+            values, columns, offset = _decode(data, offset)
             record = _start(values, columns) if values["kind"] == "start" else _interval(values, columns)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise ProtocolError(f"recording: the record at byte {at} cannot be read: {error}") from error
+            raise ProtocolError(f"recording: the record at byte {offset} cannot be read: {error}") from error
         yield record
 
 
 def _encode(values: dict[str, Any], columns: _Columns) -> bytes:
+    """Return a record: a line of JSON with ``values`` and the columns' names, types and lengths; then their bytes."""
     arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
     header = {**values, "columns": [[name, array.dtype.str, len(array)] for name, array in arrays.items()]}
     return b"".join([json.dumps(header).encode(), b"\n", *(array.tobytes() for array in arrays.values())])
 
 
-def _decode(data: bytes, at: int) -> tuple[dict[str, Any], _Columns, int]:
-    """Return a record's JSON values, its columns by name, and the offset behind it; ``at`` is its offset."""
-    end = data.index(b"\n", at)
-    values = json.loads(data[at:end])
-    at = end + 1
+def _decode(data: bytes, offset: int) -> tuple[dict[str, Any], _Columns, int]:
+    """Return the JSON values of the record at a byte offset, its columns by name, and the offset behind the record."""
+    line_end = data.index(b"\n", offset)
+    values = json.loads(data[offset:line_end])
+    offset = line_end + 1
     columns: _Columns = {}
     for name, dtype, rows in values["columns"]:
         if dtype not in _DTYPES or not isinstance(rows, int) or rows < 0:
             raise ValueError(f"column {name} is of {rows} times {dtype}")
-        columns[name] = np.frombuffer(data, dtype, rows, at)
-        at += columns[name].nbytes
-    return values, columns, at
+        columns[name] = np.frombuffer(data, dtype, rows, offset)
+        offset += columns[name].nbytes
+    return values, columns, offset
 
 
 def _put(columns: _Columns, prefix: str, table: Any) -> None:
-    for one in _names(type(table)):
-        column = getattr(table, _IN_STEPS.get(one, one))
+    """Add the columns of a table as ``PREFIX.NAME``, in the names, units and types of a recording."""
+    for name in _field_names(type(table)):
+        column = getattr(table, _KILO_COLUMNS.get(name, name))
         if isinstance(column, np.ndarray):
-            narrow = column.dtype in _NARROW.values()
-            columns[f"{prefix}.{_FILE_NAMES.get(one, one)}"] = column.astype(np.int64) if narrow else column
+            is_narrow = column.dtype in _NARROW.values()
+            columns[f"{prefix}.{_FILE_NAMES.get(name, name)}"] = column.astype(np.int64) if is_narrow else column
 
 
-def _names(kind: Any) -> list[str]:
+def _field_names(kind: Any) -> list[str]:
     """Return the field names of the tables of a kind, named tuples or dataclasses."""
     if issubclass(kind, tuple):
         return list(kind._fields)
-    return [one.name for one in dataclasses.fields(kind) if one.init]
+    return [field.name for field in dataclasses.fields(kind) if field.init]
 
 
 def _get(columns: _Columns, prefix: str, kind: type[_T], **others: Any) -> _T:
-    names = [name for name in _names(kind) if name not in others]
-    found = {name: columns[f"{prefix}.{_FILE_NAMES.get(name, name)}"] for name in names}
-    narrow = {name: column.astype(_NARROW[name]) for name, column in found.items() if name in _NARROW}
-    steps = {name: _steps(name, column) for name, column in found.items() if name in _IN_STEPS}
-    return kind(**found | narrow | steps, **others)
+    """Return the table of this kind whose columns ``_put`` added; ``others`` are its fields that are not recorded."""
+    names = [name for name in _field_names(kind) if name not in others]
+    recorded = {name: columns[f"{prefix}.{_FILE_NAMES.get(name, name)}"] for name in names}
+    narrow = {name: column.astype(_NARROW[name]) for name, column in recorded.items() if name in _NARROW}
+    kilo = {name: _to_kilo(name, column) for name, column in recorded.items() if name in _KILO_COLUMNS}
+    return kind(**recorded | narrow | kilo, **others)
 
 
-def _steps(name: str, values: FloatArray) -> UInt32Array:
+def _to_kilo(name: str, values: FloatArray) -> UInt32Array:
+    """Return a recorded column in bit/s or bits as kbit/s or kbit; ValueError for values that no meter can have."""
     if not ((values >= 0.0) & (values <= MAX_RATE_BPS)).all():
-        raise ValueError(f"column {_IN_STEPS[name]} has values outside of 0 to {MAX_RATE_BPS}")
+        raise ValueError(f"column {_KILO_COLUMNS[name]} has values outside of 0 to {MAX_RATE_BPS}")
     return to_kilo(values)
 
 
@@ -271,12 +279,12 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
     rows = len(columns["vns.vlan_vid"])
     columns.setdefault("accounts.pressed_s", np.full(rows, NEVER_S))  # recordings of 1.0.0 lack these two
     columns.setdefault("accounts.excess_bits", np.zeros(rows))
-    for end in ("entries.sender", "entries.receiver"):  # native functions do not check it
-        if ((columns[end] < 0) | (columns[end] >= rows)).any():
-            raise ValueError(f"column {end} has rows outside of {rows} VNs")
+    for name in ("entries.sender", "entries.receiver"):  # native functions do not check these rows
+        if ((columns[name] < 0) | (columns[name] >= rows)).any():
+            raise ValueError(f"column {name} has rows outside of {rows} VNs")
     policies = {vid: PolicyChoice(name, parameters) for vid, name, parameters in values["policies"]}
-    bounded = "meter_bounds.max_burst_kbits" in columns
-    bounds = _get(columns, "meter_bounds", MeterBounds) if bounded else None
+    has_bounds = "meter_bounds.max_burst_kbits" in columns
+    bounds = _get(columns, "meter_bounds", MeterBounds) if has_bounds else None
     vns = _get(columns, "vns", VnTable, meter_bounds=bounds, own_flood_limit_bps=None)
     memories = decode_states(columns, values["memories"], rows)
     state = control_step.ControlState(
@@ -294,8 +302,8 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
 
 def _interval(values: dict[str, Any], columns: _Columns) -> Interval:
     """Return one interval from its record."""
-    seen = {column.partition(".")[0] for column in columns}
-    observed = {name: _get(columns, name, kind) for name, kind in _OBSERVED.items() if name in seen}
+    recorded_tables = {column.partition(".")[0] for column in columns}
+    observed = {name: _get(columns, name, kind) for name, kind in _OBSERVED.items() if name in recorded_tables}
     return Interval(
         float.fromhex(values["now_s"]),
         _get(columns, "readings", MeterReadings),

@@ -38,10 +38,10 @@ class Replayed:
 
 
 def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = None) -> Iterator[Replayed]:
-    """Replay each recorded interval, and also decide it by the ``other`` policy in all VLANs, if given.
+    """Yield each recorded interval, decided again; with ``other`` also decided by that policy in all VLANs.
 
-    The other algorithm gets the counters of the run under the real one, as a shadow does. It is not enforced: the
-    result does not show its effect over time.
+    The other policy gets the counters of the run under the recorded one, as a shadow does. Its limits are not enforced:
+    the result does not show their effect over time.
 
     Raises InvalidValueError for an unknown algorithm and bad parameters, ProtocolError for an interval without a start
     record.
@@ -52,9 +52,9 @@ def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = Non
     for record in records:
         if isinstance(record, Start):
             start, state = record, record.state
-            others = dict.fromkeys(record.policies, other) if other is not None else {}
-            if shadow is None or shadow.policies != others:
-                shadow = Shadow.build(record.vns, others)
+            shadow_policies = dict.fromkeys(record.policies, other) if other is not None else {}
+            if shadow is None or shadow.policies != shadow_policies:
+                shadow = Shadow.build(record.vns, shadow_policies)
             groups = groups_of(record.vns, record.policies)
             continue
         if start is None or state is None or shadow is None:
@@ -65,12 +65,12 @@ def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = Non
         )
         if shadow.policies:
             shadow = shadow_step(shadow, start.vns, before, state, start.links, record.observed)
-        pairs = [(result.limit_bps, record.limit_bps)]
-        pairs += [(getattr(result.changes, name), getattr(record.changes, name)) for name in _CHANGES]
+        columns = [(result.limit_bps, record.limit_bps)]  # (replayed, recorded)
+        columns += [(getattr(result.changes, name), getattr(record.changes, name)) for name in _CHANGE_COLUMNS]
         yield Replayed(
             start,
             record.now_s,
-            all(again.tobytes() == recorded.tobytes() for again, recorded in pairs),
+            all(replayed.tobytes() == recorded.tobytes() for replayed, recorded in columns),
             state.entries.sender,
             state.entries.receiver,
             result.limit_bps,
@@ -79,7 +79,7 @@ def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = Non
         )
 
 
-_CHANGES = ("rows", "rate_bps", "burst_bits")
+_CHANGE_COLUMNS = ("rows", "rate_bps", "burst_bits")
 
 
 @dataclass(frozen=True)
@@ -99,20 +99,20 @@ class Difference:
 
 def differences(replayed: Iterable[Replayed]) -> list[Difference]:
     """Return one row per pair of VNs, the largest difference first."""
-    found: dict[tuple[int, str, str], list[tuple[float, float]]] = {}
-    for one in replayed:
-        vns = one.start.vns
-        columns = (one.sender.tolist(), one.receiver.tolist(), one.limit_bps.tolist(), one.alternative_bps.tolist())
-        for sender, receiver, limit_bps, other_bps in zip(*columns, strict=True):
-            if other_bps == other_bps:  # not NaN
-                name = (int(vns.vlan_vid[sender]), vn_location(one.start, sender), vn_location(one.start, receiver))
-                found.setdefault(name, []).append((limit_bps, other_bps))
+    limits_by_pair: dict[tuple[int, str, str], list[tuple[float, float]]] = {}  # (effective, alternative) in bit/s
+    for interval in replayed:
+        start, rates_bps = interval.start, (interval.limit_bps.tolist(), interval.alternative_bps.tolist())
+        columns = (interval.sender.tolist(), interval.receiver.tolist(), *rates_bps)
+        for sender, receiver, limit_bps, alternative_bps in zip(*columns, strict=True):
+            if alternative_bps == alternative_bps:  # not NaN
+                pair = (int(start.vns.vlan_vid[sender]), vn_location(start, sender), vn_location(start, receiver))
+                limits_by_pair.setdefault(pair, []).append((limit_bps, alternative_bps))
     rows = []
-    for (vid, sender_at, receiver_at), pairs in found.items():
-        limits_bps, others_bps = (np.array(column) for column in zip(*pairs, strict=True))
-        largest_bps = float(np.abs(limits_bps - others_bps).max())
-        means = float(limits_bps.mean()), float(others_bps.mean())
-        rows.append(Difference(vid, sender_at, receiver_at, len(pairs), *means, largest_bps))
+    for (vid, sender_at, receiver_at), limits in limits_by_pair.items():
+        limits_bps, alternatives_bps = (np.array(column) for column in zip(*limits, strict=True))
+        largest_bps = float(np.abs(limits_bps - alternatives_bps).max())
+        means_bps = float(limits_bps.mean()), float(alternatives_bps.mean())
+        rows.append(Difference(vid, sender_at, receiver_at, len(limits), *means_bps, largest_bps))
     return sorted(rows, key=lambda row: -row.largest_bps)
 
 

@@ -26,8 +26,8 @@ from controller.policy.registry import make_policy
 class Shadow:
     """The shadows of all VLANs that have one; ``policies`` gives their algorithms by VLAN.
 
-    ``shadowed`` (vns,) marks their VNs. ``rate_bps`` (pairs,) are the limits that they would set, NaN where there is
-    no shadow, for the rows of ``entries``.
+    ``shadowed`` (vns,) is the mask of the VNs of these VLANs. ``rate_bps`` (pairs,) are the limits in bit/s that the
+    shadows would set for the pairs of ``entries``, NaN for pairs without a shadow.
     """
 
     policies: Choices
@@ -48,8 +48,8 @@ class Shadow:
             make_policy(policy.algorithm, policy.parameters, key="shadow", parameters_key="shadow_parameters")
         groups = groups_of(vns, policies)
         shadowed = np.isin(vns.vlan_vid, list(policies))
-        calm = RateAllocators.initial(len(vns), groups)
-        return cls(dict(policies), groups, shadowed, calm, PairTable.empty(), np.empty(0))
+        allocators = RateAllocators.initial(len(vns), groups)
+        return cls(dict(policies), groups, shadowed, allocators, PairTable.empty(), np.empty(0))
 
     @property
     def names(self) -> dict[int, str]:
@@ -60,10 +60,10 @@ class Shadow:
         """Return the shadows' limits of these pairs, shape (pairs,); NaN where unknown."""
         if self.entries is entries:
             return self.rate_bps
-        old = find_pairs(self.entries, entries.sender, entries.receiver)
-        known = old != NEW_ROW
+        own_rows = find_pairs(self.entries, entries.sender, entries.receiver)
+        is_known = own_rows != NEW_ROW
         rates_bps = np.full(len(entries), np.nan)
-        rates_bps[known] = self.rate_bps[old[known]]
+        rates_bps[is_known] = self.rate_bps[own_rows[is_known]]
         return rates_bps
 
 
@@ -86,9 +86,9 @@ def shadow_step(
     if shadow.entries is not entries:
         allocators = allocators.reindexed(find_pairs(shadow.entries, entries.sender, entries.receiver))
     shadow_vns = apply_choices(vns, shadow.policies)
-    of_shadow = shadow.shadowed[entries.receiver]
-    chosen = of_shadow & (after.machines.controlled | shadow_vns.always_controlled[entries.receiver])  # 1
-    reports = traffic_reports(before.machines, np.flatnonzero(chosen), entries, vns, after.measured)  # 2
+    is_shadowed = shadow.shadowed[entries.receiver]
+    is_reported = is_shadowed & (after.machines.controlled | shadow_vns.always_controlled[entries.receiver])  # 1
+    reports = traffic_reports(before.machines, np.flatnonzero(is_reported), entries, vns, after.measured)  # 2
     context = IntervalContext(
         after.decided_s,
         0.0 if np.isnan(before.decided_s) else after.decided_s - before.decided_s,
@@ -103,7 +103,7 @@ def shadow_step(
     allocators = allocators._replace(congested=after.allocators.congested)
     allocators, set_rate, keep_alive = answer_reports(allocators, shadow.groups, entries, shadow_vns, reports, context)
     ceilings_bps = control_step.ceilings(entries, shadow_vns)
-    rate_bps = np.where(of_shadow, ceilings_bps, np.nan)  # 3
+    rate_bps = np.where(is_shadowed, ceilings_bps, np.nan)  # 3
     rate_bps[set_rate.entry] = np.minimum(set_rate.rate_bps, ceilings_bps[set_rate.entry])
     idle_share_bps = before.machines.limit_bps[keep_alive.entry]
     rate_bps[keep_alive.entry] = np.minimum(idle_share_bps, ceilings_bps[keep_alive.entry])
