@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.openflow.ethernet import FrameHeader, build_frame
+from controller.units import BITS_PER_BYTE
 from experiments.switch.datapath import Datapath
 from experiments.switch.flow_tables import FlowTableEntry
 
-_BITS_PER_BYTE = 8
 _MAX_HOPS = 64
 _TEST_ETH_TYPE = 0x0800
 _QUEUE_BITS = 31
@@ -152,7 +152,7 @@ class FluidTraffic:
 
     def _move(self, now_s: float, elapsed_s: float) -> None:
         """Move the bytes of ``elapsed_s`` through all steps: meters and ports multiply those of lanes by shares."""
-        flow_bytes = self._rate_bps[: len(self.flows)] / _BITS_PER_BYTE * elapsed_s
+        flow_bytes = self._rate_bps[: len(self.flows)] / BITS_PER_BYTE * elapsed_s
         lane_bytes = flow_bytes[self._flow_of_lane]
         used_bps: dict[_PortKey, float] = {}
         for step in self._steps:
@@ -170,7 +170,7 @@ class FluidTraffic:
             for load in step.send:
                 lane_bytes[load.lanes] *= self._send(load, lane_bytes, elapsed_s, used_bps)[load.where]
         delivered_bytes = np.bincount(self._flow_of_lane[self._leaves], lane_bytes[self._leaves], len(self.flows))
-        self.delivered_bps = delivered_bytes * _BITS_PER_BYTE / elapsed_s
+        self.delivered_bps = delivered_bytes * BITS_PER_BYTE / elapsed_s
 
     def _receive(self, load: _StageLoad, lane_bytes: npt.NDArray[np.float64]) -> None:
         """Count the bytes that lanes bring to ports."""
@@ -199,12 +199,12 @@ class FluidTraffic:
                 continue
             rows = np.flatnonzero(port_of_key == port_no)
             queue_ids = [None if queue_id == _NO_QUEUE else queue_id for queue_id in queue_of_key[rows].tolist()]
-            rates_bps = (offered[rows] * _BITS_PER_BYTE / elapsed_s).tolist()
+            rates_bps = (offered[rows] * BITS_PER_BYTE / elapsed_s).tolist()
             port_used_bps = used_bps.get((load.dpid, port_no), 0.0)
             served_bps = port.serve(dict(zip(queue_ids, rates_bps, strict=True)), port_used_bps)
             used_bps[load.dpid, port_no] = port_used_bps + sum(served_bps.values())
             for row, name, rate_bps in zip(rows, queue_ids, rates_bps, strict=True):
-                sent = served_bps[name] * elapsed_s / _BITS_PER_BYTE
+                sent = served_bps[name] * elapsed_s / BITS_PER_BYTE
                 lost = offered[row] - sent
                 port.send(name, sent, sent / self._packet_bytes, lost / self._packet_bytes)
                 shares[row] = served_bps[name] / rate_bps if rate_bps else 1.0
