@@ -99,8 +99,7 @@ def draw_scenario(runs: Sequence[ScenarioRun], path: Path) -> None:
 
     Controls with parameters are left out, unless all controls have some.
     """
-    without_parameters = [run for run in in_order(runs) if " " not in run.control]
-    shown = without_parameters or in_order(runs)
+    shown = [run for run in in_order(runs) if " " not in run.control] or in_order(runs)
     figure, axes = _figure(len(shown), 2)
     for row, run in enumerate(shown):
         oracle = oracle_of(run)
