@@ -31,7 +31,7 @@ from experiments.scenarios.scenario import Scenario
 FABRICS = ("model", "ovs", "wire")
 MAX_SEEDS = 1000
 MAX_ADDED_SEED, SEEDS_AT_ONCE = 10, 2
-"""The runs of an undecided claim get SEEDS_AT_ONCE more seeds at a time, up to this seed; the first is 1."""
+"""The runs of an undecided claim get SEEDS_AT_ONCE more seeds at a time, up to MAX_ADDED_SEED; the first seed is 1."""
 
 
 @dataclass(frozen=True, slots=True)

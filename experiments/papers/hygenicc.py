@@ -4,7 +4,7 @@ Its curves are lost; the statements of its text are judged. "Ours" is the defaul
 constants for intervals of 55 ms; cuts 1 and 2 are shown next to it. "As published" is the printed listing at its own
 pace, packet by packet (``experiments/scenarios/hygenicc/packets.py``). For statements without a figure it is cut 0 with
 the printed constants scaled to 55 ms, limiters of VNs, and starts at the whole Capacity Share. Bounds in brackets are
-those of a fabric in real time. The *tagged* sender is the last one, which the paper's figures show.
+those of a fabric in real time. The *tagged* sender is the last one: the claims are about its share.
 """
 
 from __future__ import annotations

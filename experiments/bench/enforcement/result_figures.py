@@ -134,10 +134,10 @@ def ping_figures(output: str) -> dict[str, float | None]:
 
 
 def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
-    """Return the targets with what the rows of figures, of any cases and modes, have of them.
+    """Return the targets, each with its value in ``rows``, the figures of each case in each mode.
 
-    For UDP and for TCP: the product's worst difference between delivered and granted rate, as a part of the grant. In
-    steady state: the product's meter-mods over those of the naive modes.
+    For UDP and for TCP the value is the product's worst difference between delivered and granted rate, as a part of the
+    grant; under constant grants it is the product's number of meter-mods over that of the naive modes.
     """
     product_rows = [row for row in rows if row["way"] == "dets"]
     found = []
