@@ -1,9 +1,9 @@
 """The claims of a paper, the aims of this project, and how both are judged from the runs of one fabric.
 
 A claim holds (True) or fails (False) if the whole 95 % confidence interval of the seeds' mean is on one side of the
-threshold, and is UNDECIDED if the threshold lies within the interval. One or two seeds have no interval: then every
-claim is undecided. None: the fabric's runs do not decide. "+-" is half the width of the interval, over seeds only. Two
-controls are compared seed by seed, since a seed gives the same bursts to both.
+threshold, and is UNDECIDED if the threshold lies within the interval. Fewer than MIN_SEEDS seeds have no interval: then
+every claim is undecided. None: the fabric has no runs that could decide. In texts, the number after "+-" is half the
+width of the interval. Two controls are compared seed by seed, since a seed gives the same bursts to both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIN_SEEDS = 3
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """The result on one fabric, that of the ``best`` control there, and whether the statement holds."""
+    """The result on one fabric as text, whether the statement holds, and the result of the control ``Paper.best``."""
 
     result: str
     holds: Outcome
@@ -36,9 +36,10 @@ Judge = Callable[["Measured"], ClaimVerdict]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """How a claim is judged as published: ``form`` names law and constants, ``conditions`` the conditions.
+    """How a claim is judged as published.
 
-    ``decides`` are changes, by name, that may reverse the verdict, under the same conditions.
+    ``form`` names law and constants for the page; ``conditions`` is a key of scenario.CONDITIONS. ``decides`` are
+    (name, judge) of changes that may reverse the verdict, under the same conditions.
     """
 
     form: str
@@ -47,7 +48,7 @@ class Published:
     decides: tuple[tuple[str, Judge], ...] = ()
 
     def of(self, summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the runs that were made under the conditions."""
+        """Return those of ``summaries`` that were run under ``conditions``."""
         return [summary for summary in summaries if summary.get("conditions", "product") == self.conditions]
 
 
@@ -60,10 +61,11 @@ class NotRun:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement of a paper, cited by ``section``: a section, figure or table.
+    """A statement of a paper; ``section`` is where the paper makes it: a section, figure or table.
 
-    ``published`` is its judgement as published; None: no law takes part, so ``judge`` applies. ``decides`` are changes
-    of law or conditions, by name, that may reverse the verdict.
+    ``judge`` judges it under this project's default law. ``published`` is its judgement as published; None: no law
+    takes part, so ``judge`` applies. ``decides`` are (name, judge) of changes of law or conditions that may reverse the
+    verdict of ``judge``.
     """
 
     key: str
@@ -85,7 +87,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """Observations, without a threshold: ``rows`` makes a heading and rows of one fabric's runs; no rows: no table."""
+    """A table without a threshold: ``rows`` returns a heading and rows from one fabric's runs; []: no table."""
 
     title: str
     rows: Callable[[Measured], list[list[str]]]
@@ -93,11 +95,11 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper with its claims; ``name`` begins the names of its experiments, and is the name of its file.
+    """A paper with its claims; the names of its experiments begin with ``name``, which is also the name of its file.
 
-    ``compared`` are also judged under the conditions of ``Scenario.conditions``. ``best`` is a control that is shown
-    next to the paper's, with ``best_title``; "": none. ``tables`` are shown on its page below the claims; ``note``
-    explains them. ``page`` is the path of the page in docs/; "": ``results/NAME.md``.
+    ``compared`` are claims that are judged under each of scenario.CONDITIONS too. ``best`` is a control whose results
+    are shown next to the paper's, under the heading ``best_title``; "": none. ``tables`` are shown on the paper's page
+    below the claims; ``note`` explains them. ``page`` is the path of the page in docs/; "": ``results/NAME.md``.
     """
 
     name: str
@@ -124,7 +126,7 @@ class Paper:
         return replace(found, holds=UNDECIDED) if too_few_seeds and found.holds is not None else found
 
     def judge_published(self, summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:
-        """Return the verdict on every claim as published by its key, if the claim has its own published form.
+        """Return the verdict as published, by key, on every claim that has a published form of its own.
 
         ``summaries`` are runs under any conditions.
         """
@@ -149,34 +151,36 @@ class Paper:
         return found
 
     def deciding(self, summaries: Sequence[dict[str, Any]]) -> dict[str, str]:
-        """Return by claim which change of law or conditions reverses a failed verdict, and the result.
+        """Return for each claim that does not hold, by its key, the change that reverses the verdict, and its result.
 
-        Without such a change: the changes that were tried. Claims that hold are left out. ``summaries`` are runs under
-        any conditions; this project's own form is judged by those under the product's conditions.
+        A change is one of law or conditions. If no change reverses the verdict, the text names the changes that were
+        tried; a claim without any change is left out. ``summaries`` are runs under any conditions: this project's own
+        form is judged by those under the product's conditions, the published form by those under its conditions.
         """
-        product = [summary for summary in summaries if summary.get("conditions", "product") == "product"]
-        found = {}
+        product_runs = [summary for summary in summaries if summary.get("conditions", "product") == "product"]
+        text_by_key = {}
         for claim in self.claims:
-            own_verdict = self.verdict(claim.judge, product)
-            changes = [(name, self.verdict(judge, product)) for name, judge in claim.decides]
-            texts = []
+            own_verdict = self.verdict(claim.judge, product_runs)
+            own_changes = [(name, self.verdict(judge, product_runs)) for name, judge in claim.decides]
+            published_text = ""
             if isinstance(published := claim.published, Published):
                 published_runs = published.of(summaries)
                 published_verdict = self.verdict(published.judge, published_runs)
                 published_changes = [(name, self.verdict(judge, published_runs)) for name, judge in published.decides]
-                texts = [_turning(own_verdict, [*changes, ("as published", published_verdict)])]
-                texts.append(_turning(published_verdict, [*published_changes, ("ours", own_verdict)], "as published, "))
-            else:
-                texts = [_turning(own_verdict, changes)]
-            if any(texts):
-                found[claim.key] = "; ".join(filter(None, texts))
-        return found
+                published_changes.append(("ours", own_verdict))
+                published_text = _reversal(published_verdict, published_changes, "as published, ")
+                own_changes.append(("as published", published_verdict))
+            if text := "; ".join(filter(None, (_reversal(own_verdict, own_changes), published_text))):
+                text_by_key[claim.key] = text
+        return text_by_key
 
 
-def _turning(verdict: ClaimVerdict, changes: Sequence[tuple[str, ClaimVerdict]], prefix: str = "") -> str:
-    """Return the first change under which a failed claim holds, with its result; otherwise the changes tried.
+def _reversal(verdict: ClaimVerdict, changes: Sequence[tuple[str, ClaimVerdict]], prefix: str = "") -> str:
+    """Return the first change under which the claim holds, with its result, as text that begins with ``prefix``.
 
-    "" if it holds.
+    ``verdict`` is the verdict without a change; ``changes`` are the verdicts under each change, by name. If the claim
+    holds under no change, the text names the changes that were run. "" if the claim holds without a change, is not run,
+    or no change was run.
     """
     if verdict.holds not in (False, UNDECIDED):
         return ""
@@ -190,8 +194,8 @@ def _turning(verdict: ClaimVerdict, changes: Sequence[tuple[str, ClaimVerdict]],
 class Measured:
     """The measures of one fabric's runs, with a record of what was requested.
 
-    ``fewest_seeds`` is the smallest number of seeds of a requested control; the control ``beside`` is not counted.
-    ``used_runs`` are the (experiment, control) that were requested.
+    ``fewest_seeds`` is the smallest number of seeds of any (experiment, control) that was requested; the control
+    ``beside`` is not counted. ``used_runs`` are the (experiment, control) that were requested.
     """
 
     def __init__(self, summaries: Sequence[dict[str, Any]], beside: str = "") -> None:
@@ -209,24 +213,27 @@ class Measured:
             self.fewest_seeds = min(self.fewest_seeds, len({summary["seed"] for summary in found}))
         return found
 
-    def substituted(self, control: str, prefix: str, of: str) -> Measured:
-        """Return the runs with those of a control replaced by the runs with ``prefix`` under the control ``of``."""
+    def substituted(self, control: str, from_prefix: str, to_prefix: str) -> Measured:
+        """Return the runs, those under ``control`` replaced by runs of the experiments that begin with ``from_prefix``.
+
+        Their experiments are renamed to begin with ``to_prefix``, so that they count as runs of those experiments.
+        """
         kept = []
         for summary in self._summaries:
-            if (name := summary["experiment"]).startswith(prefix):
-                kept.append({**summary, "experiment": name.replace(prefix, of, 1)})
+            if (name := summary["experiment"]).startswith(from_prefix):
+                kept.append({**summary, "experiment": name.replace(from_prefix, to_prefix, 1)})
             elif summary["control"] != control:
                 kept.append(summary)
         return Measured(kept, self._beside)
 
     @property
     def scale(self) -> float:
-        """The fabric's rates over the paper's rates."""
+        """The fabric's rates over the paper's rates: 1, or less on a slower fabric."""
         return SCALE[self._summaries[0]["fabric"]] if self._summaries else 1.0
 
     @property
     def real_time(self) -> bool:
-        """Whether the fabric runs in real time, with more disturbances: some bounds are wider there."""
+        """Whether the fabric runs in real time; some bounds are wider there, since other processes disturb the runs."""
         return self.scale < 1.0
 
     def values(self, experiment: str, control: str, name: str, phase: str | None = None) -> dict[int, Any]:
@@ -239,11 +246,11 @@ class Measured:
         return found
 
     def runs(self, experiment: str, control: str) -> list[dict[str, Any]]:
-        """Return the figures of all runs."""
+        """Return the figures of each run of an experiment under a control."""
         return [run["figures"] for run in self._runs_of(experiment, control)]
 
     def by_seed(self, experiment: str, control: str) -> dict[int, dict[str, Any]]:
-        """Return the figures of all runs by seed, also those with an unknown measure."""
+        """Return the figures of each run by seed, also of runs that lack some measure."""
         return {run["seed"]: run["figures"] for run in self._runs_of(experiment, control)}
 
     def noted(self, experiment: str, control: str, name: str) -> list[Any]:
@@ -252,7 +259,7 @@ class Measured:
         return [note[name] for note in notes if name in note]
 
     def phases(self, experiment: str, control: str, phase: str) -> list[dict[str, Any]]:
-        """Return the figures of a phase of all runs."""
+        """Return the figures of a phase, of each run that has the phase."""
         phases_of_runs = [run["phases"] for run in self._runs_of(experiment, control)]
         return [by_phase[phase] for by_phase in phases_of_runs if phase in by_phase]
 
@@ -274,22 +281,25 @@ class Measured:
 def show(values: Sequence[float], form: str = "percent") -> str:
     """Return mean and, for at least MIN_SEEDS values, 95 % confidence interval as text; "-" for no values.
 
-    Infinite values have no mean: the text gives their number.
+    ``form`` is "percent" (of parts, 0 to 1), "plain" or "count". With infinite values there is no mean: the text gives
+    their number.
     """
     if not values:
         return "-"
     if infinite := sum(map(math.isinf, values)):
         return f"never ({infinite} of {len(values)} seeds)"
     scale, digits, unit = {"percent": (100.0, 1, " %"), "plain": (1.0, 3, ""), "count": (1.0, 1, "")}[form]
-    mean, half = confidence(list(values))
-    interval_text = "" if math.isnan(half) or len(values) < MIN_SEEDS else f" +- {half * scale:.{digits}f}"
+    mean, half_width = confidence(list(values))
+    has_interval = not math.isnan(half_width) and len(values) >= MIN_SEEDS
+    interval_text = f" +- {half_width * scale:.{digits}f}" if has_interval else ""
     return f"{mean * scale:.{digits}f}{interval_text}{unit}"
 
 
 def within(values: Sequence[float], low: float = -math.inf, high: float = math.inf) -> Outcome:
-    """Return whether the mean of the seeds' ``values`` lies within bounds, both included; None for no values.
+    """Return whether the 95 % interval of the mean of ``values``, one per seed, lies within bounds, both included.
 
-    If some values are infinite ("never"), all must be inside, or all outside. Fewer than MIN_SEEDS are undecided.
+    UNDECIDED if it lies partly within, or for fewer than MIN_SEEDS values; None for no values. If some values are
+    infinite ("never"), there is no interval: True if all values are within, False if none is.
     """
     if not values:
         return None
@@ -298,14 +308,14 @@ def within(values: Sequence[float], low: float = -math.inf, high: float = math.i
     if not all(map(math.isfinite, values)):
         inside = {low <= value <= high for value in values}
         return inside.pop() if len(inside) == 1 else UNDECIDED
-    mean, half = confidence(list(values))
-    if low <= mean - half and mean + half <= high:
+    mean, half_width = confidence(list(values))
+    if low <= mean - half_width and mean + half_width <= high:
         return True
-    return False if mean + half < low or mean - half > high else UNDECIDED
+    return False if mean + half_width < low or mean - half_width > high else UNDECIDED
 
 
 def above(values: Sequence[float], threshold: float = 0.0) -> Outcome:
-    """Return whether the mean of the seeds' ``values`` is above a threshold, which is not included."""
+    """Return whether the 95 % interval of the mean of ``values``, one per seed, is above a threshold, not included."""
     return within(values, math.nextafter(threshold, math.inf))
 
 

@@ -21,19 +21,19 @@ from experiments.runs.scenario_run import FloatArray, ScenarioRun, owner_changes
 from experiments.scenarios.traffic import Span
 
 JAIN_WINDOW = 18  # intervals, one second: over less time rates follow TCP's sawtooth
-FAR_BELOW = 0.80  # of the oracle's rate: below it a receiver's link is not full
+FAR_BELOW = 0.80  # of the oracle's rate: a receiver with less counts as idle
 AROUND_INTERVALS = 60  # before and after the kill of a controller, 3.3 s each
 ABOVE_LIMIT = 1.05  # of the limit: more than rounding and a late frame
-SETTLED_WITHIN = 0.05
+SETTLED_WITHIN = 0.05  # of the final value
 SETTLED_FOR = 5  # intervals in a row
 PERCENTILES = (50, 90, 99)
 
 Figures = dict[str, Any]
-"""Measures by name; None if a run does not have the measured quantity."""
+"""Measures by name, as docs/experiments.md lists them; None if a run does not have the measured quantity."""
 
 
 def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
-    """Return all measures of a run."""
+    """Return all measures of a run, except those of ``isolation_measures``; ``oracle`` None: it is computed."""
     oracle = oracle or oracle_of(run)
     figures = _measures(run, oracle)
     sent = run.sent_packets.sum()
@@ -61,7 +61,7 @@ def phase_measures(run: ScenarioRun, oracle: Oracle | None = None) -> dict[str, 
 
 
 def isolation_measures(run: ScenarioRun) -> Figures:
-    """Return the rates of the first VLAN's TCP while the second VLAN sends UDP; {} without ``isolation``.
+    """Return how the first VLAN's TCP fares while the second VLAN sends UDP; {} for a scenario without ``isolation``.
 
     If a controller was killed, TCP's goodput around the kill and the new owners of its switches are included. Raises
     MeasurementError if the UDP never arrived.
@@ -114,25 +114,27 @@ def within(run: ScenarioRun, oracle: Oracle, span: Span) -> tuple[ScenarioRun, O
 
 
 def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
-    """Return the figures of one span of a run by name; None for a figure that does not apply.
+    """Return the measures of one span of a run by name; None for a measure that does not apply.
 
-    Columns of pairs are (intervals, pairs) and are summed to (intervals, receivers). Received bits above the limit do
-    not count as use. ``full`` (intervals,) marks intervals in which the oracle fills the first receiver's limit.
+    Rates and bits are (intervals, receivers), those of pairs (intervals, pairs); ``duration_s`` (intervals, 1).
+    Received bits above the limit do not count as useful. ``full`` (intervals,) marks intervals in which the oracle
+    fills the first receiver's limit.
     """
     duration_s = np.diff(run.time_s)[:, None]
-    by_receiver = _sums_by_receiver(run)
+    sums_by_receiver = _sums_by_receiver(run)
     limit_bps = _max_receive_bps(run)
-    oracle_bits = by_receiver(oracle.rate_bps * duration_s)
+    oracle_bits = sums_by_receiver(oracle.rate_bps * duration_s)
     useful_bits = np.minimum(run.received_bits, limit_bps * duration_s)
     delivered_bps = pair_rates(run)
     demanded = oracle_bits > 0
     missed = demanded & (useful_bits < RECOVERED_SHARE * oracle_bits)
     backlogged = oracle.on & (oracle.demand_bps > oracle.rate_bps * (1 + 1e-9))
-    unused_bps, unmet_bps, idle_bps = _probing(run, oracle, delivered_bps, by_receiver, limit_bps)
+    far_below = demanded & (useful_bits < FAR_BELOW * oracle_bits)
+    unused_bps, unmet_bps, idle_bps = _probing(run, oracle, delivered_bps, sums_by_receiver, limit_bps)
     active = oracle.demand_bps > 0
     grant_means_bps, grant_spreads_bps = grant_statistics(run, active)
-    full = by_receiver(oracle.rate_bps)[:, 0] > RECOVERED_SHARE * limit_bps[:, 0]
-    received_bps = (run.received_bits / duration_s)[:, 0]
+    full = sums_by_receiver(oracle.rate_bps)[:, 0] > RECOVERED_SHARE * limit_bps[:, 0]
+    first_received_bps = (run.received_bits / duration_s)[:, 0]
     return {
         "use_of_oracle": float(useful_bits.sum() / oracle_bits.sum()) if oracle_bits.sum() else None,
         "received_bps": float(run.received_bits.sum() / duration_s.sum()),
@@ -146,11 +148,11 @@ def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
         "missed_intervals": int(missed.sum()),
         "missed_share": float(missed.sum() / demanded.sum()) if demanded.any() else None,
         "missed_longest": max(longest_run(column) for column in missed.T),
-        "idle_longest": max(longest_run(column) for column in (demanded & (useful_bits < FAR_BELOW * oracle_bits)).T),
+        "idle_longest": max(longest_run(column) for column in far_below.T),
         "probing_cost": float(np.minimum(np.minimum(unused_bps, unmet_bps), idle_bps).sum() / limit_bps.sum()),
         "grant_mean_bps": _mean(grant_means_bps),
         "grant_spread": _mean(grant_spreads_bps / grant_means_bps),
-        "received_swing": float(np.std(received_bps[full]) / limit_bps[full, 0].mean()) if full.any() else None,
+        "received_swing": float(np.std(first_received_bps[full]) / limit_bps[full, 0].mean()) if full.any() else None,
         "grant_unrest": _unrest(run.granted_bps, active),
         "settled_after": settled_after(run, oracle),
     }
@@ -159,32 +161,32 @@ def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
 def pair_rates(run: ScenarioRun) -> FloatArray:
     """Return the delivered rate of each pair, (intervals, pairs) in bit/s."""
     pairs = run.scenario.pairs
-    rates = np.zeros((len(run.delivered_bits), len(pairs)))
+    pair_bits = np.zeros((len(run.delivered_bits), len(pairs)))
     for number, source in enumerate(run.scenario.sources):
-        rates[:, pairs.index(source.pair)] += run.delivered_bits[:, number]
-    return rates / np.diff(run.time_s)[:, None]
+        pair_bits[:, pairs.index(source.pair)] += run.delivered_bits[:, number]
+    return pair_bits / np.diff(run.time_s)[:, None]
 
 
 def grant_statistics(run: ScenarioRun, active: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Return mean and standard deviation over the grants of the active pairs, (intervals,) each.
+    """Return mean and standard deviation over the grants of the active pairs, in bit/s, (intervals,) each.
 
-    NaN for no such pair.
+    ``active`` (intervals, pairs). NaN for an interval without an active pair that has a grant.
     """
-    granted = np.where(active & np.isfinite(run.granted_bps), run.granted_bps, np.nan)
-    count = np.isfinite(granted).sum(axis=1)
-    sums = np.nansum(granted, axis=1)
-    means = np.divide(sums, count, out=np.full(len(count), np.nan), where=count > 0)
-    squares = np.nansum((granted - means[:, None]) ** 2, axis=1)
-    spreads = np.sqrt(np.divide(squares, count, out=np.full(len(count), np.nan), where=count > 0))
-    return means, spreads
+    granted_bps = np.where(active & np.isfinite(run.granted_bps), run.granted_bps, np.nan)
+    count = np.isfinite(granted_bps).sum(axis=1)
+    sums_bps = np.nansum(granted_bps, axis=1)
+    means_bps = np.divide(sums_bps, count, out=np.full(len(count), np.nan), where=count > 0)
+    squares = np.nansum((granted_bps - means_bps[:, None]) ** 2, axis=1)
+    spreads_bps = np.sqrt(np.divide(squares, count, out=np.full(len(count), np.nan), where=count > 0))
+    return means_bps, spreads_bps
 
 
 def settled_after(run: ScenarioRun, oracle: Oracle) -> int | None:
-    """Return the number of intervals until the grants of all backlogged pairs stay near their final values.
+    """Return the number of intervals until the grants of all backlogged pairs are near their final values.
 
-    Near is within SETTLED_WITHIN for SETTLED_FOR intervals in a row; a final value is the mean over the last quarter.
-    Grants are judged instead of rates, because rates follow TCP's sawtooth. None if the grants do not settle, or there
-    are none.
+    They are near if they differ by at most SETTLED_WITHIN in SETTLED_FOR intervals in a row. The final value of a grant
+    is its mean over the last quarter of the run. Grants are judged instead of rates, because rates follow TCP's
+    sawtooth. None if the grants do not settle, or there are none.
     """
     backlogged = oracle.on & (oracle.demand_bps > oracle.rate_bps * (1 + 1e-9))
     always_backlogged = backlogged.mean(axis=0) > 1 - SETTLED_WITHIN
@@ -193,9 +195,9 @@ def settled_after(run: ScenarioRun, oracle: Oracle) -> int | None:
         return None
     final_bps = granted_bps[-max(len(granted_bps) // 4, 1) :].mean(axis=0)
     near_final = (np.abs(granted_bps - final_bps) <= SETTLED_WITHIN * final_bps).all(axis=1)
-    for row in range(len(near_final) - SETTLED_FOR + 1):
-        if near_final[row : row + SETTLED_FOR].all():
-            return row
+    for interval in range(len(near_final) - SETTLED_FOR + 1):
+        if near_final[interval : interval + SETTLED_FOR].all():
+            return interval
     return None
 
 
@@ -229,14 +231,15 @@ def sums_by_sender(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
 def _by_sender(run: ScenarioRun, delivered_bps: FloatArray, oracle: Oracle) -> Figures:
     """Return the measures of each sending VN, in the order of ``run.senders``.
 
-    They are its rate, its part of the oracle's rate, and the standard deviation of its rates from interval to interval.
+    They are its rate, its rate over the oracle's rate, and the standard deviation of its rate over intervals.
+    ``delivered_bps`` (intervals, pairs).
     """
     sums, duration_s = sums_by_sender(run), np.diff(run.time_s)[:, None]
-    bits, oracle_bits = ((sums(rates) * duration_s).sum(axis=0) for rates in (delivered_bps, oracle.rate_bps))
-    pairs = zip(bits.tolist(), oracle_bits.tolist(), strict=True)
-    parts = [delivered / entitled if entitled else None for delivered, entitled in pairs]
+    delivered_bits, oracle_bits = ((sums(rates) * duration_s).sum(axis=0) for rates in (delivered_bps, oracle.rate_bps))
+    by_sender = zip(delivered_bits.tolist(), oracle_bits.tolist(), strict=True)
+    parts = [delivered / ideal if ideal else None for delivered, ideal in by_sender]
     return {
-        "delivered_bps_by_sender": (bits / duration_s.sum()).tolist(),
+        "delivered_bps_by_sender": (delivered_bits / duration_s.sum()).tolist(),
         "part_of_oracle_by_sender": parts,
         "swing_bps_by_sender": sums(delivered_bps).std(axis=0).tolist(),
     }
@@ -253,33 +256,35 @@ def _probing(
     run: ScenarioRun,
     oracle: Oracle,
     delivered_bps: FloatArray,
-    by_receiver: Callable[[FloatArray], FloatArray],
+    sums_by_receiver: Callable[[FloatArray], FloatArray],
     limit_bps: FloatArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the capacity not used for three reasons, (intervals, receivers) each in bit/s.
+    """Return the rates granted and unused, demanded and not delivered, and below the limit, by receiver.
 
-    They are the rate granted and unused, the rate offered above the grant, and the limit not used. The smallest of the
-    three is capacity that one pair was granted in vain while another pair needed it.
+    Each is (intervals, receivers) in bit/s. The smallest of the three is capacity that one pair was granted in vain
+    while another pair needed it.
     """
     granted_bps = np.where(np.isfinite(run.granted_bps), run.granted_bps, 0.0)
-    unused_bps = by_receiver(np.maximum(granted_bps - delivered_bps, 0.0))
-    unmet_bps = by_receiver(np.where(oracle.on, np.maximum(oracle.demand_bps - delivered_bps, 0.0), 0.0))
+    unused_bps = sums_by_receiver(np.maximum(granted_bps - delivered_bps, 0.0))
+    unmet_bps = sums_by_receiver(np.where(oracle.on, np.maximum(oracle.demand_bps - delivered_bps, 0.0), 0.0))
     idle_bps = np.maximum(limit_bps - run.received_bits / np.diff(run.time_s)[:, None], 0.0)
     return unused_bps, unmet_bps, idle_bps
 
 
 def _jain(delivered_bps: FloatArray, oracle: Oracle, backlogged: BoolArray, run: ScenarioRun) -> float | None:
-    """Return Jain's index of the senders that offer more than they get, as the mean over windows of a second.
+    """Return Jain's index of the backlogged pairs or senders, as the mean over windows of a second.
+
+    Those count that are backlogged during a whole window. ``delivered_bps`` and ``backlogged`` are (intervals, pairs).
 
     With the promise ``limits`` the index is over the pairs of each receiver. With ceilings or entities it is over the
     sending VNs, each rate divided by the oracle's rate (as in Jain, Chiu and Hawe 1984, section 3), because VNs with
     other weights, and behind other bottlenecks, have other fair rates.
     """
     indices = []
-    if run.scenario.promise == "limits":
+    if run.scenario.promise == "limits":  # columns are pairs
         group_of_column = np.array([run.receivers.index((vid, receiver)) for vid, _, receiver in run.scenario.pairs])
         fair_bps = np.ones(delivered_bps.shape)
-    else:
+    else:  # columns are sending VNs
         by_sender = sums_by_sender(run)
         group_of_column = np.zeros(len(run.senders), dtype=np.int64)
         delivered_bps, fair_bps = by_sender(delivered_bps), by_sender(oracle.rate_bps)
@@ -287,18 +292,18 @@ def _jain(delivered_bps: FloatArray, oracle: Oracle, backlogged: BoolArray, run:
     for start in range(0, len(delivered_bps) - JAIN_WINDOW + 1, JAIN_WINDOW):
         rows = slice(start, start + JAIN_WINDOW)
         always_backlogged = backlogged[rows].all(axis=0) & (fair_bps[rows] > 0).all(axis=0)
-        for number in range(int(group_of_column.max()) + 1):
-            members = always_backlogged & (group_of_column == number)
-            rates = delivered_bps[rows].mean(axis=0)[members] / fair_bps[rows].mean(axis=0)[members]
-            if len(rates) >= 2 and rates.any():
-                indices.append(rates.sum() ** 2 / (len(rates) * (rates**2).sum()))
+        for group in range(int(group_of_column.max()) + 1):
+            members = always_backlogged & (group_of_column == group)
+            shares = delivered_bps[rows].mean(axis=0)[members] / fair_bps[rows].mean(axis=0)[members]
+            if len(shares) >= 2 and shares.any():
+                indices.append(shares.sum() ** 2 / (len(shares) * (shares**2).sum()))
     return float(np.mean(indices)) if indices else None
 
 
 def _completions(run: ScenarioRun) -> Figures:
-    """Return the durations of file transfers, the time of the last, and the received rates until then.
+    """Return the durations of file transfers, the end of the last, and the received rates until then.
 
-    {} without files.
+    {} without files. A transfer that did not end has a duration of NaN.
     """
     rows = _transfers(run, requests=False)
     if not len(rows):
@@ -344,7 +349,7 @@ def _latencies(run: ScenarioRun, span: Span) -> Figures:
 
 
 def _transfers(run: ScenarioRun, *, requests: bool) -> FloatArray:
-    """Return the rows of ``ScenarioRun.transfers`` that are answers to web requests, or those that are files."""
+    """Return the rows of ``ScenarioRun.transfers`` (source, begun, ended) that are web answers, or those of files."""
     is_web_source = np.array([source.requests is not None for source in run.scenario.sources])
     rows: FloatArray = run.transfers[is_web_source[run.transfers[:, 0].astype(np.int64)] == requests]
     return rows

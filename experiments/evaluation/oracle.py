@@ -30,19 +30,19 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """The oracle's rates, and the demands: (intervals, pairs), rates in bit/s."""
+    """The oracle's rates, and the demands, in bit/s; each field is (intervals, pairs)."""
 
     rate_bps: FloatArray
     demand_bps: FloatArray
     on: BoolArray
-    """whether a pair had traffic to send during the whole interval, (intervals, pairs)"""
+    """whether a pair had traffic to send during the whole interval"""
 
 
 @dataclass(frozen=True, slots=True)
 class Promised:
     """The guarantees of each VN in each interval, (intervals, VNs of ``fabric().vns()``) each.
 
-    A ceiling that is not set is the limit; if VNs are promised parts of links, it is the rate of their port.
+    A ceiling that is not set is the limit; with the promise ``entities`` it is the rate of the VN's port.
     """
 
     send_bps: FloatArray
@@ -93,30 +93,31 @@ def oracle_of(run: ScenarioRun) -> Oracle:
     """
     scenario, time_s = run.scenario, run.time_s
     promised, capacities = guarantees_over_time(scenario, time_s), _Capacities(scenario)
-    pairs, passed_s = scenario.pairs, np.diff(time_s)
+    pairs, duration_s = scenario.pairs, np.diff(time_s)
     sender, receiver = capacities.sender, capacities.receiver
     most_bps = np.minimum(promised.most_send_bps[:, sender], promised.most_receive_bps[:, receiver])
     pair_of_source = [pairs.index(source.pair) for source in scenario.sources]
     sessions = scenario.sessions(run.seed)
-    per_source = zip(scenario.sources, scenario.timeline(run.seed), sessions, strict=True)
-    demands = [_SourceDemand(*source_traffic, time_s) for source_traffic in per_source]
-    demand_bps, rate_bps = np.zeros((len(passed_s), len(pairs))), np.zeros((len(passed_s), len(pairs)))
+    sources = zip(scenario.sources, scenario.timeline(run.seed), sessions, strict=True)
+    demands = [_SourceDemand(source, spans, requests, time_s) for source, spans, requests in sources]
+    demand_bps, rate_bps = np.zeros((len(duration_s), len(pairs))), np.zeros((len(duration_s), len(pairs)))
     on = np.zeros(demand_bps.shape, dtype=np.bool_)
-    for row in range(len(passed_s)):
+    for row in range(len(duration_s)):
         for pair, demand in zip(pair_of_source, demands, strict=True):
-            wanted_bps, throughout = demand.in_interval(row, passed_s[row], most_bps[row, pair])
-            demand_bps[row, pair] += wanted_bps
+            source_bps, throughout = demand.in_interval(row, duration_s[row], most_bps[row, pair])
+            demand_bps[row, pair] += source_bps
             on[row, pair] |= throughout
         rate_bps[row] = capacities.rates_bps(promised, row, demand_bps[row])
         for pair, demand in zip(pair_of_source, demands, strict=True):
-            demand.consume(rate_bps[row, pair] * passed_s[row])
+            demand.consume(rate_bps[row, pair] * duration_s[row])
     return Oracle(rate_bps, demand_bps, on)
 
 
 class _SourceDemand:
     """The demand of one source, interval by interval, in bits of tagged frames.
 
-    A source is greedy (no rate), has a rate while it is on, has a finite file, or answers the requests of sessions.
+    A source sends during ``spans``: as much as it may (greedy: it has no rate), or at its rate; until its file, if it
+    has one, is sent. Or it answers the requests of ``sessions``. ``time_s`` (intervals + 1,) are the intervals' ends.
     """
 
     def __init__(
@@ -130,20 +131,20 @@ class _SourceDemand:
             self._unsent_bits = 0.0
         self._finite = np.isfinite(self._unsent_bits)
 
-    def in_interval(self, row: int, passed_s: float, most_bps: float) -> tuple[float, bool]:
+    def in_interval(self, row: int, duration_s: float, most_bps: float) -> tuple[float, bool]:
         """Return the demanded rate in an interval in bit/s, and whether the source has data to send throughout it.
 
-        ``passed_s`` is the interval's duration; ``most_bps`` the limit of the pair, which a greedy source demands.
+        ``row`` is the interval's number; ``most_bps`` is the limit of the pair, which a greedy source demands.
         """
         if self._sessions is not None:
             had_bits = self._unsent_bits > 0
             while self._sessions and self._sessions[0][0] < self._end_s[row]:
                 packets = sum(-(-octets // TCP_PAYLOAD_BYTES) for octets in self._sessions.popleft()[1])
                 self._unsent_bits += packets * TCP_WIRE_BYTES * 8.0
-            return min(most_bps, self._unsent_bits / passed_s), had_bits and self._unsent_bits / passed_s >= most_bps
-        demand_bps = most_bps if self._rate_bps is None else float(self._rate_bps)
-        demand_bps = min(demand_bps * self._part[row], self._unsent_bits / passed_s)
-        return demand_bps, bool(self._part[row] > 0.999 and self._unsent_bits > 0)
+            unsent_bps = self._unsent_bits / duration_s
+            return min(most_bps, unsent_bps), had_bits and unsent_bps >= most_bps
+        source_bps = (most_bps if self._rate_bps is None else float(self._rate_bps)) * self._part[row]
+        return min(source_bps, self._unsent_bits / duration_s), bool(self._part[row] > 0.999 and self._unsent_bits > 0)
 
     def consume(self, bits: float) -> None:
         """Subtract the bits that the oracle delivered, of a source with a finite amount."""
@@ -152,9 +153,9 @@ class _SourceDemand:
 
 
 class _Capacities:
-    """The capacities that a scenario's pairs share. ``sender`` and ``receiver`` (pairs,) are rows of the VN table.
+    """The capacities that a scenario's pairs share: the VNs' limits, and with some promises links too.
 
-    Depending on the promise these are the VNs' limits alone, or links too.
+    ``sender`` and ``receiver`` (pairs,) are indices into ``fabric().vns()``.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -169,7 +170,10 @@ class _Capacities:
         self._last: tuple[bytes, FloatArray] | None = None
 
     def rates_bps(self, promised: Promised, row: int, demand_bps: FloatArray) -> FloatArray:
-        """Return the rates of the pairs in an interval; equal successive problems are solved once."""
+        """Return the rates of the pairs in an interval, (pairs,); an interval that is as the last is not solved again.
+
+        ``row`` is the interval's number; ``demand_bps`` (pairs,).
+        """
         columns = (
             promised.send_bps[row],
             promised.receive_bps[row],
@@ -183,7 +187,7 @@ class _Capacities:
         return self._last[1]
 
     def _solve(self, columns: tuple[FloatArray, ...], demand_bps: FloatArray) -> FloatArray:
-        """Return the (pairs,) ideal rates for one set of limits and demands, by the scenario's guarantee model."""
+        """Return the ideal rates, (pairs,), for one set of limits and demands, by the scenario's promise."""
         send_bps, receive_bps, send_ceiling_bps, receive_ceiling_bps, weight = columns  # (VNs,) each
         if self._promise == "limits":
             limits_bps = np.concatenate([send_bps, receive_bps])

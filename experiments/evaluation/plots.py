@@ -20,7 +20,7 @@ from experiments.scenarios.scenario import INTERVAL_S, Scenario
 BASELINE_TITLES = {"none": "no control", "static": "static equal limits"}
 PAPER_ORDER = ("sp", "fp", "fs", "fe")  # a to d of figure 6
 ROW_INCHES, ISOLATION_INCHES, WIDTH_INCHES, DOTS_PER_INCH = 1.9, 3.0, 11.0, 80
-AROUND = 40.0  # intervals before and after a controller's kill
+AROUND_INTERVALS = 40.0  # before and after a controller's kill
 LINE_COLOURS = ("tab:blue", "tab:red", "tab:green", "tab:purple")
 MAX_NAMED = 5  # phases whose names fit side by side
 NODE_COLOURS = ("tab:green", "tab:orange", "tab:purple")
@@ -28,7 +28,7 @@ _Run = TypeVar("_Run", RunSpec, ScenarioRun)
 
 
 def title_of(control: str) -> str:
-    """Return the displayed name of a control."""
+    """Return the displayed name of a control, such as ``fp d=4``."""
     name, _, parameters = control.partition(" ")
     title = BASELINE_TITLES.get(name) or title_of_policy(name)
     return f"{title}, {parameters}" if parameters else title
@@ -45,9 +45,9 @@ def in_order(runs: Sequence[_Run]) -> list[_Run]:
 
 @dataclass(frozen=True, slots=True)
 class RateLine:
-    """A line of a plot: ``label`` ("": in no legend), colour, and rates in bit/s, (intervals,).
+    """A line of a plot: ``label`` ("": not in the legend), colour, and ``rate_bps`` (intervals,).
 
-    ``promised_bps`` (intervals,) is drawn dashed; None: no dashed line.
+    ``promised_bps`` (intervals,) is drawn as a dashed line; None: without.
     """
 
     label: str
@@ -57,10 +57,11 @@ class RateLine:
 
 
 def received_lines(run: ScenarioRun, oracle: Oracle) -> list[RateLine]:
-    """Return each receiver's rate, next to its effective receive limit, and the tagged PN's part of it.
+    """Return a line for each receiver: its rate, and its receive limit as promised rate.
 
-    If sending VNs share links (promise ``entities``) the lines are the senders' delivered rates, next to the oracle's.
-    If there are more lines than colours, lines have the colours of their VLANs, and the first of a VLAN has the label.
+    With the promise ``entities`` there is a line for each sender instead: its delivered rate, and the oracle's rate. If
+    there are more lines than colours, lines have the colours of their VLANs, and the first of a VLAN has the label. The
+    last line is the delivered rate of the scenario's ``tagged`` PN, if it has one.
     """
     scenario, sum_by_sender, pairs_bps = run.scenario, sums_by_sender(run), pair_rates(run)
     if scenario.promise == "entities":
@@ -87,14 +88,17 @@ def received_lines(run: ScenarioRun, oracle: Oracle) -> list[RateLine]:
 
 
 def receive_limits_bps(run: ScenarioRun) -> FloatArray:
-    """Return the effective receive limit of each receiver in each interval, (intervals, receivers)."""
-    row = {(vn.vlan_vid, vn.pn.number): n for n, vn in enumerate(run.scenario.fabric().vns())}
+    """Return the receive limit of each receiver in each interval, (intervals, receivers), with the limit changes."""
+    column_of = {(vn.vlan_vid, vn.pn.number): column for column, vn in enumerate(run.scenario.fabric().vns())}
     limits_bps = guarantees_over_time(run.scenario, run.time_s).receive_bps
-    return limits_bps[:, [row[receiver] for receiver in run.receivers]]
+    return limits_bps[:, [column_of[receiver] for receiver in run.receivers]]
 
 
 def draw_scenario(runs: Sequence[ScenarioRun], path: Path) -> None:
-    """Draw a row per control: received rates, and mean and standard deviation of the grants."""
+    """Draw a row per control: received rates left, mean and standard deviation of the grants right.
+
+    Controls with parameters are left out, unless all controls have some.
+    """
     shown = [run for run in in_order(runs) if " " not in run.control] or in_order(runs)
     figure, axes = _figure(len(shown), 2)
     for row, run in enumerate(shown):
@@ -126,24 +130,28 @@ def draw_isolation(runs: Sequence[tuple[str, ScenarioRun]], path: Path) -> None:
         box.legend(loc="upper right", fontsize="x-small")
     dashed = "dashed: the VN's effective receive limit, for TCP as goodput"
     boxes[len(runs) - 1].set_xlabel(f"time unit (55 ms); {dashed}")
-    for number, (title, run) in enumerate(killed):
-        _draw_around_kill(boxes[len(runs) + 2 * number], boxes[len(runs) + 2 * number + 1], title, run)
+    for row, (title, run) in zip(range(len(runs), len(boxes), 2), killed, strict=True):
+        _draw_around_kill(boxes[row], boxes[row + 1], title, run)
     _save(figure, path)
 
 
 def draw_trade_off(summaries: Sequence[dict[str, Any]], path: Path) -> bool:
-    """Draw use against fairness by control, with confidence intervals; return whether there was anything to draw."""
-    points: dict[str, tuple[list[float], list[float]]] = {}
+    """Draw use against fairness, a point with confidence intervals per control; return whether it was drawn.
+
+    It needs two controls that have both measures; runs without control do not count.
+    """
+    values_of: dict[str, tuple[list[float], list[float]]] = {}
     for summary in summaries:
         use, jain = (summary["figures"].get(name) for name in ("use_of_oracle", "jain_backlogged"))
         if use is not None and jain is not None and summary["control"] != "none":
-            points.setdefault(summary["control"], ([], []))[0].append(100 * use)
-            points[summary["control"]][1].append(jain)
-    if len(points) < 2:
+            use_percents, jain_indices = values_of.setdefault(summary["control"], ([], []))
+            use_percents.append(100 * use)
+            jain_indices.append(jain)
+    if len(values_of) < 2:
         return False
     figure, axes = _figure(1, 1, height=4.5)
-    for control, (uses, jains) in points.items():
-        (use, use_error), (jain, jain_error) = confidence(uses), confidence(jains)
+    for control, (use_percents, jain_indices) in values_of.items():
+        (use, use_error), (jain, jain_error) = confidence(use_percents), confidence(jain_indices)
         error = {"xerr": np.nan_to_num(use_error), "yerr": np.nan_to_num(jain_error)}
         axes[0][0].errorbar(use, jain, **error, fmt="o", ms=4, lw=0.8, capsize=2)
         axes[0][0].annotate(control, (use, jain), textcoords="offset points", xytext=(5, 4), fontsize="small")
@@ -157,7 +165,7 @@ def _draw_rates(axes: Any, run: ScenarioRun, positions: FloatArray, **style: Any
     victim, aggressor = list(run.scenario.limits)[:2]
     limits_bps = receive_limits_bps(run)
     for vid, colour, is_tcp in ((victim, "tab:blue", True), (aggressor, "tab:red", False)):
-        column = next(n for n, receiver in enumerate(run.receivers) if receiver[0] == vid)
+        column = next(column for column, receiver in enumerate(run.receivers) if receiver[0] == vid)
         rates = rates_at(run, run.receivers[column])
         shown_bps = rates.tcp_goodput_bps if is_tcp else rates.wire_bps
         label = f"VLAN {vid}, TCP (goodput)" if is_tcp else f"VLAN {vid}, UDP (wire)"
@@ -184,8 +192,8 @@ def _draw_around_kill(rates_axes: Any, owner_axes: Any, title: str, run: Scenari
     for row, name in enumerate(names):
         has_moved = after.get(name) != before[name]
         for node, begins, ends in (
-            (before[name], -AROUND, 0.0),
-            (after.get(name), controlled_again if has_moved else 0.0, AROUND),
+            (before[name], -AROUND_INTERVALS, 0.0),
+            (after.get(name), controlled_again if has_moved else 0.0, AROUND_INTERVALS),
         ):
             if node is not None:
                 colour = NODE_COLOURS[nodes.index(node) % len(NODE_COLOURS)]
@@ -195,7 +203,7 @@ def _draw_around_kill(rates_axes: Any, owner_axes: Any, title: str, run: Scenari
     owner_axes.invert_yaxis()
     for axes in (rates_axes, owner_axes):
         axes.axvline(0.0, color="black", lw=1.0, label=_kill_label(run))
-        axes.set_xlim(-AROUND, AROUND)
+        axes.set_xlim(-AROUND_INTERVALS, AROUND_INTERVALS)
     label = f"not all switches under control: {uncontrolled_s:.2f} s at most"
     rates_axes.axvspan(0.0, controlled_again, color="grey", alpha=0.3, label=label)
     rates_axes.set(title=f"{title}: each interval around the kill", ylabel="received rate, Mb/s", ylim=(0, None))
@@ -212,11 +220,11 @@ def _kill_label(run: ScenarioRun) -> str:
 
 def _draw_received(box: Any, run: ScenarioRun, lines: Sequence[RateLine], title: str) -> None:
     """Draw received rates in Mb/s over intervals; guaranteed rates are dashed."""
-    unit = run.time_s[1:] / INTERVAL_S
+    time_units = run.time_s[1:] / INTERVAL_S
     for line in lines:
-        box.plot(unit, line.rate_bps / 1e6, lw=0.6, color=line.colour, label=line.label or None)
+        box.plot(time_units, line.rate_bps / 1e6, lw=0.6, color=line.colour, label=line.label or None)
         if line.promised_bps is not None:
-            box.plot(unit, line.promised_bps / 1e6, ls="--", lw=0.7, color=line.colour, drawstyle="steps-pre")
+            box.plot(time_units, line.promised_bps / 1e6, ls="--", lw=0.7, color=line.colour, drawstyle="steps-pre")
     for begin_s, _ in run.scenario.phases.values():
         box.axvline(begin_s / INTERVAL_S, lw=0.5, color="grey", ls=":")
     box.set(title=title, ylabel="Mb/s", ylim=(0, None))
@@ -240,9 +248,9 @@ def _draw_granted(box: Any, run: ScenarioRun, statistics: tuple[FloatArray, Floa
     if run.control == "none":
         box.set_axis_off()
         return
-    unit = run.time_s[1:] / INTERVAL_S
+    time_units = run.time_s[1:] / INTERVAL_S
     for label, rate_bps in zip(("mean", "standard deviation"), statistics, strict=True):
-        box.plot(unit, rate_bps / 1e6, lw=0.8, label=label)
+        box.plot(time_units, rate_bps / 1e6, lw=0.8, label=label)
     box.set(title=title, ylabel="Mb/s", ylim=(0, None))
     box.legend(loc="upper right", fontsize="xx-small", framealpha=0.6)
 

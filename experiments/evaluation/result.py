@@ -79,6 +79,7 @@ class Result:
 
 
 def _table(rows: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]], *more: str) -> DataFrame:
+    """Return a table of (key, measures by name) rows; a key is control, seed, and a value for each name in ``more``."""
     import pandas as pd
 
     listed = [*rows]

@@ -27,6 +27,7 @@ from experiments.scenarios.scenario import BASELINES, CONDITIONS, Scenario, pars
 # get the same rates, so that the two can be compared.
 SCALE = {"model": 1.0, "ovs": 0.05, "wire": 0.05}
 START_AND_STOP_S = {"model": 0.0, "ovs": 9.0, "wire": 4.0}
+"""Expected duration of a run's start and stop, for the progress bar."""
 MODEL_SPEED = 15.0  # seconds of traffic per second of CPU, about (dets bench model)
 
 Progress = Callable[[float], None]
@@ -34,7 +35,7 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """One run; ``scenario`` is as placed on the fabric."""
+    """One run; ``scenario`` has the rates and the duration that it has on the fabric (``Scenario.on``)."""
 
     experiment: str
     control: str
@@ -45,7 +46,7 @@ class RunSpec:
 
     @property
     def folder(self) -> Path:
-        """The path below the fabric's folder."""
+        """The path of the run's folder, relative to the fabric's folder."""
         conditions = "" if self.conditions == "product" else f"@{self.conditions}"
         return Path(self.experiment) / f"{self.control.replace(' ', '-')}{conditions}" / f"seed-{self.seed}"
 
@@ -66,17 +67,17 @@ class RunSpec:
 
     @property
     def traffic_s(self) -> float:
-        """Duration of the traffic."""
+        """Duration of the traffic in seconds."""
         return self.scenario.duration_s
 
     @property
     def expected_s(self) -> float:
-        """Expected duration of the run."""
+        """Expected duration of the run in seconds."""
         return self.traffic_s / (MODEL_SPEED if self.fabric == "model" else 1.0) + START_AND_STOP_S[self.fabric]
 
     @property
     def depends(self) -> dict[str, str]:
-        """The digests of what the run depends on, by part of the project; its scenario's as ``scenario NAME``."""
+        """The digest of each part of the project that the run depends on; that of its scenario as ``scenario NAME``."""
         code = depends_on(self.fabric, self.control, self.run_settings.shaping)
         return {**code, f"scenario {self.experiment}": _digest_of(self.scenario)}
 
@@ -87,7 +88,7 @@ class RunSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def summary(self, results: Path) -> dict[str, Any] | None:
-        """Return the summary of an earlier run with the same settings; None without one."""
+        """Return the summary of an earlier run with the same settings in the fabric's folder ``results``, or None."""
         try:
             found: dict[str, Any] = json.loads((results / self.folder / "summary.json").read_text())
         except (OSError, ValueError):
@@ -112,7 +113,10 @@ def scenario_digest_on(fabric: str, name: str) -> str:
 
 
 def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, Any]]]:
-    """Return every complete run with its summary, by experiment; controls that a scenario does not name last."""
+    """Return every complete run in the fabric's folder ``results``, with its summary.
+
+    They are sorted by experiment, then by control in the scenario's order; controls that it does not name are last.
+    """
     known_scenarios = scenarios()
     found = []
     for path in results.glob("*/*/seed-*/summary.json"):
@@ -124,11 +128,11 @@ def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, 
                 found.append((spec, summary))
 
     def sort_key(run: tuple[RunSpec, dict[str, Any]]) -> tuple[str, int, str, int, int]:
-        """Return the sort key of a run."""
+        """Return experiment, position of the control, control, position of the conditions, and seed of a run."""
         spec, _ = run
-        named_controls = known_scenarios[spec.experiment].controls_on(fabric)
+        controls = (*known_scenarios[spec.experiment].controls_on(fabric), spec.control)
         conditions = list(CONDITIONS).index(spec.conditions)
-        return spec.experiment, (*named_controls, spec.control).index(spec.control), spec.control, conditions, spec.seed
+        return spec.experiment, controls.index(spec.control), spec.control, conditions, spec.seed
 
     return sorted(found, key=sort_key)
 
@@ -162,7 +166,10 @@ def conditions_on(fabric: str) -> tuple[str, ...]:
 def scenario_cells(
     name: str, scenario: Scenario, fabric: str, seeds: int | None = None, controls: Sequence[str] | None = None
 ) -> list[RunSpec]:
-    """Return the runs of one scenario on a fabric; ``controls`` None: the controls of the scenario."""
+    """Return the runs of one scenario on a fabric; [] if the fabric cannot run it.
+
+    ``seeds`` is the number of seeds of each control, and None the scenario's; ``controls`` None are the scenario's.
+    """
     if fabric != "model" and (scenario.job is not None or CONDITIONS[scenario.conditions].packets):
         return []
     scaled = scenario.on(fabric, SCALE[fabric])
@@ -176,7 +183,10 @@ def scenario_cells(
 
 
 def execute_run(spec: RunSpec, results: Path, progress: Progress = lambda _passed_s: None) -> dict[str, Any]:
-    """Execute a run and write its folder; return its summary."""
+    """Execute a run and write its folder below ``results``; return its summary.
+
+    ``progress`` is called during the run with the seconds of traffic that have passed since its last call.
+    """
     folder = results / spec.folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """The picture and the summary of the comparison's page: systems by criteria.
 
-They are made from the tables of ``experiments/papers/comparison.py`` in a digest: by title a heading, and a row for
-each system whose cells are "MEAN +- HALF THE INTERVAL" with a unit.
+They are made from the tables of ``experiments/papers/comparison.py`` in a digest. The title of a table is "BLOCK:
+FIGURE: CRITERION". It has a heading and a row for each system; a cell is "MEAN +- HALF THE INTERVAL" with a unit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 
 from experiments.papers.comparison import BLOCKS, CPU, LONGEST, MET, MODS, USE
 
-CELL, ROW, NAMES, HEAD = 104, 26, 190, 74
+CELL_WIDTH, ROW_HEIGHT, NAMES_WIDTH, HEAD_HEIGHT = 104, 26, 190, 74  # pixels
 COLOURS = {"yes": "#b7e1c0", "**no**": "#f3b6ae", "undecided": "#f7e3a6", "-": "#e6e6e6"}
 LEGEND = (
     "green: criterion met; red: not met; yellow: undecided, the threshold is within the 95 % interval; grey: no promise"
@@ -25,36 +25,36 @@ def picture(tables: Tables) -> str:
     """Return the picture of all tables as SVG: a column for each table, a row for each system, coloured by verdict."""
     columns: list[tuple[str, str, dict[str, dict[str, str]]]] = []
     for title, table in tables.items():
-        block, figure, _ = title.split(": ", 2)
+        block, figure, _criterion = title.split(": ", 2)
         columns.append((block, figure, _by_system(table)))
     systems = _systems(tables)
-    width, height = NAMES + CELL * len(columns) + 4, HEAD + ROW * len(systems) + 30
+    width, height = NAMES_WIDTH + CELL_WIDTH * len(columns) + 4, HEAD_HEIGHT + ROW_HEIGHT * len(systems) + 30
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {FONT}>']
     parts.append(f'<rect width="{width}" height="{height}" fill="white"/>')
     for number, (block, figure, cells_of_system) in enumerate(columns):
-        left = NAMES + CELL * number
-        if not number or block != columns[number - 1][0]:
+        left = NAMES_WIDTH + CELL_WIDTH * number
+        if not number or block != columns[number - 1][0]:  # the first column of its block
             parts.append(_text(left + 4, 18, block, ' font-weight="bold"'))
         for line, text in enumerate(figure.split(", ")):
             parts.append(_text(left + 4, 38 + 15 * line, text))
         for row, system in enumerate(systems):
-            if system in cells_of_system:
-                top = HEAD + ROW * row
-                box = f'x="{left + 1}" y="{top + 1}" width="{CELL - 2}" height="{ROW - 2}"'
-                parts.append(f'<rect {box} fill="{COLOURS[cells_of_system[system][MET]]}"/>')
-                parts.append(_text(left + 6, top + 17, list(cells_of_system[system].values())[1]))
-    parts += [_text(4, HEAD + ROW * row + 17, system) for row, system in enumerate(systems)]
+            if cells := cells_of_system.get(system):
+                top = HEAD_HEIGHT + ROW_HEIGHT * row
+                box = f'x="{left + 1}" y="{top + 1}" width="{CELL_WIDTH - 2}" height="{ROW_HEIGHT - 2}"'
+                parts.append(f'<rect {box} fill="{COLOURS[cells[MET]]}"/>')
+                parts.append(_text(left + 6, top + 17, list(cells.values())[1]))  # the value by which it is judged
+    parts += [_text(4, HEAD_HEIGHT + ROW_HEIGHT * row + 17, system) for row, system in enumerate(systems)]
     return "\n".join([*parts, _text(4, height - 9, LEGEND), "</svg>"]) + "\n"
 
 
 def criteria(tables: Tables) -> list[list[str]]:
-    """Return a heading, and for each figure its criterion and the meaning of its cell in the picture."""
+    """Return a heading, and a row for each figure: its title, its criterion, and what its cells in the picture show."""
     rows = {(*title.split(": ", 2)[1:], table[0][1]): None for title, table in tables.items()}
     return [["figure", "criterion", "in the picture"], *map(list, rows)]
 
 
 def summary(tables: Tables) -> list[list[str]]:
-    """Return a heading, and a row for each system: criteria met by block, and the range of its means."""
+    """Return a heading, and a row for each system: the criteria met in each block, and the range of each measure."""
     measures = (USE, LONGEST, MODS, CPU)
     rows = []
     for system in _systems(tables):
@@ -73,13 +73,13 @@ def _systems(tables: Tables) -> list[str]:
 
 
 def _by_system(table: Sequence[Sequence[str]]) -> dict[str, dict[str, str]]:
-    """Return the cells of each system, by system and heading."""
+    """Return the cells of a table by system, then by heading."""
     heads, *rows = table
     return {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
 
 
 def _met(verdicts: Iterable[str]) -> str:
-    """Return the number of verdicts that are yes, of those not "-"; "-" without any verdict."""
+    """Return "N of M": N verdicts are "yes", M are not "-"; without any verdict "-"."""
     judged = [verdict for verdict in verdicts if verdict != "-"]
     undecided = f", {judged.count('undecided')} undecided" if "undecided" in judged else ""
     return f"{judged.count('yes')} of {len(judged)}{undecided}" if judged else "-"

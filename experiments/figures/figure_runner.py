@@ -30,18 +30,20 @@ from experiments.scenarios.scenario import Scenario
 
 FABRICS = ("model", "ovs", "wire")
 MAX_SEEDS = 1000
-MAX_FOLLOWED, FOLLOWED_AT_ONCE = 10, 2
+MAX_ADDED_SEED, SEEDS_AT_ONCE = 10, 2
+"""The runs of an undecided claim get SEEDS_AT_ONCE more seeds at a time, up to MAX_ADDED_SEED; the first seed is 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class FigureOptions:
-    """What to make: ``experiments`` of a paper by name (none: all), ``seeds`` of each.
+    """What to run: ``experiments`` of a paper by name (none: all), under ``controls`` (none: each experiment's own).
 
-    ``seeds`` None is the experiment's own number; on the model MIN_SEEDS of each, and more, up to MAX_FOLLOWED, of the
-    runs that leave a claim undecided.
+    ``seeds`` is the number of seeds of each run. None: the experiment's own number; on the model MIN_SEEDS, and up to
+    MAX_ADDED_SEED of the runs that leave a claim undecided.
 
-    ``conditions`` are the product's, the paper's (with those between, to show which of them decides) or both. ``force``
-    repeats complete runs. Pictures go to ``results``, pages to ``docs``.
+    ``conditions`` are "product", "paper" (with those between, to show which of them decides) or "both". ``force``
+    repeats complete runs. Pictures go to ``results``, pages to ``docs``. ``workers`` is the number of parallel
+    processes on the model; None: one for each processor.
     """
 
     paper: str = DEFAULT
@@ -70,9 +72,9 @@ class FigureOptions:
                 raise InvalidValueError("only", name, f"is not one of {', '.join(sorted(known))}")
         for control in self.controls:
             check_control(control)
-        seeds = MIN_SEEDS if self.follows else self.seeds
+        seeds = MIN_SEEDS if self.adds_seeds else self.seeds
         controls_of = {name: known[name].controls_on(self.fabric) for name in self.experiments or known}
-        # A control that no experiment names runs in all of them: so a new algorithm is compared.
+        # A requested control that no experiment names runs in all of them: so a new algorithm is compared.
         named = {control for controls in controls_of.values() for control in controls}
         new_controls = [control for control in self.controls if control not in named]
         specs: list[RunSpec] = []
@@ -85,17 +87,20 @@ class FigureOptions:
             specs += [spec for spec in compared if not self.controls or spec.control in self.controls]
         return list({spec.folder: spec for spec in specs}.values())
 
-    def _controls_to_run(self, names: Sequence[str], new: Sequence[str]) -> list[str]:
-        """Return the controls of an experiment that were requested, and the requested new ones."""
-        return [*(name for name in names if not self.controls or name in self.controls), *new]
+    def _controls_to_run(self, own: Sequence[str], new: Sequence[str]) -> list[str]:
+        """Return the requested ones of an experiment's ``own`` controls, then the ``new`` ones."""
+        return [*(control for control in own if not self.controls or control in self.controls), *new]
 
     @property
-    def follows(self) -> bool:
-        """Whether the number of seeds follows the verdicts."""
+    def adds_seeds(self) -> bool:
+        """Whether runs that leave a claim undecided get more seeds."""
         return self.seeds is None and self.fabric == "model"
 
-    def following(self) -> list[RunSpec]:
-        """Return the next seeds of the complete runs that leave a claim undecided; none: all claims are decided."""
+    def next_seeds(self) -> list[RunSpec]:
+        """Return the runs with the next seeds of the complete runs that leave a claim undecided.
+
+        []: all claims are decided, or have all their seeds.
+        """
         known = self.known
         completed = [run for run in completed_runs(self.fabric, self.cell_folder) if run[0].experiment in known]
         highest_seed: dict[tuple[str, str, str], int] = {}
@@ -107,8 +112,8 @@ class FigureOptions:
         for key in sorted(undecided & highest_seed.keys()):
             name, control, conditions = key
             requested = name in (self.experiments or known) and control in (self.controls or [control])
-            if requested and highest_seed[key] < MAX_FOLLOWED:
-                seeds = min(highest_seed[key] + FOLLOWED_AT_ONCE, MAX_FOLLOWED)
+            if requested and highest_seed[key] < MAX_ADDED_SEED:
+                seeds = min(highest_seed[key] + SEEDS_AT_ONCE, MAX_ADDED_SEED)
                 specs += scenario_cells(name, known[name].with_conditions(conditions), self.fabric, seeds, [control])
         return [spec for spec in specs if spec.summary(self.cell_folder) is None]
 
@@ -143,9 +148,9 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
     chosen = options.chosen()
     missing = [spec for spec in chosen if options.force or spec.summary(options.cell_folder) is None]
     failures = _run(missing, options) if missing else []
-    while options.follows and not failures and (next_seeds := options.following()):
-        missing += next_seeds
-        failures += _run(next_seeds, options)
+    while options.adds_seeds and not failures and (more_seeds := options.next_seeds()):
+        missing += more_seeds
+        failures += _run(more_seeds, options)
     digest = keep_digest(options)
     write_pages(options)
     if failures:
@@ -176,9 +181,9 @@ def keep_digest(options: FigureOptions) -> dict[str, Any]:
 
 
 def repeat_runs(options: FigureOptions) -> list[str]:
-    """Repeat one seed of each control of a paper's experiments on the model; return the runs with another outcome.
+    """Repeat one seed of each control of a paper's experiments on the model; return the names of runs that differ.
 
-    If there are none, the digest records it: pages and ``stale_pages`` then compare with the current tree.
+    Without a difference the digest records the current tree: pages and ``stale_pages`` then compare with that tree.
     """
     from experiments.figures.provenance import outcome_digest
     from experiments.figures.result_digests import read_digests, write_digest
@@ -216,7 +221,7 @@ def write_pages(options: FigureOptions) -> list[Path]:
 
 
 def stale_pages(docs: Path) -> list[str]:
-    """Return a line for each page that is not of this tree, or not as it would be written, with the reason."""
+    """Return a line for each page that is made by another tree, or is not as it would be written, with the reason."""
     from experiments.figures.markdown_pages import page_of, pages_of, read_results
     from experiments.figures.provenance import stale_because
 
@@ -236,18 +241,18 @@ def stale_pages(docs: Path) -> list[str]:
     ]
 
 
-def _draw(options: FigureOptions, done: Sequence[tuple[RunSpec, dict[str, Any]]]) -> None:
-    """Draw the pictures of each experiment into the fabric's folder."""
+def _draw(options: FigureOptions, completed: Sequence[tuple[RunSpec, dict[str, Any]]]) -> None:
+    """Draw the pictures of each experiment into the fabric's folder, from complete runs with their summaries."""
     from experiments.evaluation.plots import draw_trade_off, in_order
     from experiments.evaluation.result import Result
 
-    summaries = by_experiment([summary for _, summary in done])
-    for name, rows in summaries.items():
-        specs = in_order([spec for spec, _ in done if spec.experiment == name])
+    summaries_of = by_experiment([summary for _, summary in completed])
+    for name, summaries in summaries_of.items():
+        specs = in_order([spec for spec, _ in completed if spec.experiment == name])
         path = options.cell_folder / f"{name}.png"
         Result(specs[0].scenario, tuple(spec.load(options.cell_folder) for spec in specs), ()).draw(path)
         if specs[0].scenario.isolation is None:
-            draw_trade_off(rows, path.with_stem(f"{name}-use-and-fairness"))
+            draw_trade_off(summaries, path.with_stem(f"{name}-use-and-fairness"))
 
 
 def _run(specs: Sequence[RunSpec], options: FigureOptions) -> list[str]:
@@ -304,7 +309,11 @@ def _run_side_by_side(
     options: FigureOptions,
     finished: Callable[[int, RunSpec, BaseException | None, float], None],
 ) -> None:
-    """Execute runs in parallel processes, the longest first; ``finished`` is called after each."""
+    """Execute runs in parallel processes, the longest first.
+
+    ``finished`` is called after each with the number of finished runs, the run, its error or None, and its expected
+    seconds.
+    """
     workers = min(options.workers or os.cpu_count() or 1, len(specs))
     longest_first = sorted(specs, key=lambda spec: -spec.expected_s * len(spec.scenario.sources))
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:

@@ -24,7 +24,7 @@ SHORT = {"model": "model", "ovs": "Open vSwitch", "wire": "software switches"}
 
 @dataclass(frozen=True, slots=True)
 class PaperResults:
-    """A paper, and the digests of its runs on each fabric."""
+    """A paper; by fabric, the ``digests`` of its runs, and the digests of its runs under each of the ``conditions``."""
 
     paper: Paper
     digests: Mapping[str, dict[str, Any]]
@@ -79,8 +79,8 @@ def overview_page(results: Sequence[PaperResults]) -> str:
     for result in results:
         if result.paper.claims:
             counts = [
-                _verdict_counts([verdicts(claim.key, fabric).holds for claim in result.paper.claims])
-                for verdicts in (result.published, result.ours)
+                _verdict_counts([verdict_of(claim.key, fabric).holds for claim in result.paper.claims])
+                for verdict_of in (result.published, result.ours)
                 for fabric in fabrics
             ]
             name = f"[{result.paper.title}]({page_of(result.paper)})"
@@ -114,14 +114,14 @@ def _verdict_counts(outcomes: Sequence[Outcome]) -> str:
 def paper_page(results: PaperResults) -> str:
     """Return ``docs/results/PAPER.md``: the verdict of each fabric on each claim, and the deciding conditions."""
     paper = results.paper
-    up = "../" * page_of(paper).count("/")
+    docs = "../" * page_of(paper).count("/")  # from the page's folder
     files = ", ".join(f"`docs/results/{paper.name}-{fabric}.json`" for fabric in results.digests)
     judged = "How each claim is judged" if paper.claims else "How it is made"
     lines = [
         f"# {paper.title}: which claims hold" if paper.claims else f"# {paper.title}",
         "",
         f"Written by `dets figures --paper {paper.name}`; do not edit. {judged}: `{source_of(paper.name)}`. "
-        f"What was measured: {files}. All papers: [results]({up}results.md).",
+        f"What was measured: {files}. All papers: [results]({docs}results.md).",
         "",
         *([paper.note, ""] if paper.note else []),
         *(_claims(results) if paper.claims else _systems(results)),
@@ -145,7 +145,7 @@ def _made_with(fabric: str, digest: Mapping[str, Any]) -> list[str]:
 
 
 def _claims(results: PaperResults) -> list[str]:
-    """Return a row for each claim with its verdicts, the result if it does not hold, then the rows of the aims."""
+    """Return the lines of the table of claims, of the table of aims, and of the list of what is as published."""
     fabrics = list(results.digests)
     heads = [f"{kind}, {SHORT[fabric]}" for kind in ("published", "ours") for fabric in fabrics]
     heads = ["section", "claim", "key", *heads, "found where it does not hold", "what decides"]
@@ -170,13 +170,13 @@ def _claims(results: PaperResults) -> list[str]:
 
 
 def _found(verdicts: Mapping[str, ClaimVerdict], more: str = "") -> list[str]:
-    """Return the results on the fabrics on which a statement does not hold."""
+    """Return the results on the fabrics on which a statement does not hold; ``more`` follows the fabric's name."""
     failed = {fabric: verdict for fabric, verdict in verdicts.items() if verdict.holds in (False, UNDECIDED)}
-    return [f"{SHORT[fabric]}{more}: {found.result}" for fabric, found in failed.items()]
+    return [f"{SHORT[fabric]}{more}: {verdict.result}" for fabric, verdict in failed.items()]
 
 
 def _forms(paper: Paper) -> list[str]:
-    """Return what "as published" means, and what is missing if it is not run."""
+    """Return the lines that say what "as published" means, and what is missing for claims that are not run so."""
     lines: dict[str, list[str]] = {}
     for claim in paper.claims:
         if isinstance(claim.published, Published):
@@ -189,10 +189,10 @@ def _forms(paper: Paper) -> list[str]:
 def _elements(elements: Sequence[Element]) -> list[str]:
     """Return a row for each element of a paper: the keys of its judges, or a test, or why it is not judged."""
     lines = [_row(["where", "what", "judged by"]), _row(["---"] * 3)]
-    for part in elements:
-        keys = ", ".join(f"`{key}`" for key in part.judged)
-        judge = keys or (f"a test: `{part.tested}`" if part.tested else f"not testable here: {part.not_testable}")
-        lines.append(_row([part.where, part.says, judge]))
+    for element in elements:
+        without_keys = f"a test: `{element.tested}`" if element.tested else f"not testable here: {element.not_testable}"
+        judge = ", ".join(f"`{key}`" for key in element.judged) or without_keys
+        lines.append(_row([element.where, element.says, judge]))
     return lines
 
 
@@ -223,7 +223,7 @@ def _pictures(docs: Path, results: Sequence[PaperResults]) -> dict[Path, str]:
 
 
 def _conditions(digest: Mapping[str, Any]) -> list[str]:
-    """Return the claims whose verdict depends on the conditions, and the deciding condition."""
+    """Return the lines about conditions: a list of them, then a table of the claims whose verdict depends on them."""
     names = digest["conditions"]
     heads = ["section", "claim", *(f"`{name}`" for name in names), "what decides"]
     dependent = [row for row in digest["claims"] if not row["decides"].startswith("nothing")]

@@ -64,17 +64,17 @@ def decides_rates(part: str) -> bool:
     return is_law(part) or part.startswith(SCENARIO)
 
 
-def changed_parts(digest: Mapping[str, Any], shown: Callable[[str], bool] = lambda _part: True) -> list[str] | None:
-    """Return the parts that have changed since a digest's runs; None if that is not known."""
+def changed_parts(digest: Mapping[str, Any], counts: Callable[[str], bool] = lambda _part: True) -> list[str] | None:
+    """Return the parts for which ``counts`` that have changed since a digest's runs; None if that is not known."""
     trees = [tree["depends"] for tree in _trees(digest)]
     if not all(trees):
         return None
-    recorded = [item for tree in (*trees, digest.get("judged", {})) for item in tree.items() if shown(item[0])]
+    recorded = [item for tree in (*trees, digest.get("judged", {})) for item in tree.items() if counts(item[0])]
     return sorted({part for part, then in recorded if then != _digest_now(part, digest["fabric"])})
 
 
 def _trees(digest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the trees of a digest, or the later tree with the same outcomes."""
+    """Return the later tree with the same outcomes, if a digest has one; otherwise its trees."""
     return [digest["repeated"]] if "repeated" in digest else digest["trees"]
 
 
@@ -92,7 +92,7 @@ def provenance(digest: Mapping[str, Any]) -> str:
 
 
 def _cost(cpu_s: Sequence[float]) -> str:
-    """Return the CPU time of the runs that recorded it."""
+    """Return the CPU time of the runs that recorded it as text; ``cpu_s`` has a value for each run."""
     return f"; CPU of {len(cpu_s)} runs: {sum(cpu_s) / 60:.1f} min" if cpu_s else ""
 
 

@@ -50,7 +50,7 @@ FIGURE_5 = (
     ("victim_below_share", "below 95 % during UDP, of its intervals", "percent"),
     ("victim_below_share_before", "and of those before it", "percent"),
 )
-# Shares of one figure in another.
+# The share by name: (part, whole), two measures of a run.
 SHARES = {
     "victim_goodput_share": ("victim_goodput_bps_during", "victim_goodput_limit_bps"),
     "aggressor_share": ("aggressor_received_bps_during", "aggressor_limit_bps"),
@@ -64,9 +64,13 @@ def digest_of(
     fabric: str,
     summaries: Sequence[dict[str, Any]],
     command: str,
-    published: Sequence[dict[str, Any]] = (),
+    all_summaries: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the results of a fabric's runs, as JSON can hold them; ``published`` are runs under any conditions."""
+    """Return the results of a fabric's runs, as JSON can hold them.
+
+    ``summaries`` are runs under the product's conditions; ``all_summaries`` are those under any conditions (none:
+    ``summaries``). ``command`` is the command that was given.
+    """
     measured = Measured(summaries)
     tables = {
         name: table_of(measured, name, list(dict.fromkeys(row["control"] for row in rows)))
@@ -78,15 +82,15 @@ def digest_of(
         "fabric": fabric,
         "command": command,
         "runs": len(summaries),
-        "cpu_s": [round(summary["cpu_s"], 1) for summary in (published or summaries) if "cpu_s" in summary],
+        "cpu_s": [round(summary["cpu_s"], 1) for summary in (all_summaries or summaries) if "cpu_s" in summary],
         **warnings_of(summaries),
-        "trees": trees_of((*summaries, *published)),
+        "trees": trees_of((*summaries, *all_summaries)),
         "judged": judges_of(paper.name),
         "machine": manifests[-1]["machine"] if manifests else {},
         "programs": manifests[-1]["programs"] if manifests else {},
         "claims": _as_json(verdicts),
-        "published": _as_json(paper.judge_published(published or summaries)),
-        "decides": paper.deciding(published or summaries),
+        "published": _as_json(paper.judge_published(all_summaries or summaries)),
+        "decides": paper.deciding(all_summaries or summaries),
         "tables": tables,
         "paper_tables": {table.title: rows for table in paper.tables if (rows := table.rows(measured))},
     }
@@ -98,7 +102,7 @@ def _as_json(verdicts: Mapping[str, ClaimVerdict]) -> dict[str, dict[str, Any]]:
 
 
 def warnings_of(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return how many runs have warnings, and how many have each kind; kinds have N for the numbers."""
+    """Return how many runs have warnings, and how many have each kind: the text with N for each number."""
     kinds_by_run = [{re.sub("[0-9]+", "N", text) for text in run["notes"].get("warnings", [])} for run in summaries]
     kinds = Counter(kind for kinds in kinds_by_run for kind in kinds)
     return {"runs_with_warnings": sum(map(bool, kinds_by_run)), "warnings": dict(kinds.most_common())}
@@ -109,7 +113,8 @@ def conditions_digest(
 ) -> dict[str, Any]:
     """Return the results of a fabric's runs under each of the conditions, as JSON can hold them.
 
-    ``own_digest`` is the value of digest_of for all runs of the fabric.
+    Runs without a run of the same experiment, control and seed under every condition are left out. ``own_digest`` is
+    the value of digest_of for all runs of the fabric.
     """
     rows = [summary for summary in summaries if "conditions" in summary]
     names = [name for name in CONDITIONS if any(row["conditions"] == name for row in rows)]
@@ -147,9 +152,10 @@ def _paired(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[s
 
 
 def deciding_condition(holds: Mapping[str, Outcome]) -> str:
-    """Return which condition explains that the product's verdict (the first) and the paper's (the last) differ.
+    """Return, as text, which condition explains that the product's verdict differs from the paper's.
 
-    ``holds`` are the verdicts by condition, from the product's to the paper's; each one between changes one condition.
+    ``holds`` are the verdicts by name of the conditions: the product's first, the paper's last. Each of those between
+    them differs from the product's in one condition.
     """
     if len(holds) < 2 or None in holds.values():
         return "not known"
@@ -198,7 +204,7 @@ def table_of(measured: Measured, name: str, controls: list[str]) -> list[list[st
 
 
 def _figure_5(measured: Measured, name: str, control: str, key: str, form: str) -> str:
-    """Return a figure of the isolation experiment as text: a share of two figures, or a figure."""
+    """Return a measure of the isolation experiment as text: one of SHARES, or a measure of the runs."""
     runs = measured.runs(name, control)
     if key in SHARES:
         part, whole = SHARES[key]

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from controller.units import BITS_PER_BYTE
 from experiments.measure.frame_sizes import TCP_WIRE_BYTES
-from experiments.model.queues import BITS_PER_BYTE, Bucket, whole_ms
+from experiments.model.queues import Bucket, whole_ms
 from experiments.switch.datapath import Datapath
 from experiments.switch.meter_table import MeterAbilities, MeterTable
 from experiments.switch.multipart import Multipart

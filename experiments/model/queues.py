@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol, TypeAlias
 
+from controller.units import BITS_PER_BYTE
 from experiments.ovs.queue_classifier import leaf_packets
 from experiments.switch.ports import SwitchPort
-
-BITS_PER_BYTE = 8
 
 
 class Sender(Protocol):
@@ -227,7 +226,7 @@ class OutPort:
         self.arrived: list[tuple[int, Run]] = []
         self.waiting = False
         self.on_count: Callable[[int, int, int], None] = lambda _queue_id, _octets, _dropped: None
-        self._capacity_bytes = port.rate_bps * slot_s / 8
+        self._capacity_bytes = port.rate_bps * slot_s / BITS_PER_BYTE
 
     def configure(self, queues: dict[int, tuple[int, int]], now_s: float) -> None:
         """Replace the port's queues by these (min, max) rates in bit/s, by queue id.
@@ -315,7 +314,7 @@ class OutPort:
             return False
         for queue_id, queue_bytes in bytes_by_queue.items():
             setting = self.port.queues.get(queue_id)
-            if setting is not None and queue_bytes > setting.max_rate_bps * self._slot_s / 8:
+            if setting is not None and queue_bytes > setting.max_rate_bps * self._slot_s / BITS_PER_BYTE:
                 return False
         for queue_id, queue_bytes in bytes_by_queue.items():
             queue = self.queue(queue_id)

@@ -1,8 +1,8 @@
 """The papers whose claims are judged: one module or package each, with a ``paper``. A new file is found automatically.
 
-``NAME.toml`` beside it has every element of the paper, with its judge.
+``NAME.toml`` beside it lists every figure, table and number of the paper, with what judges it.
 
-A paper's experiments are those in ``experiments.scenarios`` whose names begin with its own. Start with dets.py.
+The names of a paper's experiments, in ``experiments.scenarios``, begin with the paper's name. Start with dets.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def papers() -> dict[str, Paper]:
 
 
 def paper_named(name: str) -> Paper:
-    """Return a paper; InvalidValueError for an unknown name."""
+    """Return the paper of a name; InvalidValueError for an unknown one."""
     known = papers()
     if name not in known:
         raise InvalidValueError("paper", name, f"is not one of {', '.join(known)}")
@@ -51,7 +51,7 @@ def source_of(paper: str) -> str:
 
 
 def experiments_of(paper: str, experiments: Iterable[str]) -> list[str]:
-    """Return the experiments of a paper; experiments of no paper belong to the default one."""
+    """Return those of ``experiments`` that belong to a paper; experiments of no paper belong to the default one."""
     known = papers()
 
     def owner(experiment: str) -> str:

@@ -1,4 +1,4 @@
-"""DETS, section V: a host that can shape does so in the place of its port. Both placements on the same traffic."""
+"""DETS, section V: a host that can shape does so instead of a meter at its port. Both on the same traffic."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from experiments.measure.rate_series import RECOVERED_SHARE
 from experiments.scenarios.agents import FIG5, PLACEMENTS, UPLINK
 
 CONTROL = "fp"
-MIN_UDP, MAX_UDP = 0.98, 1.02
+MIN_UDP, MAX_UDP = 0.98, 1.02  # of UDP's limit
 PROMPT_INTERVALS = 2
-FEWER = 0.1
-STARVED = 0.7
+FEWER = 0.1  # of TCP's retransmissions with meters
+STARVED = 0.7  # of TCP's limit
 
 
 def _tcp(run: dict[str, Any]) -> float:
@@ -39,15 +39,15 @@ def _udp(run: dict[str, Any]) -> float:
 
 
 def _isolation(shaping: str) -> Callable[[Measured], ClaimVerdict]:
-    """Return a judge of whether TCP and UDP both get their limits."""
+    """Judge figure 5 with a value of ``--shaping``: TCP and UDP both get their limits."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         runs = measured.runs(f"{FIG5}-{shaping}", CONTROL)
         if not runs:
             return ClaimVerdict("-", None)
-        tcp, udp = [_tcp(run) for run in runs], [_udp(run) for run in runs]
-        good = all_of(within(tcp, RECOVERED_SHARE), within(udp, MIN_UDP, MAX_UDP))
-        return ClaimVerdict(f"TCP {show(tcp)}, UDP {show(udp)} of their limits", good)
+        tcp_shares, udp_shares = [_tcp(run) for run in runs], [_udp(run) for run in runs]
+        holds = all_of(within(tcp_shares, RECOVERED_SHARE), within(udp_shares, MIN_UDP, MAX_UDP))
+        return ClaimVerdict(f"TCP {show(tcp_shares)}, UDP {show(udp_shares)} of their limits", holds)
 
     return judge
 
@@ -64,16 +64,17 @@ def _prompt(measured: Measured) -> ClaimVerdict:
 
 
 def _retransmitted(measured: Measured) -> ClaimVerdict:
-    """Judge whether TCP retransmits at most a tenth of what it retransmits behind meters, if hosts shape."""
-    means = {by: measured.mean(f"{FIG5}-{by}", CONTROL, "tcp_retransmitted_share") for by in ("meter", "agent")}
-    meter, agent = means["meter"], means["agent"]
-    if meter is None or agent is None:
+    """Judge whether TCP, if hosts shape, retransmits at most a tenth of what it retransmits with meters."""
+    by_agent, by_meter = (
+        measured.mean(f"{FIG5}-{shaping}", CONTROL, "tcp_retransmitted_share") for shaping in ("agent", "meter")
+    )
+    if by_meter is None or by_agent is None:
         return ClaimVerdict("-", None)
-    return ClaimVerdict(f"{agent:.2%} of the segments, with meters {meter:.2%}", agent <= FEWER * meter)
+    return ClaimVerdict(f"{by_agent:.2%} of the segments, with meters {by_meter:.2%}", by_agent <= FEWER * by_meter)
 
 
 def _uplink(measured: Measured) -> ClaimVerdict:
-    """Judge one host's uplink: shaping by the host protects TCP from another VN's UDP; a meter behind it does not."""
+    """Judge one host's uplink: shaping on the host protects TCP from another VN's UDP; meters at the switch do not."""
     tcp_shares = {
         shaping: [_tcp(run) for run in measured.runs(f"{UPLINK}-{shaping}", CONTROL)] for shaping in ("meter", "agent")
     }
@@ -86,7 +87,7 @@ def _uplink(measured: Measured) -> ClaimVerdict:
 
 
 def _rows(measured: Measured) -> list[list[str]]:
-    """Return the table of placements of the shaper, headings first; [] without runs."""
+    """Return the table of who shapes, headings first, then a row for each of PLACEMENTS; [] without runs."""
     heads = ["shaped by", "seeds", "TCP", "UDP", "back after, intervals", "TCP's segments sent again", "meters changed"]
     rows = []
     for shaping, title in PLACEMENTS.items():

@@ -1,8 +1,8 @@
-"""All systems on the same traffic: each system's criterion, reaction time, link use and cost.
+"""All systems on the same traffic: whether each meets the criterion, its reaction time, its link use and its cost.
 
-No paper has this comparison. It has no claims, only tables, in two blocks: without borrowing, and with it. The
-criterion of a figure is what its paper promises. A system meets the
-criterion if the whole 95 % interval of its seeds' mean does.
+No paper has this comparison. It has no claims, only tables, in two blocks: without borrowing, and with it. Each table
+has the traffic of a paper's figure; its criterion is what that paper promises there. A system meets the criterion if
+the whole 95 % interval of its seeds' mean does.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ SCENARIOS: dict[str, Scenario] = {
     compared.name: compared for module in (dets, gatekeeper, seawall_traffic, hygenicc) for compared in module.scenarios
 }
 KEPT = 0.95
+LATE_S = 0.050  # 99 % of the web answers are to arrive within this time
 NEAR = 0.10  # of a half; Seawall's claims have 0.05 of the link
 HALF_BPS = LINK_BPS / 2
 SETTLED = seawall_traffic.SETTLED
-EIGHT = 8
+EIGHT = 8  # senders that share the link
 INSIDE_A_TENANT = ("Gatekeeper", "Gatekeeper, as published")
 """Systems that promise nothing to the senders of one tenant."""
 
 Row = tuple[list[float], str, Outcome, str]
-"""A system's values by seed, their text, whether it meets the criterion, and its reaction time."""
+"""A system's values, one per seed, their text, whether it meets the criterion, and its reaction time."""
 Judge = Callable[[Measured, str, str], Row]
+"""From the runs, the name of an experiment, and a control."""
 
 
 def _victim(measured: Measured, name: str, control: str) -> Row:
@@ -43,7 +45,7 @@ def _victim(measured: Measured, name: str, control: str) -> Row:
 
 
 def _bursts(measured: Measured, name: str, control: str) -> Row:
-    """Judge Jain's index of the senders with more to send than they get."""
+    """Judge Jain's index of the backlogged senders."""
     indices = list(measured.values(name, control, "jain_backlogged").values())
     return indices, show(indices, "plain"), within(indices, KEPT), _longest_miss(measured, name, control)
 
@@ -63,16 +65,18 @@ def _eighth(measured: Measured, name: str, control: str) -> Row:
 
 
 def _web(measured: Measured, name: str, control: str) -> Row:
-    """Judge web requests: the part that is answered, and the latency in ms (mean, 99th percentile)."""
+    """Judge web requests: the part that is answered, and whether 99 % are answered within LATE_S.
+
+    The reaction time is the latency in ms, mean and 99th percentile.
+    """
     answers_by_seed = measured.values(name, control, "answers_per_s", SETTLED)
     answered_parts = [answer / _requests_per_s(SCENARIOS[name], seed) for seed, answer in answers_by_seed.items()]
     mean, tail = (
         show([1e3 * seconds for seconds in measured.values(name, control, key, SETTLED).values()], "count")
         for key in ("latency_mean_s", "latency_p99_s")
     )
-    prompt_seeds = [
-        latency_s <= LATE_S for latency_s in measured.values(name, control, "latency_p99_s", SETTLED).values()
-    ]
+    tails_s = measured.values(name, control, "latency_p99_s", SETTLED).values()
+    prompt_seeds = [latency_s <= LATE_S for latency_s in tails_s]
     in_time = True if prompt_seeds and all(prompt_seeds) else UNDECIDED if any(prompt_seeds) else False
     holds = all_of(within(answered_parts, KEPT), in_time) if answered_parts else None
     return answered_parts, show(answered_parts), holds, f"{mean}, {tail}"
@@ -85,21 +89,21 @@ def _requests_per_s(scenario: Scenario, seed: int) -> float:
     return requests / (end_s - begin_s)
 
 
-LATE_S = 0.050
-"""99 % of the web's answers are to come within this time."""
-
-
 def _cells(chosen: Sequence[tuple[str, str]]) -> Judge:
-    """Judge the lowest rate over guarantee of a tenant in ``chosen`` cells; a tenant alone must get the whole link."""
+    """Judge the lowest rate over guarantee of a tenant in ``chosen`` cells, (what A sends, what B sends) each.
+
+    A tenant alone is due the whole scheduled capacity.
+    """
 
     def row(measured: Measured, name: str, control: str) -> Row:
         """Judge a system by the worst cell of each seed."""
         least_by_seed: dict[int, float] = {}
         for cell in chosen:
             rates_by_seed = measured.values(name, control, "received_bps_by_receiver", cell_name(*cell))
-            for seed, rates in rates_by_seed.items():
-                shares = [rate / bps / measured.scale for rate, bps in zip(rates, (A_BPS, B_BPS), strict=True)]
-                least = min(shares) if "none" not in cell else sum(rates) / SCHEDULED_BPS / measured.scale
+            for seed, rates_bps in rates_by_seed.items():
+                due = zip(rates_bps, (A_BPS, B_BPS), strict=True)
+                shares = [rate_bps / guarantee_bps / measured.scale for rate_bps, guarantee_bps in due]
+                least = min(shares) if "none" not in cell else sum(rates_bps) / SCHEDULED_BPS / measured.scale
                 least_by_seed[seed] = min(least_by_seed.get(seed, least), least)
         least_shares = list(least_by_seed.values())
         return least_shares, show(least_shares), within(least_shares, KEPT), _longest_miss(measured, name, control)
@@ -163,33 +167,35 @@ TRAFFIC: tuple[tuple[str, str, str, str, Judge | None], ...] = (
         _eighth,
     ),
 )
+"""By traffic: the middle of its experiments' names, its figure, the criterion, the heading of the values by which a
+system is judged, and the judge (None: ``_cells``)."""
 BLOCKS = {ALONE: "No borrowing", LENDING: "Borrowing"}
 MET, USE, MODS, CPU = "criterion met", "link use / oracle's", "meter-mods per interval", "controller CPU, ms per s"
 """Heads of columns that every table has."""
 
 
 def _rows(name: str, value_head: str, judge: Judge, systems: Iterable[str]) -> Callable[[Measured], list[list[str]]]:
-    """Return the maker of the table of one traffic: a heading, and a row for each system that was run."""
+    """Return a function that makes the table of one experiment: a heading, and a row for each system that was run.
+
+    Without runs the table is [].
+    """
 
     def rows(measured: Measured) -> list[list[str]]:
-        controls = {system: control_of(system, SCENARIOS[name]) for system in systems}
-        measured_controls = {system: control for system, control in controls.items() if measured.runs(name, control)}
+        control_by_system = {system: control_of(system, SCENARIOS[name]) for system in systems}
+        ran = [(system, control) for system, control in control_by_system.items() if measured.runs(name, control)]
         heads = ["system", value_head, MET, SPEEDS.get(judge, LONGEST), USE, MODS, "meters", CPU]
-        return (
-            [heads, *(_row(measured, name, *item, judge) for item in measured_controls.items())]
-            if measured_controls
-            else []
-        )
+        return [heads, *(_row(measured, name, system, control, judge) for system, control in ran)] if ran else []
 
     return rows
 
 
 SPEEDS: dict[Judge, str] = {_victim: "intervals until 95 %", _web: "latency, mean and 99th percentile, ms"}
 LONGEST = "longest below 95 % of the oracle's rate, intervals"
+"""The headings of the reaction time: by judge, and for all other judges."""
 
 
 def _row(measured: Measured, name: str, system: str, control: str, judge: Judge) -> list[str]:
-    """Return the row of one system under one control: criterion, reaction, use and costs."""
+    """Return the row of one system, which ran as ``control``: value, criterion, reaction time, link use and costs."""
     values, values_text, holds, reaction = judge(measured, name, control)
     if name.startswith(INSIDE) and system in INSIDE_A_TENANT:
         holds = None
@@ -203,7 +209,7 @@ def _row(measured: Measured, name: str, system: str, control: str, judge: Judge)
 
 
 INSIDE = ("comparison-dets-fig6", "comparison-hygenicc-fig3")
-"""The traffic of one tenant's senders."""
+"""Experiments with the senders of one tenant begin with these."""
 
 NOTE = (
     "*No borrowing*: a VN's ceiling is its limit. *Borrowing*: ceilings are the link's rate; systems that never borrow "
@@ -218,13 +224,13 @@ NOTE = (
 def _tables() -> Iterable[ResultTable]:
     """Yield the table of each traffic without borrowing, then those with borrowing."""
     for block, block_title in BLOCKS.items():
-        for key, figure, promise, found, judge in TRAFFIC:
-            name = f"comparison-{key}-{block}"
+        for traffic, figure, criterion, value_head, judge in TRAFFIC:
+            name = f"comparison-{traffic}-{block}"
             if name in SCENARIOS:
-                chosen = gatekeeper.BOTH if block == ALONE else (*gatekeeper.BOTH, *gatekeeper.ONE)
+                cells = gatekeeper.BOTH if block == ALONE else (*gatekeeper.BOTH, *gatekeeper.ONE)
                 systems = tuple(SYSTEMS) if block == ALONE else BORROWERS
-                title = f"{block_title}: {figure}: {promise}"
-                yield ResultTable(title, _rows(name, found, judge or _cells(chosen), systems))
+                title = f"{block_title}: {figure}: {criterion}"
+                yield ResultTable(title, _rows(name, value_head, judge or _cells(cells), systems))
 
 
 TABLES = tuple(_tables())

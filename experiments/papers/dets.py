@@ -22,15 +22,15 @@ from experiments.evaluation.claims import (
 from experiments.measure.rate_series import RECOVERED_SHARE
 
 BEST = "level"
-NEARLY_NOTHING = 0.05
-WITHIN_LIMIT = 1.02
+NEARLY_NOTHING = 0.05  # of TCP's rate before the UDP
+WITHIN_LIMIT = 1.02  # of the limit
 PROMPT_INTERVALS = 2
-SEEDS_OF_TEN = 0.9
-ORACLE_TARGET = 0.97
+PROMPT_SEEDS = 0.9  # of all seeds
+ORACLE_TARGET = 0.97  # of the oracle's use of the receive limit
 FE_SLOW = "fe k=0.02"
 FE_PAPER = "fe k=0.07"  # the paper gives no k; with this one FE takes 39 intervals where nothing else delays it
 SLOW = (20, 60)  # intervals that still are "about 40"
-UNDISTURBED = 0.95
+UNDISTURBED = 0.95  # of the rate before the UDP
 UNKNOWN = ClaimVerdict("-", None)
 
 Judge = Callable[[Measured], ClaimVerdict]
@@ -54,6 +54,7 @@ def _isolation(control: str) -> Judge:
     """Judge figure 5: TCP gets 95 % of its limit during the UDP blast, and UDP gets its own limit."""
 
     def judged(measured: Measured, control: str) -> tuple[str, Outcome]:
+        """Return the result as text, and whether the statement holds, under one control."""
         runs = measured.runs("dets-fig5", control)
         tcp_shares = [_victim_share(run) for run in runs]
         udp_shares = [run["aggressor_received_bps_during"] / run["aggressor_limit_bps"] for run in runs]
@@ -75,25 +76,25 @@ def _recovery_times(measured: Measured, control: str) -> list[float]:
 def _recovery(control: str) -> Judge:
     """Judge figure 5: TCP regains its limit within PROMPT_INTERVALS after the UDP blast begins."""
 
-    def text(delays: list[float]) -> str:
-        if not delays:
+    def text(intervals: list[float]) -> str:
+        if not intervals:
             return "-"
-        worst = "no recovery in at least one seed" if math.inf in delays else f"worst {max(delays):g} intervals"
-        return f"{sum(delay <= PROMPT_INTERVALS for delay in delays)} of {len(delays)} seeds, {worst}"
+        worst = "no recovery in at least one seed" if math.inf in intervals else f"worst {max(intervals):g} intervals"
+        return f"{sum(count <= PROMPT_INTERVALS for count in intervals)} of {len(intervals)} seeds, {worst}"
 
     def judge(measured: Measured) -> ClaimVerdict:
-        delays = _recovery_times(measured, control)
-        return ClaimVerdict(text(delays), within(delays, high=PROMPT_INTERVALS), text(_recovery_times(measured, BEST)))
+        intervals, best_intervals = _recovery_times(measured, control), _recovery_times(measured, BEST)
+        return ClaimVerdict(text(intervals), within(intervals, high=PROMPT_INTERVALS), text(best_intervals))
 
     return judge
 
 
 def _prompt(measured: Measured) -> ClaimVerdict:
     """Judge whether TCP regains its limit within one interval in nine of ten seeds."""
-    delays = _recovery_times(measured, "fp")
-    prompt_seeds = sum(intervals <= 1 for intervals in delays)
-    holds = prompt_seeds >= SEEDS_OF_TEN * len(delays) if delays else None
-    return ClaimVerdict(f"{prompt_seeds} of {len(delays)} seeds", holds)
+    intervals = _recovery_times(measured, "fp")
+    prompt_seeds = sum(count <= 1 for count in intervals)
+    holds = prompt_seeds >= PROMPT_SEEDS * len(intervals) if intervals else None
+    return ClaimVerdict(f"{prompt_seeds} of {len(intervals)} seeds", holds)
 
 
 def _use_against_fair_share(measured: Measured) -> ClaimVerdict:
@@ -117,30 +118,29 @@ def _spread(measured: Measured) -> ClaimVerdict:
 
 
 def _slow(explicit: str) -> Judge:
-    """Judge whether RAA-FE needs 20 to 60 intervals until all grants settle under ``explicit`` (its gain k).
+    """Judge whether RAA-FE, as control ``explicit`` with its gain k, needs 20 to 60 intervals until all grants settle.
 
     The times with other gains, and under RAA-FP, are shown as well.
     """
 
     def judge(measured: Measured) -> ClaimVerdict:
-        delays = {
+        intervals = {
             control: list(measured.values("dets-fe-convergence", control, "settled_after", "five send").values())
             for control in dict.fromkeys(("fe", "fe k=0.2", "fe k=0.1", FE_PAPER, "fe k=0.05", explicit, "fp", BEST))
         }
-        if not delays[explicit]:
+        if not intervals[explicit]:
             runs = measured.runs("dets-fe-convergence", explicit)
             return ClaimVerdict("did not settle" if runs else "-", None)
-        gains = {"fe": "k=0.5", **{control: control[3:] for control in delays if control.startswith("fe ")}}
-        gains_text = ", ".join(f"{show(delays[c], 'count')} with {gain}" for c, gain in gains.items() if delays[c])
-        holds = within(delays[explicit], *SLOW)
-        found = f"intervals: {gains_text}; FP {show(delays['fp'], 'count')}"
-        return ClaimVerdict(found, holds, f"{show(delays[BEST], 'count')} intervals")
+        gain_of = {"fe": "k=0.5", **{fe: fe.removeprefix("fe ") for fe in intervals if fe.startswith("fe ")}}
+        shown = [f"{show(intervals[fe], 'count')} with {gain}" for fe, gain in gain_of.items() if intervals[fe]]
+        found = f"intervals: {', '.join(shown)}; FP {show(intervals['fp'], 'count')}"
+        return ClaimVerdict(found, within(intervals[explicit], *SLOW), f"{show(intervals[BEST], 'count')} intervals")
 
     return judge
 
 
 def _uses_least(explicit: str) -> Judge:
-    """Judge figure 6: RAA-FE under ``explicit`` uses less of the receive limit than every other algorithm."""
+    """Judge figure 6: RAA-FE, as control ``explicit``, uses less of the receive limit than SP, FP and FS."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         others = ("sp", "fp", "fs")
@@ -153,10 +153,11 @@ def _uses_least(explicit: str) -> Judge:
 
 
 def _swings(explicit: str) -> Judge:
-    """Judge figure 6: the received rate varies more under RAA-FE, with ``explicit``, than under RAA-FP."""
+    """Judge figure 6: the received rate varies more under RAA-FE, as control ``explicit``, than under RAA-FP."""
 
     def judge(measured: Measured) -> ClaimVerdict:
-        swings = {c: measured.shown("dets-fig6", c, "received_swing") for c in (explicit, "fp", BEST)}
+        controls = (explicit, "fp", BEST)
+        swings = {control: measured.shown("dets-fig6", control, "received_swing") for control in controls}
         holds = measured.more("dets-fig6", explicit, "fp", "received_swing")
         return ClaimVerdict(f"FE {swings[explicit]}, FP {swings['fp']} of the limit", holds, swings[BEST])
 
@@ -184,14 +185,16 @@ def _independent(measured: Measured) -> ClaimVerdict:
     """Judge figure 1: each of five TCP VNs keeps its rate while UDP floods one PN, and then all PNs."""
 
     def judged(control: str) -> tuple[str, Outcome]:
-        alone_by_seed = measured.values("dets-fig1", control, "received_bps_by_receiver", "TCP alone")
-        least_ratios = []
+        alone_bps = measured.values("dets-fig1", control, "received_bps_by_receiver", "TCP alone")
+        kept_by_phase = []
         for phase in ("one flooded", "all flooded"):
-            flooded = measured.values("dets-fig1", control, "received_bps_by_receiver", phase)
-            both = [(flooded[seed], alone_bps) for seed, alone_bps in alone_by_seed.items() if seed in flooded]
-            least_ratios.append([min(during[vn] / alone[vn] for vn in range(5)) for during, alone in both])
-        found = f"least of five TCP VNs keeps {show(least_ratios[0])}, then {show(least_ratios[1])} of its rate"
-        return found, all_of(*(within(ratios, UNDISTURBED) for ratios in least_ratios))
+            flooded_bps = measured.values("dets-fig1", control, "received_bps_by_receiver", phase)
+            seeds = [seed for seed in alone_bps if seed in flooded_bps]
+            kept_by_phase.append(
+                [min(flooded_bps[seed][vn] / alone_bps[seed][vn] for vn in range(5)) for seed in seeds]
+            )
+        found = f"least of five TCP VNs keeps {show(kept_by_phase[0])}, then {show(kept_by_phase[1])} of its rate"
+        return found, all_of(*(within(kept, UNDISTURBED) for kept in kept_by_phase))
 
     found, holds = judged("fp")
     return ClaimVerdict(found, holds, judged(BEST)[0])
@@ -201,10 +204,10 @@ def _behind_edges(measured: Measured) -> ClaimVerdict:
     """Judge figure 7: TCP keeps its rate while UDP from behind several edge switches sends."""
 
     def judged(control: str) -> tuple[str, Outcome]:
-        alone = measured.values("dets-fig7", control, "received_bps_by_receiver", "TCP alone")
-        with_udp = measured.values("dets-fig7", control, "received_bps_by_receiver", "with UDP")
-        ratios = [with_udp[seed][0] / alone[seed][0] for seed in alone if seed in with_udp]
-        return f"TCP keeps {show(ratios)} of its rate", within(ratios, UNDISTURBED)
+        alone_bps = measured.values("dets-fig7", control, "received_bps_by_receiver", "TCP alone")
+        with_udp_bps = measured.values("dets-fig7", control, "received_bps_by_receiver", "with UDP")
+        kept = [with_udp_bps[seed][0] / alone_bps[seed][0] for seed in alone_bps if seed in with_udp_bps]
+        return f"TCP keeps {show(kept)} of its rate", within(kept, UNDISTURBED)
 
     found, holds = judged("fp")
     return ClaimVerdict(found, holds, judged(BEST)[0])
@@ -229,28 +232,28 @@ def _fairness(measured: Measured) -> ClaimVerdict:
 
 def _oracle(measured: Measured) -> ClaimVerdict:
     """Judge whether Fair Level uses 97 % of what the oracle uses in figure 6."""
-    values = list(measured.values("dets-fig6", BEST, "use_of_oracle").values())
+    uses = list(measured.values("dets-fig6", BEST, "use_of_oracle").values())
     paper_uses = [measured.mean("dets-fig6", control, "use_of_oracle") for control in ("fs", "sp", "fp", "fe")]
     best_of_paper = max(use or 0.0 for use in paper_uses)
-    found = f"{show(values)} (best of the paper's {best_of_paper:.1%})"
-    return ClaimVerdict(found, within(values, ORACLE_TARGET), show(values))
+    found = f"{show(uses)} (best of the paper's {best_of_paper:.1%})"
+    return ClaimVerdict(found, within(uses, ORACLE_TARGET), show(uses))
 
 
 PAPER_FORM = "no queue at the receiver, grants two intervals late"
 
 
 def _claim(key: str, section: str, title: str, judge: Judge) -> Claim:
-    """Return a claim with one judge for both conditions, the product's and the paper's."""
+    """Return a claim that the same judge judges under the product's conditions and under the paper's."""
     return Claim(key, section, title, judge, Published(PAPER_FORM, judge, "paper"))
 
 
 def _fe_claim(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
-    """Return a claim about RAA-FE: k = 0.5 in the product, k = 0.07 as published.
+    """Return a claim about RAA-FE: k = 0.5 in the product, k = 0.07 as published; ``make`` is given the control.
 
     The paper gives no k, so every gain is shown as a change that may reverse the verdict.
     """
-    gains = {"k=0.5": "fe", "k=0.07": FE_PAPER, "k=0.02": FE_SLOW}
-    decides = tuple((gain, make(control)) for gain, control in gains.items())
+    control_by_gain = {"k=0.5": "fe", "k=0.07": FE_PAPER, "k=0.02": FE_SLOW}
+    decides = tuple((gain, make(control)) for gain, control in control_by_gain.items())
     return Claim(
         key, section, title, make("fe"), Published(f"{PAPER_FORM}, k = 0.07", make(FE_PAPER), "paper", decides), decides
     )
@@ -333,13 +336,13 @@ AIMS = (
 
 
 def _with_gain(claim: Claim) -> Claim:
-    """Return a claim about FE with the gain that fits the paper's text best, since the paper gives none."""
+    """Return a claim about FE, judged with k = 0.07, which fits the paper's text best; the paper gives no k."""
     assert isinstance(claim.published, Published)
     return replace(claim, key=f"{claim.key}-k", title=f"{claim.title}, k = 0.07", judge=claim.published.judge)
 
 
 def _under_control(key: str, control: str, title: str) -> Claim:
-    """Return a copy of a figure 5 claim (isolation or recovery), judged under another control with its title."""
+    """Return a copy of the claim ``key`` (isolation or recovery), judged under ``control``, which ``title`` names."""
     judge = {"isolation": _isolation, "recovery": _recovery}[key](control)
     claim = _BY_KEY[key]
     return replace(claim, key=f"{key}-{control}", title=claim.title.replace("FP, d = 2", title), judge=judge)

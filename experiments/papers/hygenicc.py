@@ -1,10 +1,10 @@
 """HyGenICC: congestion marks from the fabric, token buckets at the source. Its claims.
 
-Its curves are lost; the statements of its text are judged. Ours is the default: cut 0, the paper's form with constants
-for 55 ms; cuts 1 and 2 are shown next to it. As published is the printed listing at its own pace, packet by packet
-(``experiments/scenarios/hygenicc/packets.py``). For statements without a figure it is cut 0 with the printed constants
-scaled to 55 ms, limiters of VNs and starts at the whole Capacity Share. Bounds in brackets are those of a fabric in
-real time.
+Its curves are lost; the statements of its text are judged. "Ours" is the default: cut 0, the paper's form with
+constants for intervals of 55 ms; cuts 1 and 2 are shown next to it. "As published" is the printed listing at its own
+pace, packet by packet (``experiments/scenarios/hygenicc/packets.py``). For statements without a figure it is cut 0 with
+the printed constants scaled to 55 ms, limiters of VNs, and starts at the whole Capacity Share. Bounds in brackets are
+those of a fabric in real time. The *tagged* sender is the last one: the claims are about its share.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ FIG2 = ("hygenicc-fig2-tcp", "hygenicc-fig2-udp")
 FIG3 = {4: ("hygenicc-fig3-4-tcp", "hygenicc-fig3-4-udp"), 8: ("hygenicc-fig3-8-tcp", "hygenicc-fig3-8-udp")}
 SENDERS = dict.fromkeys(FIG2, 2) | {name: count for count, names in FIG3.items() for name in names}
 FIGURES = tuple(SENDERS)
+"""The experiments of figures 2 and 3, by intervals of 55 ms; SENDERS has the number of senders of each experiment."""
 TWO = {ecn: tuple(packets_name(2, competitor, ecn) for competitor in COMPETITORS) for ecn in (False, True)}
 MORE = {count: tuple(packets_name(count, competitor, False) for competitor in COMPETITORS) for count in (4, 8)}
 PACKETS = (*TWO[False], *MORE[4], *MORE[8])
 """The experiments of figures 2 and 3 packet by packet; those with ECN, 2(b), (d) and (f), are TWO[True]."""
 PRINTED = "hygenicc"
 """In packet-by-packet runs this is the listing with its own constants."""
-SENDERS |= dict.fromkeys((*TWO[False], *TWO[True]), 2) | {name: count for count, all_ in MORE.items() for name in all_}
+SENDERS |= dict.fromkeys((*TWO[False], *TWO[True]), 2)
+SENDERS |= {name: count for count, names in MORE.items() for name in names}
 PUBLISHED = "published"
 """Stands for the printed constants, which depend on the number of senders (``fig2.published``)."""
 CONTROLS = {name: published(SENDERS[name]) for name in FIGURES}
@@ -56,7 +58,7 @@ def _link_bps(measured: Measured) -> float:
 
 
 def _as_run(experiment: str, control: str) -> str:
-    """Return the control that was run for one of CUTS or PUBLISHED."""
+    """Return the control that was run in an experiment for one of CUTS or PUBLISHED."""
     return CONTROLS.get(experiment, published(2)) if control == PUBLISHED else control
 
 
@@ -113,7 +115,10 @@ def _each(
     form: str = "percent",
     summary: Callable[[Sequence[float], str], str] = show,
 ) -> str:
-    """Return the text of a measure under each of CUTS, joined; ``values_of`` returns the values under a cut."""
+    """Return a measure under each of CUTS as text.
+
+    ``values_of`` returns its values under a cut; ``summary`` makes the text of values.
+    """
     return "; ".join(f"{name}: {summary(values_of(cut), form)}" for name, cut in zip(NAMES, CUTS, strict=True))
 
 
@@ -129,7 +134,7 @@ def _below(experiments: Sequence[str], max_share: float) -> Judge:
 
 
 def _ecn(measured: Measured) -> ClaimVerdict:
-    """Judge figure 2(b): the tagged sender's share with ECN without control, next to each competitor."""
+    """Judge figure 2(b): with ECN and without control, the tagged sender's share next to each competitor."""
     tcp, dctcp, udp = (_shares(measured, [name], "none") for name in TWO[True])
     holds = all_of(within(tcp, 0.8, 1.2), within(dctcp, high=0.7), within(udp, high=0.3))
     return ClaimVerdict(f"next to TCP {show(tcp)}, DCTCP {show(dctcp)}, UDP {show(udp)} of its share", holds)
@@ -156,12 +161,12 @@ def _static(experiments: Sequence[str]) -> Judge:
 
 
 Bounds = tuple[float, float, float, float]
-LAW_BOUNDS: Bounds = (0.0, 0.95, 0.83, 0.0)
 """Minima of the tagged sender's share, Jain's index, link use, and link use by a single sender."""
+LAW_BOUNDS: Bounds = (0.0, 0.95, 0.83, 0.0)
 
 
 def _target(control: str, bounds: Bounds | None = None, figures: Sequence[str] = FIGURES) -> Judge:
-    """Judge fairness and link use under a control by four minima, in the order of Bounds.
+    """Judge fairness and link use under a control in the experiments ``figures``, by four minima.
 
     Without ``bounds`` the minima are those of cut 2, lower in real time.
     """
@@ -196,7 +201,10 @@ def _target(control: str, bounds: Bounds | None = None, figures: Sequence[str] =
 
 
 def _fair_share(experiments: Sequence[str], phase: str, control: str) -> Judge:
-    """Judge whether the tagged sender's share is fair; the shares under all cuts are shown if ``control`` is a cut."""
+    """Judge whether the tagged sender's share is fair in a phase of each experiment.
+
+    The shares under all cuts are shown if ``control`` is a cut.
+    """
 
     def judge(measured: Measured) -> ClaimVerdict:
         tolerance = 0.20 if measured.real_time else 0.15
@@ -211,9 +219,9 @@ def _fair_share(experiments: Sequence[str], phase: str, control: str) -> Judge:
 
 
 def _ratios(measured: Measured, experiment: str, control: str) -> list[float]:
-    """Return the rate of the first sender over that of the second: a value per seed."""
-    pairs = measured.values(experiment, _as_run(experiment, control), "delivered_bps_by_sender", STEADY).values()
-    return [first_bps / second_bps for first_bps, second_bps in pairs]
+    """Return the rate of the first of two senders over that of the second: a value per seed."""
+    by_seed = measured.values(experiment, _as_run(experiment, control), "delivered_bps_by_sender", STEADY)
+    return [first_bps / second_bps for first_bps, second_bps in by_seed.values()]
 
 
 def _ratios_text(measured: Measured, experiment: str, control: str) -> str:
@@ -252,7 +260,7 @@ def _weights(control: str) -> Judge:
 
 
 def _swings(measured: Measured, experiments: Iterable[str], control: str) -> list[float]:
-    """Return the standard deviation of the tagged sender's rates, as a part of an equal share, of all seeds."""
+    """Return the standard deviation of the tagged sender's rate over its share: a value per experiment and seed."""
     return [
         SENDERS[name] * deviations_bps[-1] / _link_bps(measured)
         for name in experiments
@@ -263,7 +271,7 @@ def _swings(measured: Measured, experiments: Iterable[str], control: str) -> lis
 def _unstable(experiment: str, control: str) -> Judge:
     """Judge whether the tagged sender's rate varies far more without control than under ``control``.
 
-    The smallest deviation without control is compared with a multiple of the largest under ``control``.
+    Each seed's deviation without control is compared with a multiple of the largest under ``control``.
     """
 
     def judge(measured: Measured) -> ClaimVerdict:
@@ -316,9 +324,10 @@ def _pairs(measured: Measured) -> ClaimVerdict:
 
         The free rate is the link rate less what the first sender delivers to the congested destination.
         """
-        received = measured.values("hygenicc-shares-pairs", control, "received_bps_by_receiver", STEADY)
-        sent = measured.values("hygenicc-shares-pairs", control, "delivered_bps_by_sender", STEADY)
-        return [received[seed][1] / (_link_bps(measured) - (sent[seed][0] - received[seed][1])) for seed in received]
+        received_bps = measured.values("hygenicc-shares-pairs", control, "received_bps_by_receiver", STEADY)
+        sent_bps = measured.values("hygenicc-shares-pairs", control, "delivered_bps_by_sender", STEADY)
+        link_bps = _link_bps(measured)
+        return [rates[1] / (link_bps - (sent_bps[seed][0] - rates[1])) for seed, rates in received_bps.items()]
 
     best_shares = shares(BEST)
     one_rate = show(shares(RATE_PER_VN))
@@ -334,18 +343,24 @@ DECIDES = "limiters that keep 20 frames instead of dropping, with a time-out of 
 
 
 def _by_packets(judge: Judge, *decides: tuple[str, Judge]) -> Published:
-    """Return the judgement of runs packet by packet; ``decides`` are changes, by name, that may reverse it."""
+    """Return the judgement as published of runs packet by packet.
+
+    ``decides`` are (name, judge) of changes that may reverse it.
+    """
     return Published(PACKET_FORM, judge, "packets", decides)
 
 
 def _claim(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
-    """Return a claim judged for the default, cut 0, and as published; what may decide is one of the other laws."""
+    """Return a claim without a figure: ``make`` returns the judge of a control.
+
+    Ours is cut 0, as published is PUBLISHED; the other laws are changes that may reverse either verdict.
+    """
     decides = tuple((name, make(cut)) for name, cut in KINDS.items() if cut != LAW)
     return Claim(key, section, title, make(LAW), Published(FORM, make(PUBLISHED), decides=decides), decides)
 
 
 def _figure(key: str, section: str, title: str, make: Callable[[str], Judge], printed: Callable[[str], Judge]) -> Claim:
-    """Return a claim on figures, as published packet by packet: ``printed`` judges a control there."""
+    """Return a claim on figures: ``make`` returns the judge of a control by intervals, ``printed`` packet by packet."""
     decides = tuple((name, make(cut)) for name, cut in KINDS.items() if cut != LAW)
     return Claim(key, section, title, make(LAW), _by_packets(printed(PRINTED), (DECIDES, printed(QUEUED))), decides)
 

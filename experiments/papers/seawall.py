@@ -1,8 +1,8 @@
 """Seawall: Sharing the Data Center Network (NSDI 2011). Its results, and what it promises without measurements.
 
-"Of the link" is wire rate over 1 Gb/s (its twentieth on Open vSwitch), from 10 s on. Halves are within 0.05, in real
-time 0.08. As published is Class 3 inside Class 2: on losses, with feedback of paths. Numbers that the paper does not
-give are those of this project.
+"Of the link" is the rate on the wire over the link's rate, 1 Gb/s (on Open vSwitch 50 Mb/s), from 10 s on. "Half" is
+within 0.05 of the link, in real time 0.08. "As published" is the paper's Class 3 inside Class 2: on losses, with
+feedback of paths. Numbers that the paper does not give are those of this project.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LAWS = ("seawall", "seawall-exact")
 EXACT = "seawall-exact"
 PHASE = "settled"
 RECEIVERS = (1, 2, 4, 8)
-UNIT_S = 2.0  # of figure 3
+UNIT_S = 2.0  # a unit of work in figure 3
 UNKNOWN = ClaimVerdict("-", None)
 
 
@@ -50,7 +50,7 @@ def _share(experiment: str, sender: int, low: float, high: float, control: str =
     """Judge whether a sender's part of the link lies within bounds."""
 
     def judge(measured: Measured) -> ClaimVerdict:
-        parts, exact_parts = _parts(measured, experiment, control, sender), _parts(measured, experiment, EXACT, sender)
+        parts, exact_parts = (_parts(measured, experiment, law, sender) for law in (control, EXACT))
         return ClaimVerdict(show(parts), within(parts, low, high), show(exact_parts))
 
     return judge
@@ -107,14 +107,14 @@ def _fig10_without_control(measured: Measured) -> ClaimVerdict:
     parts_by_count = _fig10_parts(measured, "none")
     if not all(parts_by_count):
         return UNKNOWN
-    expected = [1 / (count + 1) for count in RECEIVERS]
-    by_count = zip(parts_by_count, expected, strict=True)
-    holds = all_of(*(within(parts, equal - 0.10, equal + 0.10) for parts, equal in by_count))
+    equal_parts = [1 / (count + 1) for count in RECEIVERS]
+    by_count = zip(parts_by_count, equal_parts, strict=True)
+    holds = all_of(*(within(parts, equal_part - 0.10, equal_part + 0.10) for parts, equal_part in by_count))
     return ClaimVerdict(_fig10_text(measured, "none"), holds, _fig10_text(measured, EXACT))
 
 
 def _active(ends_s: list[float]) -> float:
-    """Return the sum of the times that tasks are active, from the times at which transfers end, in seconds.
+    """Return the sum of the times in seconds during which tasks are active, from the times at which transfers end.
 
     Each of the first MAPS transfers is one task; all later transfers feed one reduce task, which ends with the last.
     """
@@ -122,9 +122,10 @@ def _active(ends_s: list[float]) -> float:
 
 
 def _tasks(experiment: str, control: str, low: float, high: float, total_s: Callable[[list[float]], float]) -> Judge:
-    """Judge figure 3: whether ``total_s``, of the times at which transfers end, is within bounds in units of 2 s.
+    """Judge figure 3: whether a time is within ``low`` to ``high`` units of UNIT_S.
 
-    A transfer without an end counts as infinite, so that the claim fails.
+    ``total_s`` computes the time from the times at which transfers end. A transfer without an end counts as infinite,
+    so that the claim fails.
     """
 
     def units(measured: Measured, control: str) -> list[float]:
@@ -141,7 +142,10 @@ def _tasks(experiment: str, control: str, low: float, high: float, total_s: Call
 def _web(
     experiment: str, name: str, base: tuple[str, str], bounds: tuple[float, float], control: str = "seawall"
 ) -> Judge:
-    """Judge figure 11: a measure of the web requests over that measure in ``base``, an (experiment, control)."""
+    """Judge figure 11: whether a measure of the web requests, over that in ``base``, is within ``bounds``.
+
+    ``name`` is the measure; ``base`` is (experiment, control); ``bounds`` are (low, high).
+    """
 
     def ratios(measured: Measured, control: str) -> list[float]:
         base_by_seed = measured.values(*base, name, PHASE)
@@ -158,14 +162,18 @@ def _web(
 
 
 def _by_weight(kind: str, maximum: float, control: str = "seawall") -> Judge:
-    """Judge whether the rates per weight, x_k / w_k, deviate from their mean by at most a part of that mean."""
+    """Judge whether the senders' rates per weight deviate from their mean by at most ``maximum`` of that mean.
+
+    ``kind`` of the senders: "udp", "tcp" or "mixed".
+    """
 
     def deviations(measured: Measured, control: str) -> list[float]:
         largest = []
-        for rates in measured.values(f"seawall-weights-{kind}", control, "delivered_bps_by_sender", PHASE).values():
-            per_weight = [rate / weight for rate, weight in zip(rates, (1.0, 2.0, 4.0), strict=True)]
-            mean = sum(per_weight) / len(per_weight)
-            largest.append(max(abs(rate_bps / mean - 1.0) for rate_bps in per_weight))
+        by_seed = measured.values(f"seawall-weights-{kind}", control, "delivered_bps_by_sender", PHASE)
+        for rates_bps in by_seed.values():
+            per_weight_bps = [rate_bps / weight for rate_bps, weight in zip(rates_bps, (1.0, 2.0, 4.0), strict=True)]
+            mean_bps = sum(per_weight_bps) / len(per_weight_bps)
+            largest.append(max(abs(rate_bps / mean_bps - 1.0) for rate_bps in per_weight_bps))
         return largest
 
     def judge(measured: Measured) -> ClaimVerdict:
@@ -182,8 +190,8 @@ def _settled(phase: str, max_intervals: int, control: str = "seawall") -> Judge:
     def judge(measured: Measured) -> ClaimVerdict:
         def intervals_by_seed(control: str) -> list[float]:
             runs = measured.phases("seawall-weights-change", control, phase)
-            delays = [run.get("settled_after") for run in runs]
-            return [math.inf if intervals is None else intervals for intervals in delays]
+            found = [run.get("settled_after") for run in runs]
+            return [math.inf if intervals is None else intervals for intervals in found]
 
         def text(control: str) -> str:
             ordered = sorted(intervals_by_seed(control))
@@ -197,7 +205,7 @@ def _settled(phase: str, max_intervals: int, control: str = "seawall") -> Judge:
 
 
 def _use(experiment: str, minimum: float, phase: str | None, control: str = "seawall") -> Judge:
-    """Judge whether a run uses at least ``minimum`` of what the oracle would use; in one phase, or None: in the run."""
+    """Judge whether a run uses at least ``minimum`` of what the oracle uses, in a phase or (None) as a whole."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         laws = (control, EXACT)
@@ -221,19 +229,19 @@ def _parking_lot(control: str) -> Judge:
     return judge
 
 
-_NONE = ("seawall-fig11-700", "none")
-_ALONE = ("seawall-fig11-alone", "none")
+_UNCONTROLLED_700 = ("seawall-fig11-700", "none")
+_WITHOUT_UDP = ("seawall-fig11-alone", "none")
 FORM = "Class 3 inside Class 2: on losses, feedback of paths, by meters"
 BY_HOSTS = "shaped by hosts (`--shaping agent`)"
 
 
 def _at_hosts(judge: Judge) -> Judge:
-    """Return the judge for runs in which hosts shape, without meters."""
+    """Return a judge that judges the runs as published in which hosts shape, in place of those with meters."""
     return lambda measured: judge(measured.substituted(PUBLISHED, AT_HOSTS, HERE))
 
 
 def _claim(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
-    """Return a claim judged under the default law and as published.
+    """Return a claim judged under the default law and as published; ``make`` returns the judge of a control.
 
     Under the default law, knowing all demands may reverse the verdict; as published, shaping by hosts or another law.
     """
@@ -337,25 +345,25 @@ CLAIMS = (
         "web-flood",
         "6.2, fig. 11",
         "Figure 11, UDP at full rate: at least 95 % of the web answers of a run without UDP",
-        lambda law: _web("seawall-fig11-flood", "answers_per_s", _ALONE, (0.95, math.inf), law),
+        lambda law: _web("seawall-fig11-flood", "answers_per_s", _WITHOUT_UDP, (0.95, math.inf), law),
     ),
     _claim(
         "web-flood-latency",
         "6.2, fig. 11",
         "Figure 11, UDP at full rate: mean web latency at most 1.1 times that of a run without UDP",
-        lambda law: _web("seawall-fig11-flood", "latency_mean_s", _ALONE, (0.0, 1.1), law),
+        lambda law: _web("seawall-fig11-flood", "latency_mean_s", _WITHOUT_UDP, (0.0, 1.1), law),
     ),
     _claim(
         "web-700",
         "6.2, fig. 11",
         "Figure 11, UDP at 700 Mb/s: web answers within 5 % of those of a run without control",
-        lambda law: _web("seawall-fig11-700", "answers_per_s", _NONE, (0.95, 1.05), law),
+        lambda law: _web("seawall-fig11-700", "answers_per_s", _UNCONTROLLED_700, (0.95, 1.05), law),
     ),
     _claim(
         "web-700-latency",
         "6.2, fig. 11",
         "Figure 11, UDP at 700 Mb/s: mean web latency at most 0.55 times that of a run without control",
-        lambda law: _web("seawall-fig11-700", "latency_mean_s", _NONE, (0.0, 0.55), law),
+        lambda law: _web("seawall-fig11-700", "latency_mean_s", _UNCONTROLLED_700, (0.0, 0.55), law),
     ),
     *(
         _claim(

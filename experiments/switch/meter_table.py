@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from controller.openflow import constants as ofp
 from controller.openflow.constants import ErrorType, MeterFlags, MeterModCommand
+from controller.units import BITS_PER_BYTE
 from experiments.switch import replies
 from experiments.switch.openflow_errors import OpenFlowReplyError
 
@@ -31,7 +32,6 @@ _COLUMNS: tuple[tuple[str, type], ...] = (
     ("band_bytes", np.float64),
 )
 _KNOWN_FLAGS = MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS
-_BITS_PER_BYTE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,9 @@ class MeterTable:
         ids = np.array([meter_id])
         self._refill(ids, now_s)
         row = self._rows[meter_id]
-        passes = not self.abilities.limit or row["bucket_bits"] >= octets * _BITS_PER_BYTE
+        passes = not self.abilities.limit or row["bucket_bits"] >= octets * BITS_PER_BYTE
         if self.abilities.limit and passes:
-            row["bucket_bits"] -= octets * _BITS_PER_BYTE
+            row["bucket_bits"] -= octets * BITS_PER_BYTE
         if self.abilities.count:
             row["packets_in"] += 1
             row["bytes_in"] += octets
@@ -163,7 +163,7 @@ class MeterTable:
         """
         self._grow(int(ids.max(initial=0)))
         cols = self._rows
-        offered_bits = offered_bytes * _BITS_PER_BYTE
+        offered_bits = offered_bytes * BITS_PER_BYTE
         elapsed_s = now_s - cols["filled_s"][ids]
         available_bits = cols["bucket_bits"][ids] + cols["rate_kbps"][ids] * 1000.0 * elapsed_s
         passed_bits = np.minimum(offered_bits, available_bits if self.abilities.limit else np.inf)
@@ -171,7 +171,7 @@ class MeterTable:
         cols["bucket_bits"][ids] = np.minimum(remaining_bits, self._depth_bits(ids))
         cols["filled_s"][ids] = now_s
         if self.abilities.count:
-            dropped = (offered_bits - passed_bits) / _BITS_PER_BYTE
+            dropped = (offered_bits - passed_bits) / BITS_PER_BYTE
             cols["bytes_in"][ids] += offered_bytes
             cols["packets_in"][ids] += offered_bytes / packet_bytes
             cols["band_bytes"][ids] += dropped

@@ -1,10 +1,10 @@
 """``dets bench enforcement``: delivered against granted rates, on real Open vSwitch.
 
 The real controller sets the meters of one edge switch over OpenFlow, with grants that follow a schedule
-(grant_injection.py). Each case has its own sender and receiver; as many cases as the machine carries run side by side.
-Every batch runs three times: with the product's enforcement, and with every meter modified in every interval, to a
-burst of 200 ms and of 20 ms. Rates are wire rates, tagged. Each receiver's port has a single queue, at PORT_FACTOR
-times the grant, which the case shares with the pings of another tenant.
+(grant_injection.py). Each case has its own sender and receiver, a *slot*; as many cases as the machine carries run side
+by side, as a *batch*. Every batch runs three times: with the product's enforcement, and with every meter modified in
+every interval, to a burst of 200 ms and of 20 ms. Rates are those of tagged frames on the wire. Each receiver's port
+has a single queue, at PORT_FACTOR times the grant, which the case shares with the pings of another tenant.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, TopoSw
 
 DATAPATHS = {"userspace": "user", "kernel": "kernel"}
 SENDERS_VLAN, PING_VLAN = 1, 2
-SAMPLE_S = 0.011
-WARM_UP_S = 2.5
+SAMPLE_S = 0.011  # between two readings of the receivers' byte counters
+WARM_UP_S = 2.5  # traffic before the measurement
 MEASURE_S = 8.0
 SETUP_S = 5.0  # start and stop of a batch's controller, for the estimate of the time left
-GRACE_S = 4.0
+GRACE_S = 4.0  # for the reports of TCP senders after the measurement
 PINGS_PER_S = 20
-NOTHING = 0.01
+SILENT_RATIO = 0.01  # delivered / granted; below it a case counts as without traffic
 
 
 def run(
@@ -86,16 +86,17 @@ def run(
     batches = packed(cases, MAX_PPS[DATAPATHS[datapath]])
     rows: list[dict[str, Any]] = []
     warnings: list[str] = []
-    batch_s, left = WARM_UP_S + seconds + SETUP_S, len(batches) * len(ENFORCEMENT_MODES)
+    run_s, runs_left = WARM_UP_S + seconds + SETUP_S, len(batches) * len(ENFORCEMENT_MODES)
     for grant_bps in dict.fromkeys(batch[0].grant_bps for batch in batches):
-        mine = [batch for batch in batches if batch[0].grant_bps == grant_bps]
-        with _fabric(grant_bps, max(map(len, mine)), DATAPATHS[datapath]) as (ovs, ports):
-            for batch, way in itertools.product(mine, ENFORCEMENT_MODES):
-                print(f"{batch[0].name} and {len(batch) - 1} more: {way}; {left * batch_s:.0f} s left", file=sys.stderr)
-                rows += _measure(ovs, ports, batch, way, seconds, seed, interval_ms)
-                left -= 1
+        equal_grants = [batch for batch in batches if batch[0].grant_bps == grant_bps]
+        with _fabric(grant_bps, max(map(len, equal_grants)), DATAPATHS[datapath]) as (ovs, ports):
+            for batch, mode in itertools.product(equal_grants, ENFORCEMENT_MODES):
+                left_s = runs_left * run_s
+                print(f"{batch[0].name} and {len(batch) - 1} more: {mode}; {left_s:.0f} s left", file=sys.stderr)
+                rows += _measure(ovs, ports, batch, mode, seconds, seed, interval_ms)
+                runs_left -= 1
             warnings += ovs.warnings
-    silent = [f"{row['case']} ({row['way']})" for row in rows if row["ratio"] < NOTHING]
+    silent = [f"{row['case']} ({row['way']})" for row in rows if row["ratio"] < SILENT_RATIO]
     if silent:
         warnings.append(f"no traffic, for example because a source could not start, in: {', '.join(silent)}")
     busy = sorted({row["case"] for row in rows if row["cpu_idle_share"] < BUSY_IDLE_SHARE})
@@ -112,9 +113,13 @@ def _cases(
     traffic: Sequence[str] | None,
     patterns: Sequence[str] | None,
 ) -> list[Case]:
-    if not (grants_bps or traffic or patterns):
-        return full_cases() if full else default_cases()
+    """Return the cases with the requested grants, traffic and patterns; without any request the full or default set.
+
+    Requested grants or traffic that are None are those of that set; patterns that are None are all.
+    """
     base = full_cases() if full else default_cases()
+    if not (grants_bps or traffic or patterns):
+        return base
     return chosen_cases(
         grants_bps or dict.fromkeys(case.grant_bps for case in base),
         tuple(traffic or dict.fromkeys(case.traffic.name for case in base)),
@@ -123,6 +128,7 @@ def _cases(
 
 
 def _check(datapath: str, interval_ms: int) -> None:
+    """Raise InvalidValueError for a datapath that is unknown or absent here, or an interval out of bounds."""
     check_known("datapath", [datapath], list(DATAPATHS))
     if datapath == "kernel" and not has_kernel_datapath():
         reason = f"needs the module openvswitch, which this kernel ({os.uname().release}) does not have"
@@ -143,7 +149,10 @@ def has_kernel_datapath() -> bool:
 
 
 def describe_fabric(grant_bps: int, slots: int) -> Fabric:
-    """Return a star: a sender and a receiver PN per slot, and a PN that pings the receivers in another VLAN."""
+    """Return a star: a sender and a receiver PN per slot, and a PN that pings the receivers in another VLAN.
+
+    Slot n, from 0 on, has PNs 2n + 1 (sender) and 2n + 2 (receiver), at the ports of these numbers.
+    """
     sending_bps = min(12 * grant_bps, MAX_MININET_RATE_BPS)
     nodes = []
     for slot in range(slots):
@@ -208,11 +217,11 @@ def _measure(
             time.sleep(WARM_UP_S)
             traffic.check_running(sources)
             pings = _pings(ovs, batch, seconds)
-            cpu, switch_s, start_s = read_cpu_ticks(), process_cpu_s(vswitchd_pid()), time.monotonic()
+            first_ticks, first_cpu_s, start_s = read_cpu_ticks(), process_cpu_s(vswitchd_pid()), time.monotonic()
             time.sleep(seconds)
             window = Window(start_s, time.monotonic())
-            switch_s = process_cpu_s(vswitchd_pid()) - switch_s
-            idle_share = cpu_shares(cpu, read_cpu_ticks()).idle
+            vswitchd_cpu_s = process_cpu_s(vswitchd_pid()) - first_cpu_s
+            idle_share = cpu_shares(first_ticks, read_cpu_ticks()).idle
             traffic.check_running(sources)
         outputs = [ping.communicate(timeout=10)[0].decode() for ping in pings]
         controller.check_alive()
@@ -220,7 +229,7 @@ def _measure(
         logs = read_grants(Path(plan.log), len(batch))
         shared = {
             "way": mode,
-            "vswitchd_cpu": switch_s / (window.end_s - window.start_s),
+            "vswitchd_cpu": vswitchd_cpu_s / (window.end_s - window.start_s),
             "cpu_idle_share": idle_share,
         }
         return [
@@ -241,7 +250,7 @@ def _measure(
 
 
 def _plan(batch: Sequence[Case], mode: str, seconds: float, seed: int, interval_ms: int, folder: Path) -> GrantPlan:
-    """Return the grants of a batch: a pair of ports per case, with the case's schedule."""
+    """Return the grants of a batch: a slot per case, with the case's schedule, for longer than the batch runs."""
     slots = [
         Slot(SENDERS_VLAN, 1, 2 * number + 1, 2 * number + 2, case.grant_bps, case.pattern)
         for number, case in enumerate(batch)
@@ -251,20 +260,20 @@ def _plan(batch: Sequence[Case], mode: str, seconds: float, seed: int, interval_
 
 
 def _source(fabric: Fabric, slot: int, case: Case) -> Flow:
-    """Return the flow of a case: from the first VN of its slot to the second."""
-    sender, receiver = (fabric.vn(SENDERS_VLAN, 2 * slot + number) for number in (1, 2))
+    """Return the flow of a case: from the sender of its slot to the receiver."""
+    sender, receiver = (fabric.vn(SENDERS_VLAN, pn) for pn in (2 * slot + 1, 2 * slot + 2))
     if case.traffic.udp:
         offered_bps = case.traffic.factor * case.grant_bps
         return Flow(sender, receiver, FIRST_PORT, wire_rate_bps=offered_bps)
-    control = case.traffic.congestion_control
-    return Flow(sender, receiver, FIRST_PORT, congestion_control=control, streams=case.traffic.streams)
+    congestion_control, streams = case.traffic.congestion_control, case.traffic.streams
+    return Flow(sender, receiver, FIRST_PORT, congestion_control=congestion_control, streams=streams)
 
 
 def _pings(ovs: OvsFabric, batch: Sequence[Case], seconds: float) -> list[subprocess.Popen[bytes]]:
-    """Start pings from the tenant's host to the receiving port of each case; return the processes."""
+    """Start pings from the last PN's host of PING_VLAN to the receiver of each case; return the processes."""
     fabric = ovs.fabric
     host = ovs.host(fabric.vn(PING_VLAN, fabric.pns[-1].number).name)
     count = str(round(PINGS_PER_S * seconds))
-    targets = [fabric.vn(PING_VLAN, 2 * slot + 2).ip for slot in range(len(batch))]
+    receiver_ips = [fabric.vn(PING_VLAN, 2 * slot + 2).ip for slot in range(len(batch))]
     command = ["ping", "-n", "-i", f"{1 / PINGS_PER_S:g}", "-c", count, "-w", f"{seconds:.0f}", "-W", "1"]
-    return [host.popen([*command, ip], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for ip in targets]
+    return [host.popen([*command, ip], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for ip in receiver_ips]

@@ -1,9 +1,9 @@
 """``dets bench enforcement --bursts``: what bursting senders gain and others lose, with queues and without.
 
-Three UDP senders with a receive limit of 11 Mb/s burst behind a port of 40 Mb/s, next to three TCP senders of another
-VLAN with a limit of 25 Mb/s. All have sent before; then the UDP senders paused. On the model, and as root on Open
-vSwitch. Targets: in no second more than 10 % above the limit, and the TCP VLAN below 95 % of its limit for at most two
-intervals in a row.
+Three UDP senders burst to a receiver with a limit of 11 Mb/s, at a port of 40 Mb/s. The port's other VLAN receives from
+three TCP senders, with a limit of 25 Mb/s. Each UDP sender sends once before, then all pause until the bursts begin.
+The bench runs on the model, and as root on Open vSwitch too. Targets: in no second does the UDP VLAN receive more than
+10 % above its limit, and the TCP VLAN is below 95 % of its limit for at most two intervals in a row.
 """
 
 from __future__ import annotations
@@ -35,25 +35,28 @@ PATTERNS = (
     BurstPattern(1.5, 1.5),
 )
 DEFAULT_SUBSET = PATTERNS[:2]
-SENDERS = 3
+SENDERS = 3  # of each VLAN
 VICTIM_VLAN, BURST_VLAN = 1, 2
-LINK_BPS, VICTIM_BPS, BURST_BPS, OFFERED_BPS = 40_000_000, 25_000_000, 11_000_000, 20_000_000
-MEASURED_S = 0.060  # each UDP sender sends first, one after the other
-BEFORE_S, BEGIN_S, LASTS_S = (1.5, 3.3), 3.5, 4.0
+LINK_BPS, OFFERED_BPS = 40_000_000, 20_000_000  # of the receiver's port, and by each UDP sender in a burst
+VICTIM_LIMIT_BPS, BURST_LIMIT_BPS = 25_000_000, 11_000_000
+FIRST_SEND_S = 0.060  # each UDP sender sends first, one after the other
+BEFORE_S = (1.5, 3.3)  # the UDP senders pause: TCP is measured for comparison
+BEGIN_S, LASTS_S = 3.5, 4.0  # of the bursts
 MAX_GAIN = 0.10
-MAX_BELOW = 2
+MAX_BELOW_INTERVALS = 2
 
 
 def scenario(pattern: BurstPattern, *, queues: bool) -> Scenario:
-    """Return the scenario of one pattern."""
+    """Return the scenario of one pattern; ``queues``: the receiver's port has a queue for each VLAN."""
     receiver, sources = SENDERS + 1, []
     for number in range(SENDERS):
         sources.append(Source(VICTIM_VLAN, number + 1, receiver, "tcp"))
-        begin_s = 0.2 + number * MEASURED_S
+        first_send_s = 0.2 + number * FIRST_SEND_S
         spans = [(BEGIN_S + start_s, BEGIN_S + end_s) for start_s, end_s in pattern.spans(number, LASTS_S)]
-        spans.insert(0, (begin_s, begin_s + MEASURED_S))
+        spans.insert(0, (first_send_s, first_send_s + FIRST_SEND_S))
         sources.append(Source(BURST_VLAN, number + 1, receiver, "udp", OFFERED_BPS, spans=tuple(spans)))
-    limits = {VICTIM_VLAN: Limits(VICTIM_BPS, VICTIM_BPS), BURST_VLAN: Limits(BURST_BPS, BURST_BPS)}
+    limits_bps = {VICTIM_VLAN: VICTIM_LIMIT_BPS, BURST_VLAN: BURST_LIMIT_BPS}
+    limits = {vid: Limits(limit_bps, limit_bps) for vid, limit_bps in limits_bps.items()}
     return Scenario(
         name="bursts",
         title=pattern.name,
@@ -67,23 +70,26 @@ def scenario(pattern: BurstPattern, *, queues: bool) -> Scenario:
 
 
 def figures(run: ScenarioRun) -> dict[str, float | int]:
-    """Return the gain, and in how many intervals the TCP VLAN got less than its guarantee, in total and in a row."""
+    """Return the gain, and the TCP VLAN's rate and its intervals below 95 % of the limit, before and during the bursts.
+
+    ``below_on_end`` is the most intervals in a row, ``below_share`` the share of all intervals.
+    """
     column = {vid: index for index, (vid, _) in enumerate(run.receivers)}
-    burst, victim = (run.received_bits[:, column[vid]] for vid in (BURST_VLAN, VICTIM_VLAN))
+    burst_bits, victim_bits = (run.received_bits[:, column[vid]] for vid in (BURST_VLAN, VICTIM_VLAN))
     after_first_sends = run.time_s >= BEFORE_S[0]
-    total_bits = np.append(0.0, np.cumsum(burst))
-    rate_bps = victim / np.diff(run.time_s)
-    below = rate_bps < RECOVERED_SHARE * VICTIM_BPS
+    total_bits = np.append(0.0, np.cumsum(burst_bits))
+    victim_bps = victim_bits / np.diff(run.time_s)
+    below = victim_bps < RECOVERED_SHARE * VICTIM_LIMIT_BPS
     before = (run.time_s[:-1] >= BEFORE_S[0]) & (run.time_s[1:] <= BEFORE_S[1])
     during = (run.time_s[:-1] >= BEGIN_S) & (run.time_s[1:] <= BEGIN_S + LASTS_S)
     return {
-        "gain": worst_gain(run.time_s[after_first_sends], total_bits[after_first_sends], BURST_BPS),
+        "gain": worst_gain(run.time_s[after_first_sends], total_bits[after_first_sends], BURST_LIMIT_BPS),
         "below_on_end_before": longest_run(below[before]),
         "below_share_before": float(below[before].mean()),
         "below_on_end": longest_run(below[during]),
         "below_share": float(below[during].mean()),
-        "victim_share_before": float(rate_bps[before].mean() / VICTIM_BPS),
-        "victim_share": float(rate_bps[during].mean() / VICTIM_BPS),
+        "victim_share_before": float(victim_bps[before].mean() / VICTIM_LIMIT_BPS),
+        "victim_share": float(victim_bps[during].mean() / VICTIM_LIMIT_BPS),
         "cpu_idle_share": run.notes.get("cpu_idle_share", 1.0),
         "cpu_stolen_share": run.notes.get("cpu_stolen_share", 0.0),
     }
@@ -98,7 +104,7 @@ def run_bursts(full: bool, seed: int, output: Path) -> dict[str, Any]:
 
 
 def _measure(fabrics: Sequence[str], patterns: Sequence[BurstPattern], seed: int) -> Iterator[dict[str, Any]]:
-    """Yield a row for each fabric, with and without queues, each pattern and each algorithm."""
+    """Yield a row of figures for each fabric, without and with queues, each pattern and each algorithm."""
     for fabric in fabrics:
         for queues in (False, True):
             for pattern in patterns:
@@ -125,7 +131,7 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
         own_rows = [row for row in rows if (row["fabric"], row["queues"]) == (fabric, queues)]
         for key, quantity, unit, maximum in (
             ("gain", "gain over any second", "of the limit", MAX_GAIN),
-            ("below_on_end", "TCP below 95 %", "intervals", MAX_BELOW),
+            ("below_on_end", "TCP below 95 %", "intervals", MAX_BELOW_INTERVALS),
         ):
             worst = max(own_rows, key=itemgetter(key))
             name = f"{fabric}, queues {queues}: {quantity}, worst ({worst['algorithm']}, {worst['pattern']})"
@@ -136,7 +142,7 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a Markdown table: a row per fabric, queues and pattern, the algorithms side by side.
 
-    A cell is the gain, then the longest time of the TCP VLAN below 95 % (in brackets: before the bursts), intervals.
+    A cell is the gain, then the most intervals in a row of the TCP VLAN below 95 % (in brackets: before the bursts).
     """
     cells: dict[tuple[str, str, str], dict[str, str]] = {}
     for row in rows:

@@ -1,7 +1,7 @@
 """Senders that burst to get more than their receiver's limit: their times of sending, and the gain.
 
-A receiving VN has a limit; several senders of its VLAN offer far more, in bursts. The *gain* is what the receiver got
-in the worst second above its limit, as a part of the limit.
+A receiving VN has a limit; several senders of its VLAN offer far more, in bursts. The *gain* is the excess over the
+limit in the second in which the receiver got most, as a part of the limit.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-WINDOW_S = 1.0  # window of a gain
+WINDOW_S = 1.0  # over which a gain is measured
 
 
 @dataclass(frozen=True, slots=True)
 class BurstPattern:
-    """Each sender sends for ``on_s``, then pauses for ``off_s``; sender n begins n times ``stagger_s`` later.
+    """Each sender sends for ``on_s``, then pauses for ``off_s``, and so on; ``off_s`` 0: it never pauses.
 
-    ``off_s`` 0: no pause.
+    Sender n, from 0 on, begins n * ``stagger_s`` late.
     """
 
     on_s: float
@@ -36,7 +36,7 @@ class BurstPattern:
         return f"{text}, staggered" if self.stagger_s else text
 
     def spans(self, sender: int, until_s: float) -> list[tuple[float, float]]:
-        """Return the spans in which a sender sends, (start, end) each, up to a time."""
+        """Return the spans in which a sender sends, (start, end) seconds each, up to ``until_s``."""
         start_s, sending_spans = sender * self.stagger_s, []
         while start_s < until_s:
             end_s = min(start_s + self.on_s, until_s) if self.off_s else until_s
@@ -46,11 +46,9 @@ class BurstPattern:
 
 
 def worst_gain(time_s: FloatArray, bits: FloatArray, limit_bps: float) -> float:
-    """Return the excess over the limit of the worst window of WINDOW_S, as a part of the limit.
+    """Return the excess over the limit of the worst window of WINDOW_S, as a part of the limit; without excess below 0.
 
-    Below 0 without excess.
-
-    ``bits`` are received up to each of ``time_s``, (n,) each, and interpolated between them.
+    ``bits`` (times,) is the number of bits received up to each of ``time_s`` (times,); it is interpolated between them.
     """
     ends_s = time_s[time_s >= time_s[0] + WINDOW_S]
     window_bits = np.interp(ends_s, time_s, bits) - np.interp(ends_s - WINDOW_S, time_s, bits)

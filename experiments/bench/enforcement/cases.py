@@ -9,17 +9,18 @@ from controller.units import format_rate
 from experiments.bench.enforcement.grant_schedules import PATTERNS
 from experiments.bench.harness import check_known
 
-# The modes of enforcement; the burst of those that modify every meter in every interval.
+# The modes of enforcement by name. None: the product's. A number: every meter is modified in every interval, to a burst
+# of that many seconds of its rate.
 ENFORCEMENT_MODES: dict[str, float | None] = {"dets": None, "naive-200ms": 0.200, "naive-20ms": 0.020}
 GRANTS_BPS = (1_000_000, 5_000_000, 20_000_000, 50_000_000)
 INTERVAL_MS = 55
-WIRE_BITS = 8 * 1518
+WIRE_BITS = 8 * 1518  # a full frame with its VLAN tag
 # Capacity of a receiver's port as a multiple of the grant: just above what the largest burst passes.
 PORT_FACTOR = 5
 # Packets per second that Open vSwitch forwards without loss on two cores, with the sources on the same machine.
 MAX_PPS = {"user": 40_000, "kernel": 60_000}
-MAX_SLOTS = 8
-UDP_DELIVERED_WITHIN, TCP_DELIVERED_WITHIN = 0.02, 0.05
+MAX_SLOTS = 8  # cases side by side
+UDP_DELIVERED_WITHIN, TCP_DELIVERED_WITHIN = 0.02, 0.05  # of the grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,11 @@ class Case:
 
     @property
     def most_pps(self) -> float:
-        """The most packets per second of this case that switches forward in any mode: two vswitches and the edge."""
+        """The most packets per second that all switches together forward for this case, in any mode.
+
+        The switches are the sender's vswitch, the edge switch and the receiver's vswitch. UDP above what the meter
+        passes reaches only the first two.
+        """
         passed_bps = PORT_FACTOR * self.grant_bps
         if not self.traffic.udp:
             return 3 * passed_bps / WIRE_BITS
@@ -80,7 +85,7 @@ class Case:
 
 
 def default_cases() -> list[Case]:
-    """Return the default subset: UDP and TCP under grants that stay, change and step down, in under five minutes."""
+    """Return the default subset, under five minutes: UDP and TCP under grants that stay, change and step down."""
     traffic = ("udp-2x", "udp-10x", "tcp-1-cubic", "tcp-10-cubic", "tcp-1-bbr")
     cases = chosen_cases((5_000_000,), traffic, ("constant", "walk-30"))
     return cases + chosen_cases((20_000_000,), ("udp-2x", "tcp-1-cubic"), ("step",))
@@ -101,14 +106,15 @@ def chosen_cases(grants_bps: Iterable[int], traffic: Sequence[str], patterns: Se
 
 
 def packed(cases: Iterable[Case], most_pps: float) -> list[list[Case]]:
-    """Return the cases in as few batches as their load allows; each batch has one grant and runs side by side.
+    """Return the cases in batches that run side by side: at most ``most_pps`` and MAX_SLOTS cases of one grant each.
 
-    The heaviest come first. A case that is too heavy to run next to others, or for the machine, has its own batch.
+    Each case goes into the first batch with room, the heaviest case first. A case that is too heavy to run next to
+    others, or for the machine, has a batch of its own.
     """
     batches: list[list[Case]] = []
     for case in sorted(cases, key=lambda candidate: (candidate.grant_bps, -candidate.most_pps)):
         for batch in batches:
-            load_pps = sum(chosen.most_pps for chosen in batch) + case.most_pps
+            load_pps = sum(placed.most_pps for placed in batch) + case.most_pps
             if batch[0].grant_bps == case.grant_bps and len(batch) < MAX_SLOTS and load_pps <= most_pps:
                 batch.append(case)
                 break

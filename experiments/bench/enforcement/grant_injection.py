@@ -4,8 +4,8 @@
 VNs are set to the schedule's values. Each of those VNs has one sender, so its limit is what the allocator grants that
 sender. Everything else is the product's: congestion, allocation, enforcement, the meter-mods and their connection.
 
-With a naive burst, every meter is modified in every interval instead, to the granted rate and a burst of that many
-seconds of it, as a simple application does.
+With ``naive_burst_s``, every meter is modified in every interval instead, as a simple application does: to the granted
+rate, and a burst of that many seconds of it.
 
 The plan is a JSON file (``GrantPlan``) that the environment variable DETS_GRANTS names.
 """
@@ -33,7 +33,10 @@ NAIVE_MIN_BITS = 13_000  # a bucket that holds less than a frame passes nothing
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A sender and its receiver, VNs of ``vlan_vid`` at two ports of a switch, and the schedule of the grant."""
+    """A sender and its receiver, VNs of ``vlan_vid`` at two ports of a switch, and the schedule of the grant.
+
+    ``pattern`` is a key of PATTERNS, ``nominal_bps`` its largest grant.
+    """
 
     vlan_vid: int
     dpid: int
@@ -45,7 +48,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class GrantPlan:
-    """All slots of a run. ``naive_burst_s`` is None for the product's enforcement. ``log`` is a CSV of COLUMNS."""
+    """All slots of a run, for a number of ``intervals``.
+
+    ``naive_burst_s`` is None for the product's enforcement. ``log`` is the path of a CSV of COLUMNS.
+    """
 
     slots: tuple[Slot, ...]
     naive_burst_s: float | None
@@ -97,7 +103,7 @@ class GrantInjector:
         self._plan = plan
         self._driver = driver
         self._run_interval = driver.run_interval
-        self._columns = [
+        self._grants_bps = [  # (intervals,) of each slot
             grants_bps(slot.pattern, slot.nominal_bps, plan.intervals, plan.seed + number)
             for number, slot in enumerate(plan.slots)
         ]
@@ -112,21 +118,24 @@ class GrantInjector:
         self._log.write(",".join(COLUMNS) + "\n")
 
     def run_interval(self) -> None:
-        """Run one interval of the driver with the limits that are due."""
+        """Set the limits that are due, run one interval of the driver, and log a line for each slot."""
         central = self._driver.central
         now_s = self._driver.now_s()
         interval = min(self._interval, self._plan.intervals - 1)
-        for row, grants in zip(self._receivers, self._columns, strict=True):
-            if central.vns.receive_limit_bps[row] != grants[interval]:
-                self._operator.set_vn(row, now_s, receive_limit_bps=int(grants[interval]))
+        due_bps = [int(schedule_bps[interval]) for schedule_bps in self._grants_bps]
+        for row, grant_bps in zip(self._receivers, due_bps, strict=True):
+            if central.vns.receive_limit_bps[row] != grant_bps:
+                self._operator.set_vn(row, now_s, receive_limit_bps=grant_bps)
         self._run_interval()
         self._interval += 1
         sent_s = self._driver.now_s()
-        lines = [self._line(slot, sent_s, int(self._columns[slot][interval])) for slot in range(len(self._plan.slots))]
-        self._log.write("".join(lines))
+        self._log.write("".join(self._line(slot, sent_s, grant_bps) for slot, grant_bps in enumerate(due_bps)))
 
     def _line(self, slot: int, sent_s: float, grant_bps: int) -> str:
-        """Return the CSV line of one slot: the injected grant, the meter's setting and the measured rates."""
+        """Return the CSV line of one slot: the injected grant, the meter's setting and the measured rates.
+
+        Without an entry for the slot's pair of VNs these are 0.
+        """
         state = self._driver.central.state
         pairs, enforced, measured = state.entries, state.enforcement, state.measured
         rows = np.flatnonzero((pairs.sender == self._senders[slot]) & (pairs.receiver == self._receivers[slot]))

@@ -14,12 +14,12 @@ PATTERNS = {
     "step": "steps down to a tenth, and back",
 }
 WALK_FLOOR = 2.2  # a walk stays between the nominal rate and the nominal rate divided by this
-STEP_INTERVALS = 40  # 2.2 s of 55 ms on each side of a step
-STEP = 10
+STEP_INTERVALS = 40  # on each side of a step: 2.2 s of intervals of 55 ms
+STEP = 10  # divides the grant
 
 
 def grants_bps(pattern: str, nominal_bps: int, intervals: int, seed: int) -> NDArray[np.int64]:
-    """Return the grant of each interval, shape (intervals,), whole kb/s; ``nominal_bps`` is the largest.
+    """Return the grant of each interval, (intervals,), in bit/s but whole kb/s; ``nominal_bps`` is the largest.
 
     A walk goes up or down by one step in every interval, and turns back at its bounds. Raises InvalidValueError for an
     unknown pattern.
@@ -39,9 +39,9 @@ def grants_bps(pattern: str, nominal_bps: int, intervals: int, seed: int) -> NDA
 
 
 def _walk(levels: int, intervals: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return a walk over 0 to ``levels`` that takes one step in every interval, from the middle on."""
-    level, levels_over_time = levels // 2, np.empty(intervals, dtype=np.int64)
-    for number, up in enumerate(generator.random(intervals) < 0.5):
+    """Return the level of each interval, (intervals,), 0 to ``levels``: from the middle on, one up or down in each."""
+    level, level_of_interval = levels // 2, np.empty(intervals, dtype=np.int64)
+    for interval, up in enumerate(generator.random(intervals) < 0.5):
         level += 1 if (up and level < levels) or level == 0 else -1
-        levels_over_time[number] = level
-    return levels_over_time
+        level_of_interval[interval] = level
+    return level_of_interval

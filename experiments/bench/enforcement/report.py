@@ -1,4 +1,4 @@
-"""The report of ``dets bench enforcement``: a table with the modes side by side, and a panel per schedule."""
+"""The report of ``dets bench enforcement``: a table of cases with the modes of enforcement side by side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from experiments.bench.enforcement.cases import ENFORCEMENT_MODES
 from experiments.bench.harness import Row, markdown
 
 RATIO = "{:.3f}"
-SIDE_BY_SIDE = {
+SIDE_BY_SIDE = {  # (key, format) of a figure by its heading
     "after a step down": ("step_ratio", RATIO),
     "MeterMods/s": ("meter_mods_per_s", "{:.1f}"),
     "drops/MB": ("dropped_frames_per_mb", "{:.0f}"),
@@ -25,29 +25,31 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         by_case.setdefault(row["case"], {})[row["way"]] = row
 
+    # Each function below makes the cell of one column from a case's rows by mode.
     def ratio_of(mode: str) -> Callable[[Mapping[str, Any]], str]:
-        return lambda ways: _cell(ways.get(mode), "ratio", RATIO)
+        return lambda by_mode: _cell(by_mode.get(mode), "ratio", RATIO)
 
-    def together(key: str, form: str) -> Callable[[Mapping[str, Any]], str]:
-        def cell(ways: Mapping[str, Any]) -> str:
-            shown = [_cell(ways.get(way), key, form) for way in ENFORCEMENT_MODES]
+    def side_by_side(key: str, form: str) -> Callable[[Mapping[str, Any]], str]:
+        def cell(by_mode: Mapping[str, Any]) -> str:
+            shown = [_cell(by_mode.get(mode), key, form) for mode in ENFORCEMENT_MODES]
             return " / ".join(text or "-" for text in shown) if any(shown) else ""
 
         return cell
 
-    def first(ways: Mapping[str, Any]) -> Row:
-        row: Row = next(iter(ways.values()))
+    def first(by_mode: Mapping[str, Any]) -> Row:
+        row: Row = next(iter(by_mode.values()))
         return row
 
     columns = {
-        "case": lambda ways: first(ways)["case"],
-        "granted, Mb/s": lambda ways: f"{first(ways)['granted_bps'] / 1e6:.2f}",
-        **{f"{way}: delivered / granted": ratio_of(way) for way in ENFORCEMENT_MODES},
-        **{title: together(*titles) for title, titles in SIDE_BY_SIDE.items()},
+        "case": lambda by_mode: first(by_mode)["case"],
+        "granted, Mb/s": lambda by_mode: f"{first(by_mode)['granted_bps'] / 1e6:.2f}",
+        **{f"{mode}: delivered / granted": ratio_of(mode) for mode in ENFORCEMENT_MODES},
+        **{heading: side_by_side(key, form) for heading, (key, form) in SIDE_BY_SIDE.items()},
     }
     return markdown(list(by_case.values()), columns)
 
 
 def _cell(row: Row | None, key: str, form: str) -> str:
+    """Return the figure ``key`` of a row as text; "" without the row or the figure."""
     value = None if row is None else row.get(key)
     return "" if value is None else form.format(value)

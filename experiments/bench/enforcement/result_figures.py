@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.bench.enforcement.cases import WIRE_BITS, Case
+from experiments.bench.enforcement.grant_injection import COLUMNS
 from experiments.bench.enforcement.grant_schedules import STEP
 from experiments.bench.harness import Target
 from experiments.measure.frame_sizes import TCP_PAYLOAD_BYTES, VLAN_TAG_BYTES
@@ -24,7 +25,10 @@ AFTER_STEP_S = 1.0  # time of a step down that is measured, from one interval af
 
 @dataclass(frozen=True, slots=True)
 class GrantLog:
-    """Grants of one slot, and the controller's meter-mods for it, a row per interval from ``time_s`` on."""
+    """The grants of one slot, (intervals,) each: an interval's grant applies from its ``time_s`` on.
+
+    ``dropped_bps`` is what the meter dropped; ``modifies`` is the number of meter-mods so far.
+    """
 
     time_s: FloatArray
     grant_bps: FloatArray
@@ -32,32 +36,38 @@ class GrantLog:
     modifies: FloatArray
 
     def granted_bits(self, start_s: float, end_s: float) -> float:
-        """Return the bits granted in a span: each grant applies from its row to the next."""
+        """Return the bits granted in a span: each grant applies from its time to the next one's."""
         edges_s = np.clip(np.append(self.time_s, np.inf), start_s, end_s)
         return float((self.grant_bps * np.diff(edges_s)).sum())
 
 
 def read_grants(path: Path, slots: int) -> list[GrantLog]:
-    """Read the log of ``grant_injection``, one per slot; MeasurementError if it is empty."""
+    """Return the log of each slot from the CSV that ``grant_injection`` wrote.
+
+    MeasurementError if it has fewer than two rows for each slot.
+    """
     table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
     if len(table) < 2 * slots:
         raise MeasurementError(f"{path}: the controller ran no two intervals")
     logs = []
     for slot in range(slots):
-        rows = table[table[:, 1] == slot]
-        logs.append(GrantLog(rows[:, 0], rows[:, 2], rows[:, 6], rows[:, 7]))
+        columns = dict(zip(COLUMNS, table[table[:, 1] == slot].T, strict=True))
+        logs.append(GrantLog(*(columns[name] for name in ("time_s", "grant_bps", "dropped_bps", "modifies"))))
     return logs
 
 
 def wire_bits(samples: Samples, start_s: float, end_s: float) -> float:
-    """Return what an interface sent in a span, tagged as on the wire of an edge port; linear between samples."""
+    """Return the bits that an interface sent in a span, interpolated between samples.
+
+    The VLAN tag is added to each frame, since frames are tagged on the wire of an edge port.
+    """
     bits = 8.0 * (samples.sent_bytes + VLAN_TAG_BYTES * samples.packets)
     start, end = np.interp([start_s, end_s], samples.time_s, bits)
     return float(end - start)
 
 
 def case_figures(case: Case, log: GrantLog, samples: Samples, window: Window) -> dict[str, Any]:
-    """Return the figures of one case: rates on the wire, over the whole window."""
+    """Return the figures of one case over the whole window; rates are those of tagged frames on the wire."""
     duration_s = window.end_s - window.start_s
     delivered_bits = wire_bits(samples, window.start_s, window.end_s)
     granted_bits = log.granted_bits(window.start_s, window.end_s)
@@ -81,32 +91,33 @@ def case_figures(case: Case, log: GrantLog, samples: Samples, window: Window) ->
 
 
 def step_figures(log: GrantLog, samples: Samples, window: Window) -> dict[str, float]:
-    """Return how exact steps down were: delivered over granted, from one interval after each, for AFTER_STEP_S.
+    """Return how exactly the meter followed the steps down of the grant.
 
-    ``step_first_interval_bits`` is what passed above the new grant in the first interval, the worst of all steps.
+    ``step_ratio`` is delivered over granted, for AFTER_STEP_S from one interval after each step on.
+    ``step_first_interval_bits`` are the bits above the new grant in the first interval, of the worst step.
     """
     interval_s = float(np.median(np.diff(log.time_s)))
     steps_down = np.flatnonzero(log.grant_bps[1:] < log.grant_bps[:-1] / (STEP / 2)) + 1
-    delivered = granted = worst_bits = 0.0
+    delivered_bits = granted_bits = worst_excess_bits = 0.0
     for step_s in log.time_s[steps_down]:
         start_s, end_s = step_s + interval_s, step_s + interval_s + AFTER_STEP_S
         if step_s < window.start_s or end_s > window.end_s:
             continue
-        delivered += wire_bits(samples, start_s, end_s)
-        granted += log.granted_bits(start_s, end_s)
-        first_bits = wire_bits(samples, step_s, start_s) - log.granted_bits(step_s, start_s)
-        worst_bits = max(worst_bits, first_bits)
-    if not granted:
+        delivered_bits += wire_bits(samples, start_s, end_s)
+        granted_bits += log.granted_bits(start_s, end_s)
+        excess_bits = wire_bits(samples, step_s, start_s) - log.granted_bits(step_s, start_s)
+        worst_excess_bits = max(worst_excess_bits, excess_bits)
+    if not granted_bits:
         raise MeasurementError(f"no step down with {AFTER_STEP_S:g} s of measurement after it")
-    return {"step_ratio": delivered / granted, "step_first_interval_bits": worst_bits}
+    return {"step_ratio": delivered_bits / granted_bits, "step_first_interval_bits": worst_excess_bits}
 
 
 def tcp_figures(report: Mapping[str, int]) -> dict[str, float | None]:
-    """Return TCP's figures from the sender's report: retransmissions per MB delivered."""
-    delivered = report.get("sent", 0) - report.get("lost", 0)
-    if delivered <= 0:
+    """Return TCP's retransmissions per MB delivered, from the sender's report of segments; None if none arrived."""
+    delivered_segments = report.get("sent", 0) - report.get("lost", 0)
+    if delivered_segments <= 0:
         return {"retransmits_per_mb": None}
-    return {"retransmits_per_mb": report["lost"] / (delivered * TCP_PAYLOAD_BYTES / 1e6)}
+    return {"retransmits_per_mb": report["lost"] / (delivered_segments * TCP_PAYLOAD_BYTES / 1e6)}
 
 
 def ping_figures(output: str) -> dict[str, float | None]:
@@ -123,7 +134,11 @@ def ping_figures(output: str) -> dict[str, float | None]:
 
 
 def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
-    """Return how the product's rows compare with the targets."""
+    """Return the targets, each with its value in ``rows``, the figures of each case in each mode.
+
+    For UDP and for TCP the value is the product's worst difference between delivered and granted rate, as a part of the
+    grant; under constant grants it is the product's number of meter-mods over that of the naive modes.
+    """
     product_rows = [row for row in rows if row["way"] == "dets"]
     found = []
     for udp, kind in ((True, "UDP"), (False, "TCP")):
@@ -144,9 +159,9 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
             name = f"{kind}, {quantity}, worst ({worst})"
             found.append(Target(name, deviations[worst], "off the grant", tolerance))
     steady = [row for row in rows if row["pattern"] == "constant"]
-    naive = [row["meter_mods_per_s"] for row in steady if row["way"] != "dets"]
-    dets = [row["meter_mods_per_s"] for row in steady if row["way"] == "dets"]
-    if naive and dets:
-        share = float(np.mean(dets) / max(np.mean(naive), 1e-9))
+    naive_mods_per_s = [row["meter_mods_per_s"] for row in steady if row["way"] != "dets"]
+    product_mods_per_s = [row["meter_mods_per_s"] for row in steady if row["way"] == "dets"]
+    if naive_mods_per_s and product_mods_per_s:
+        share = float(np.mean(product_mods_per_s) / max(np.mean(naive_mods_per_s), 1e-9))
         found.append(Target("meter-mods in steady state, of naive mode's", share, "ratio", 0.1))
     return found

@@ -1,8 +1,8 @@
 """Gatekeeper (HPL-2010-151): its claims, and the aims of this project.
 
-Only numbers in the paper's text are known, not its curves. Rates are wire rates: the scheduler gives 860 Mb/s, of which
-tenant A is guaranteed 645 and tenant B 215. On a fabric with lower rates these numbers are scaled down. Start with
-tenant_claims.py.
+Only numbers in the paper's text are known, not its curves. Rates are those on the wire: the scheduler gives 860 Mb/s,
+of which tenant A is guaranteed 645 and tenant B 215. On a fabric with lower rates these numbers are scaled down. Start
+with tenant_claims.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from experiments.scenarios.gatekeeper import fig5
 from experiments.scenarios.gatekeeper.fig5 import LITERAL, PUBLISHED, PUBLISHED_SILENT, SILENT
 from experiments.scenarios.gatekeeper.hadoop import APART, HIGHER, SHARES
 
-HOST_INTERVALS, EDGE_INTERVALS = 5, 1
+HOST_INTERVALS, EDGE_INTERVALS = 5, 1  # until a guarantee is regained, by the place of the scheduler
 METERED_CELLS = tuple(cell for cell in fig5.CELLS if "UDP" not in cell)
 
 
@@ -46,7 +46,10 @@ DEEP = "queues of 30 ms"
 
 
 def _job(title: str, key: str, kind: str, shares: tuple[int, ...], maximum: float) -> Claim:
-    """Return a claim on the job's time over that under static limits, as ours and under the paper's parameters."""
+    """Return a claim that the job takes at most ``maximum`` times as long as under static limits.
+
+    It is judged at each guarantee in ``shares`` (percent), with the traffic ``kind`` next to the job.
+    """
     label = "job time relative to static limits"
     ours, published = (
         job_takes(label, (0.0, maximum), kind, shares, (system, "static")) for system in (NAME, PUBLISHED)
@@ -56,7 +59,7 @@ def _job(title: str, key: str, kind: str, shares: tuple[int, ...], maximum: floa
 
 
 def _without_messages(silent: str, control: str, kind: str = "udp", shares: tuple[int, ...] = SHARES) -> Judge:
-    """Return a judge of whether the job takes at least 1.2 times as long without notifications.
+    """Judge whether the job takes at least 1.2 times as long without notifications.
 
     ``silent`` and ``control`` are the controls without and with notifications.
     """
@@ -64,17 +67,17 @@ def _without_messages(silent: str, control: str, kind: str = "udp", shares: tupl
 
 
 def _apart(silent: str, control: str) -> tuple[tuple[str, Judge], ...]:
-    """Return the (name, judge) of the same claim with UDP from hosts that take no part in the job."""
+    """Return a change, (name, judge), to ``_without_messages``: UDP comes from hosts that take no part in the job."""
     return (("UDP from hosts without the job, guarantee of 50 %", _without_messages(silent, control, APART, (50,))),)
 
 
 def _at_75(control: str) -> tuple[tuple[str, Judge], ...]:
-    """Return the (name, judge) of the claim on the background rate at a guarantee of 75 % only."""
+    """Return a change, (name, judge), to the claim on the background rate: only a guarantee of 75 %."""
     return (("guarantee of 75 % alone", background("tcp", 1.3, control, (75,))),)
 
 
 def _higher(silent: str, control: str) -> tuple[tuple[str, Judge], ...]:
-    """Return the (name, judge) of the claim with a higher threshold."""
+    """Return a change, (name, judge), to ``messages_not_needed``: the law has the parameter HIGHER."""
     name = f"`{HIGHER}`, guarantee of 25 %"
     return ((name, messages_not_needed(silent, f"{control} {HIGHER}", (25,))),)
 

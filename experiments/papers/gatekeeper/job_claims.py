@@ -10,6 +10,7 @@ from experiments.papers.gatekeeper.tenant_claims import NAME, UNKNOWN
 from experiments.scenarios.gatekeeper.hadoop import ALONE, PNS, SHARES, name_of
 
 PAIRS = PNS // 2
+"""Pairs of the background: the TCP or UDP next to the job."""
 
 
 def job_times_s(measured: Measured, experiment: str, control: str) -> dict[int, float]:
@@ -22,13 +23,13 @@ def job_times_s(measured: Measured, experiment: str, control: str) -> dict[int, 
 def background_bps(measured: Measured, kind: str, share: int, control: str) -> dict[int, float]:
     """Return the mean received rate of a background pair until the job was done, by seed, at the paper's scale."""
     name = name_of(kind, share, control)
-    rates = measured.values(name, control, "received_bps_by_receiver_until_transferred")
-    return {seed: sum(rate[-PAIRS:]) / PAIRS / measured.scale for seed, rate in rates.items()}
+    by_seed = measured.values(name, control, "received_bps_by_receiver_until_transferred")
+    return {seed: sum(rates_bps[-PAIRS:]) / PAIRS / measured.scale for seed, rates_bps in by_seed.items()}
 
 
-def _ratios(times_s: dict[int, float], base_s: dict[int, float]) -> list[float]:
-    """Return times over the times in ``base_s``, seed by seed, without seeds whose base is infinite."""
-    return [seconds / base_s[seed] for seed, seconds in times_s.items() if math.isfinite(base_s.get(seed, math.inf))]
+def _ratios(values: dict[int, float], base: dict[int, float]) -> list[float]:
+    """Return values over those in ``base``, seed by seed, without seeds whose base is absent or infinite."""
+    return [value / base[seed] for seed, value in values.items() if math.isfinite(base.get(seed, math.inf))]
 
 
 def _slower(measured: Measured, kind: str, share: int, control: str, other: str) -> list[float]:
@@ -84,41 +85,44 @@ def _sums_by_seed(tables: list[dict[int, float]]) -> dict[int, float]:
 
 
 def background(kind: str, minimum: float, own: str = NAME, shares: tuple[int, ...] = SHARES) -> Judge:
-    """Judge the background pairs' rates, summed over ``shares``, over the same sum under static limits."""
+    """Judge whether the background pairs get more under ``own`` than ``minimum`` times their rate under static limits.
+
+    The rates are summed over the guarantees in ``shares`` (percent), seed by seed.
+    """
 
     def judge(measured: Measured) -> ClaimVerdict:
-        rates = {
-            control: [background_bps(measured, kind, share, control) for share in shares] for control in (own, "static")
-        }
-        sums = {control: _sums_by_seed(by_share) for control, by_share in rates.items()}
-        ratios = _ratios(sums[own], sums["static"])
+        own_bps, static_bps = (  # by seed, for each share
+            [background_bps(measured, kind, share, control) for share in shares] for control in (own, "static")
+        )
+        ratios = _ratios(_sums_by_seed(own_bps), _sums_by_seed(static_bps))
         if not ratios:
             return UNKNOWN
-        means = {
-            control: [sum(by_seed.values()) / len(by_seed) / 1e6 for by_seed in by_share]
-            for control, by_share in rates.items()
-        }
-        each = ", ".join(f"{mean:.0f} for {static:.0f}" for mean, static in zip(*means.values(), strict=True))
-        at = ", ".join(map(str, shares))
-        return ClaimVerdict(f"{show(ratios, 'plain')} times ({each} Mb/s at {at} %)", above(ratios, minimum))
+        own_mbps, static_mbps = (
+            [sum(by_seed.values()) / len(by_seed) / 1e6 for by_seed in by_share] for by_share in (own_bps, static_bps)
+        )
+        means = ", ".join(f"{mean:.0f} for {static:.0f}" for mean, static in zip(own_mbps, static_mbps, strict=True))
+        percents = ", ".join(map(str, shares))
+        return ClaimVerdict(f"{show(ratios, 'plain')} times ({means} Mb/s at {percents} %)", above(ratios, minimum))
 
     return judge
 
 
 def messages_not_needed(silent: str, control: str, shares: tuple[int, ...] = SHARES) -> Judge:
-    """Judge whether notifications matter next to TCP: times without them, and the share of receivers that notify."""
+    """Judge whether notifications hardly matter next to TCP: the job takes as long without, and few receivers notify.
+
+    ``silent`` and ``control`` are the controls without and with notifications.
+    """
 
     def judge(measured: Measured) -> ClaimVerdict:
         ratios = [_slower(measured, "tcp", share, silent, control) for share in shares]
-        counts = [
-            measured.values(name_of("tcp", share, control), control, "notified_receivers").values() for share in shares
-        ]
-        notified = [[count / (PNS + PAIRS) for count in of_share] for of_share in counts]
+        names = [name_of("tcp", share, control) for share in shares]
+        counts = [measured.values(name, control, "notified_receivers").values() for name in names]
+        notified = [[count / (PNS + PAIRS) for count in by_seed] for by_seed in counts]
         if not (all(ratios) and all(notified)):
             return UNKNOWN
         holds = all_of(*(within(part, 0.97, 1.03) for part in ratios), *(within(part, high=0.01) for part in notified))
         ratios_text = ", ".join(show(ratio, "plain") for ratio in ratios)
-        most = f"{max(map(max, notified)):.1%} of receivers notify"
-        return ClaimVerdict(f"job time without notifications / with them: {ratios_text}; {most}", holds)
+        most_text = f"{max(map(max, notified)):.1%} of receivers notify"
+        return ClaimVerdict(f"job time without notifications / with them: {ratios_text}; {most_text}", holds)
 
     return judge

@@ -10,11 +10,11 @@ from experiments.papers.gatekeeper.tenant_claims import NAME, RX, UNKNOWN, USED_
 from experiments.scenarios.gatekeeper.fig5 import LINK_BPS, LITERAL, SAMPLES, TCP_CELLS
 from experiments.scenarios.gatekeeper.queue import SAMPLED, SENDERS
 
-THRESHOLD_BPS = 0.02 * LINK_BPS
+THRESHOLD_BPS = 0.02 * LINK_BPS  # of queue drops
 
 
 def _ending(control: str) -> str:
-    """Return the end of the name of a scenario that runs under a control."""
+    """Return the end of an experiment's name: SAMPLED for a control with samples of 10 ms."""
     return SAMPLED if SAMPLES in control else ""
 
 
@@ -33,7 +33,7 @@ def quiet(control: str) -> Judge:
 
 
 def quiet_start(control: str) -> Judge:
-    """Judge the number of notifications when many connections start at once."""
+    """Judge the number of notifications when many connections start at once: at most 2."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         counts = list(measured.values(f"gatekeeper-queue-64{_ending(control)}", control, "notifications").values())
@@ -52,19 +52,20 @@ def queue(control: str, span: str = "worst") -> Judge:
     def judge(measured: Measured) -> ClaimVerdict:
         names = [f"gatekeeper-queue-{senders}{_ending(control)}" for senders in SENDERS]
 
-        def mbps(kind: str) -> list[list[float]]:
-            drops = (measured.values(name, control, f"queue_drops_{kind}_bps").values() for name in names)
-            return [[bps / 1e6 for bps in by_seed] for by_seed in drops]
+        def drops_mbps(kind: str) -> list[list[float]]:
+            """Return the queue drops by seed, for each number in SENDERS."""
+            drops_bps = (measured.values(name, control, f"queue_drops_{kind}_bps").values() for name in names)
+            return [[rate_bps / 1e6 for rate_bps in by_seed] for by_seed in drops_bps]
 
-        worst, mean = mbps(span), mbps("mean")
-        if not (all(worst) and all(mean)):
+        worst_mbps, mean_mbps = drops_mbps(span), drops_mbps("mean")
+        if not (all(worst_mbps) and all(mean_mbps)):
             return UNKNOWN
         text = "; ".join(
             f"{senders} PNs {show(means, 'count')}, {show(maxima, 'count')} Mb/s"
-            for senders, means, maxima in zip(SENDERS, mean, worst, strict=True)
+            for senders, means, maxima in zip(SENDERS, mean_mbps, worst_mbps, strict=True)
         )
-        decrease = within([first - last for first, last in zip(mean[0], mean[-1], strict=False)], 0.0)
-        holds = all_of(decrease, *(within(rates, high=THRESHOLD_BPS / 1e6) for rates in worst))
+        decrease = within([few - many for few, many in zip(mean_mbps[0], mean_mbps[-1], strict=False)], 0.0)
+        holds = all_of(decrease, *(within(rates, high=THRESHOLD_BPS / 1e6) for rates in worst_mbps))
         return ClaimVerdict(f"mean, and worst 110 ms: {text}", holds)
 
     return judge

@@ -11,16 +11,17 @@ from experiments.scenarios.gatekeeper.hadoop import KINDS, SHARES, name_of
 
 
 def _cells_of(experiment: str, controls: tuple[str, ...]) -> ResultTable:
-    """Return the table of figure 5's cells for one experiment."""
+    """Return the table of figure 5's cells in one experiment: a row per cell, the rates under each control that ran."""
 
     def rows(measured: Measured) -> list[list[str]]:
-        found = {control: [rates_in(measured, experiment, control, cell) for cell in CELLS] for control in controls}
-        there = [control for control in controls if all(found[control])]
-        table = [["A", "B", *(f"`{control}`" for control in there)]]
+        all_rates = {control: [rates_in(measured, experiment, control, cell) for cell in CELLS] for control in controls}
+        rates_by_control = {control: by_cell for control, by_cell in all_rates.items() if all(by_cell)}
+        table = [["A", "B", *(f"`{control}`" for control in rates_by_control)]]
         for number, cell in enumerate(CELLS):
-            means = [[sum(bps) / len(bps) / 1e6 for bps in zip(*found[c][number], strict=True)] for c in there]
-            table.append([*cell, *(f"{a:.0f} + {b:.0f}" for a, b in means)])
-        return table if there else []
+            by_tenant = [zip(*by_cell[number], strict=True) for by_cell in rates_by_control.values()]
+            means_mbps = [[sum(rates) / len(rates) / 1e6 for rates in tenants] for tenants in by_tenant]
+            table.append([*cell, *(f"{a:.0f} + {b:.0f}" for a, b in means_mbps)])
+        return table if rates_by_control else []
 
     titles = {RX: "receiving", f"{RX}-160": "receiving, queues of 160 packets"}
     titles |= {f"{RX}-10ms": "receiving, samples of 10 ms, queues of 160 packets"}
@@ -38,8 +39,8 @@ def _jobs(measured: Measured) -> list[list[str]]:
             cells = []
             for control in controls:
                 times_s = list(job_times_s(measured, name_of(kind, share, control), control).values())
-                rates = [rate_bps / 1e6 for rate_bps in background_bps(measured, kind, share, control).values()]
-                shown = f"{show(times_s, 'count')} s, {sum(rates) / len(rates):.0f} Mb/s" if rates else "not done"
+                mbps = [rate_bps / 1e6 for rate_bps in background_bps(measured, kind, share, control).values()]
+                shown = f"{show(times_s, 'count')} s, {sum(mbps) / len(mbps):.0f} Mb/s" if mbps else "not done"
                 cells.append(shown if times_s else "-")
             table.append([kind.upper(), f"{share} %", *cells])
     return table if any(cell != "-" for row in table[1:] for cell in row[2:]) else []

@@ -8,15 +8,16 @@ from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, CELLS, LITERAL, 
 UNKNOWN = ClaimVerdict("-", None)
 NAME = "gatekeeper"
 RX, TX = "gatekeeper-fig5-rx", "gatekeeper-fig5-tx"
-NEAR, USED = 0.05, 0.97
-KEPT, KEPT_OF_UDP, USED_ALONE = 0.99, 0.97, 0.99
+NEAR, USED = 0.05, 0.97  # largest deviation, of the guarantee; least use, of the scheduled capacity
+KEPT, KEPT_OF_UDP, USED_ALONE = 0.99, 0.97, 0.99  # the stricter targets: of the guarantee, and use by a single tenant
 Cell = tuple[str, str]
+"""What A and B send, such as ("1 TCP", "UDP")."""
 
 
 def rates_in(measured: Measured, experiment: str, control: str, cell: Cell) -> list[tuple[float, float]]:
-    """Return the rates of A and B in a cell, by seed, at the paper's scale; B is the first sender."""
+    """Return the rates of A and B in a cell in bit/s at the paper's scale: a pair per seed."""
     values = measured.values(experiment, control, "received_bps_by_receiver", cell_name(*cell)).values()
-    return [(a_bps / measured.scale, b_bps / measured.scale) for b_bps, a_bps in values]
+    return [(a_bps / measured.scale, b_bps / measured.scale) for b_bps, a_bps in values]  # B is the first receiver
 
 
 def _meets_guarantees(cell: Cell, received_bps: tuple[float, float], tolerance: float = NEAR) -> bool:
@@ -24,8 +25,7 @@ def _meets_guarantees(cell: Cell, received_bps: tuple[float, float], tolerance: 
 
     ``cell`` is what A and B send. With an idle tenant only the sum counts. ``tolerance`` is a part of the guarantee.
     """
-    sends = [kind != "none" for kind in cell]
-    if not all(sends):
+    if "none" in cell:
         return sum(received_bps) >= USED * SCHEDULED_BPS
     guarantees_bps = (A_BPS, B_BPS)
     both_kept = all(
@@ -40,12 +40,12 @@ def cells_kept(
 ) -> tuple[str, bool | None]:
     """Return the text "N of M cells" with the worst run, and whether every cell meets its guarantees in every seed.
 
-    The second is None if a cell was not run.
+    The second is None if a cell was not run. ``near`` is the tolerance, as a part of the guarantee.
     """
     by_cell = {cell: rates_in(measured, experiment, control, cell) for cell in cells}
     if not all(by_cell.values()):
         return "-", None
-    runs = [(cell, rates_bps) for cell, runs in by_cell.items() for rates_bps in runs]
+    runs = [(cell, rates_bps) for cell, by_seed in by_cell.items() for rates_bps in by_seed]
     missed = [(cell, rates_bps) for cell, rates_bps in runs if not _meets_guarantees(cell, rates_bps, near)]
     missed_cells = {cell for cell, _ in missed}
     text = f"{len(cells) - len(missed_cells)} of {len(cells)} cells"
@@ -63,15 +63,15 @@ def _least_share(cell: Cell, received_bps: tuple[float, float]) -> float:
 
 
 def as_promised(experiment: str, control: str = NAME, cells: tuple[Cell, ...] = CELLS, near: float = NEAR) -> Judge:
-    """Judge whether all cells meet the guarantees."""
+    """Judge whether all cells meet the guarantees, ``near`` being the tolerance as a part of the guarantee."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         """Return the verdict; UNDECIDED if seeds differ in whether all cells meet their guarantees."""
         text, holds = cells_kept(measured, experiment, control, cells, near)
         by_cell = [rates_in(measured, experiment, control, cell) for cell in cells]
         outcomes = set()
-        for cell_rates in zip(*by_cell, strict=False):  # of one seed
-            kept = (_meets_guarantees(cell, rates, near) for cell, rates in zip(cells, cell_rates, strict=True))
+        for rates_of_seed in zip(*by_cell, strict=False):
+            kept = (_meets_guarantees(cell, rates, near) for cell, rates in zip(cells, rates_of_seed, strict=True))
             outcomes.add(all(kept))
         seeds_differ = holds is not None and len(outcomes) > 1
         best, _ = cells_kept(measured, experiment, "max-min", cells, near)
@@ -111,7 +111,10 @@ def starved_sending(measured: Measured) -> ClaimVerdict:
 
 
 def needs_messages(experiment: str, silent: str, control: str) -> Judge:
-    """Judge whether the queue alone protects TCP from UDP before the scheduler."""
+    """Judge whether TCP next to UDP needs notifications to keep 80 % of its guarantee.
+
+    ``silent`` and ``control`` are the controls without and with notifications.
+    """
 
     def judge(measured: Measured) -> ClaimVerdict:
         cell = ("1 TCP", "UDP")
@@ -125,10 +128,10 @@ def needs_messages(experiment: str, silent: str, control: str) -> Judge:
 
 
 def guarantees(experiment: str) -> Judge:
-    """Judge the part of its guarantee that each tenant keeps if both send: the part that an operator may rely on."""
+    """Judge the least part of its guarantee that a tenant gets if both send: what an operator may rely on."""
 
     def worst(measured: Measured, control: str) -> tuple[str, bool | None]:
-        """Return the least part of its guarantee that TCP and UDP get over all cells, and whether both suffice."""
+        """Return the least part of its guarantee that TCP, and UDP, gets in any cell, and whether both suffice."""
         least_shares: dict[str, float] = {}
         for cell in CELLS:
             if "none" in cell:

@@ -309,4 +309,4 @@ def test_more_seeds_follow_until_all_is_decided(monkeypatch, tmp_path):
     open_until = 99
     done.clear()
     figure_runner.make_figures(options)
-    assert max(cell.seed for cell in done) == figure_runner.MAX_FOLLOWED
+    assert max(cell.seed for cell in done) == figure_runner.MAX_ADDED_SEED
