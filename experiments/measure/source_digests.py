@@ -29,10 +29,15 @@ COMMON = (
     "experiments/measure/rate_series.py",
     "constraints.txt",
 )
+APPLICATION = (
+    "apps/dets.py",
+    *(f"apps/{name}" for name in ("agent", "ovsdb", "runtime", "settings", "southbound")),
+)
+"""The parts of apps/ between the switches and the laws: a run depends neither on pages nor on the command line."""
 FABRIC_CODE = {
     "model": ("experiments/model", "experiments/runs", "apps/agent"),
-    "ovs": ("experiments/ovs", "experiments/machine", "experiments/runs", "apps"),
-    "wire": ("experiments/wire", "experiments/switch", "experiments/machine", "experiments/runs", "apps"),
+    "ovs": ("experiments/ovs", "experiments/machine", "experiments/runs", *APPLICATION),
+    "wire": ("experiments/wire", "experiments/switch", "experiments/machine", "experiments/runs", *APPLICATION),
 }
 
 

@@ -74,6 +74,12 @@ def test_a_run_depends_on_its_own_law_and_not_on_that_of_another_paper():
     assert "experiments/ovs" in depends_on("ovs", "fp")
 
 
+def test_a_run_on_switches_depends_on_the_southbound_side_alone():
+    parts = depends_on("ovs", "fp")
+    assert {"apps/dets.py", "apps/southbound", "apps/runtime"} <= parts.keys()
+    assert not {"apps", "apps/rest", "apps/ui", "apps/cli"} & parts.keys()
+
+
 def test_a_scenario_is_what_it_sets_whatever_its_fields_are_called():
     @dataclass(frozen=True)
     class Limits:
