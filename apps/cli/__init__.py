@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _words_of(error: Exception) -> str:
-    """Return an error as text for a user, with the file's name or the kind of an import error."""
+    """Return an error as text for a user: an OSError with its file's name, an import error with its class."""
     if isinstance(error, ImportError):
         return f"{type(error).__name__}: {error}"
     if isinstance(error, OSError) and error.filename is not None:

@@ -183,7 +183,7 @@ def get(
 ) -> Operation:
     """Return the operation that reads one key, all keys with a ``prefix``, or the keys from ``key`` to ``before``.
 
-    Keys up to ``before``, which is excluded, come in descending order. ``limit`` is their greatest number, 0 for all.
+    With ``before``, which is excluded, keys come in descending order. At most ``limit`` keys are read; 0: all.
     """
     request: dict[str, Any] = {"key": _base64(key.encode())}
     if prefix:

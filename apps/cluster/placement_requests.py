@@ -106,7 +106,7 @@ class PlacementRequests:
         return pinned[switch]
 
     def balance(self) -> tuple[int, int]:
-        """Move every switch to its first candidate, and wait; return how many moved, and how many should have.
+        """Move every switch to its first connected candidate, and wait; return how many moved and how many should.
 
         Switches that are pinned, or already requested to move, stay.
         """
@@ -117,7 +117,7 @@ class PlacementRequests:
             for dpid, nodes in candidates.items()
             if nodes and view.owners[dpid] != nodes[0] and dpid not in view.requested_nodes
         }
-        return len(moves) - len(self._move(moves, view)), len(moves)
+        return len(moves) - len(self._move(moves, view)), len(moves)  # _move returns those that did not move
 
     def wait_drained(self, node: str) -> list[str]:
         """Wait until a drained node has no switch that others could take; return the names of switches that stay.

@@ -139,7 +139,7 @@ def _is_wildcard(host: str) -> bool:
 
 
 def _peer_host_problems(key: str, host: str, *, has_advertise: bool) -> Iterator[Problem]:
-    """Yield the problems of the host in ``peer_listen`` or ``peer_advertise``, which is ``key``.
+    """Yield the problems of a host. ``key`` is the setting that has it: ``peer_listen`` or ``peer_advertise``.
 
     ``has_advertise``: the file sets ``peer_advertise``, so that other nodes do not use ``peer_listen``.
     """

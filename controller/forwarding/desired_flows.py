@@ -77,7 +77,7 @@ class DesiredFlows:
             self._remove(dpid, flows)
 
     def put_entry(self, dpid: int, flow: Flow) -> None:
-        """Put a flow entry without a group.
+        """Put one flow entry, which belongs to no group that ``put`` would replace.
 
         Ignored if the switch is not tracked, or if the flow's in_port has a name but no number at the switch yet.
         """

@@ -63,7 +63,7 @@ def _vns(hosts: VnHosts) -> Iterator[_Vn]:
 
 
 class RemoteHosts:
-    """Adds hosts behind other nodes' switches to a ``network``; the node's own hosts are ``said``.
+    """Adds hosts behind other nodes' switches to a ``network``; ``publisher`` tells other nodes this node's hosts.
 
     A host that two nodes claim has moved: the newer claim wins. The other claim is remembered until its node withdraws
     it, and counts again if the host is forgotten before that.

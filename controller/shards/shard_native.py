@@ -91,7 +91,11 @@ def granted(effective_bps: FloatArray, rows: IntArray, rate_bps: FloatArray) -> 
 def select_local(
     rate_bps: FloatArray, changed: BoolArray, positions: IntArray, local_rows: IntArray
 ) -> tuple[IntArray, FloatArray, IntArray]:
-    """Return the rows of ``local_rows`` with a new rate at ``positions``, that rate, and the rows with the old rate."""
+    """Return the rows whose rate changed, their new rates, and the rows whose rate is the old one.
+
+    ``local_rows[i]`` has the rate ``rate_bps[positions[i]]``, and ``changed[positions[i]]`` tells whether it is new.
+    Rows without a rate (NaN) are in neither result.
+    """
     size = len(local_rows) + 1
     changed_rows, changed_bps = np.empty(size, np.int64), np.empty(size)
     unchanged_rows, counts = np.empty(size, np.int64), np.empty(2, np.int64)

@@ -80,7 +80,11 @@ class InstalledFlows:
 
 
 def _digest(body: bytes, yield_control: Callable[[], None]) -> bytes:
-    """Return a digest of a reply without counters and ages."""
+    """Return a digest of a reply without counters and ages.
+
+    Native code masks them, in batches. Without native code, or if there are bytes that it cannot mask,
+    ``_digest_of_runs`` makes the whole digest.
+    """
     digest, offset = sha256(), 0
     while offset < len(body) and flow_stats_native.library is not None:
         masked = flow_stats_native.mask_counters(body, offset, _READ_BATCH)

@@ -275,7 +275,7 @@ def _to_kilo(name: str, values: FloatArray) -> UInt32Array:
 
 
 def _start(values: dict[str, Any], columns: _Columns) -> Start:
-    """Return the state before the first interval from a *start* record; ValueError for rows outside the VN table."""
+    """Return the state before the intervals that follow a *start* record; ValueError for rows outside the VN table."""
     rows = len(columns["vns.vlan_vid"])
     columns.setdefault("accounts.pressed_s", np.full(rows, NEVER_S))  # recordings of 1.0.0 lack these two
     columns.setdefault("accounts.excess_bits", np.zeros(rows))

@@ -274,11 +274,12 @@ def _probing(
 def _jain(delivered_bps: FloatArray, oracle: Oracle, backlogged: BoolArray, run: ScenarioRun) -> float | None:
     """Return Jain's index of the backlogged pairs or senders, as the mean over windows of a second.
 
-    Those count that are backlogged during a whole window. ``delivered_bps`` and ``backlogged`` are (intervals, pairs).
+    In a window only those count that are backlogged during all of it. ``delivered_bps`` and ``backlogged`` are
+    (intervals, pairs).
 
-    With the promise ``limits`` the index is over the pairs of each receiver. With ceilings or entities it is over the
-    sending VNs, each rate divided by the oracle's rate (as in Jain, Chiu and Hawe 1984, section 3), because VNs with
-    other weights, and behind other bottlenecks, have other fair rates.
+    With the promise ``limits`` the index is over the pairs of each receiver, and rates are not divided (``fair_bps`` is
+    1). With ceilings or entities it is over the sending VNs, each rate divided by the oracle's rate (as in Jain, Chiu
+    and Hawe 1984, section 3), because VNs with other weights, and behind other bottlenecks, have other fair rates.
     """
     indices = []
     if run.scenario.promise == "limits":  # columns are pairs

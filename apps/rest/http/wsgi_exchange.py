@@ -73,7 +73,7 @@ class Body(io.RawIOBase):
         self._unread = memoryview(b"")
         self._deadline_s: float | None = None
         self._ended = False
-        if not self._chunked and not self._left_bytes:
+        if not self._chunked and not self._left_bytes:  # no body: h11's end of the message is read at once
             self._next_bytes()
 
     def readable(self) -> bool:

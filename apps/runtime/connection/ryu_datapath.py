@@ -247,8 +247,8 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     def _read_replies(self, arrival: ReceivedBytes) -> bool:
         """Process the replies in received bytes; return whether the shared reader may go on reading this socket.
 
-        The shared reader calls it, so nothing here waits. It may not go on if there are other messages, if the peer is
-        above its allowance, or if the peer has disconnected: then this connection's own loop continues.
+        The shared reader calls it, so nothing here waits. If there are other messages, or the peer is above its
+        allowance or has disconnected, the result is False, and this connection's own loop continues.
         """
         octets, replies, only_replies = arrival[1:]
         self._peer_closed = not octets
@@ -258,7 +258,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             replies, only_replies = replies_in(octets)
         try:
             stays_shared = not self._peer_closed and self._drain_replies(octets, replies, only_replies)
-        except Exception:  # it is raised again in this connection's own loop, and ends only this connection
+        except Exception:  # the bytes stay: this connection's own loop reads them again, raises, and ends it alone
             stays_shared = False
         if not stays_shared:
             self._shared = False

@@ -81,8 +81,8 @@ def many_ports(address: Address, until_s: float) -> None:
     def work(peer: HostilePeer) -> None:
         if peer.become_ready(HOSTILE_DPID) is not None:
             peer.send(ports)
-            read_by_s = max(until_s, time.monotonic() + _READ_S)
-            while time.monotonic() < read_by_s and peer.send(b""):
+            read_by_s = max(until_s, time.monotonic() + _READ_S)  # the controller has read all ports by then
+            while time.monotonic() < read_by_s and peer.send(b""):  # sends nothing: fails if the connection is closed
                 time.sleep(_PAUSE_S)
 
     reconnect_loop(address, until_s, work, receive_bytes=4096)

@@ -137,12 +137,10 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
 def _measure_controller(
     plan: LoopPlan, folder: Path, send_command: Callable[[str], None], seconds: float, profile: Path | None
 ) -> list[dict[str, Any]]:
-    """Return the rows of the controller: one for each share of varied rates.
+    """Return the rows of the controller: one for each share of receivers whose rates vary; with few pairs one at rest.
 
-    With few pairs also one without traffic.
-
-    The first row has the cost of taking over all pairs and, with few pairs, the result of a replay. ``send_command``
-    sends a line to the process of the switches.
+    The first row also has the cost of adopting all pairs and, with few pairs, the result of a replay. ``send_command``
+    sends a line to the process of the switches. At SIGUSR1 the controller begins its profile, at SIGUSR2 it writes it.
     """
     total = plan.switches * plan.pairs_per_switch
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:

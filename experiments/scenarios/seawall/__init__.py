@@ -27,7 +27,7 @@ CHANGES = {
 CONTROLS = ("none", "seawall", "seawall-exact", PUBLISHED, *CHANGES.values())
 ALL_LAWS = (*CONTROLS, "seawall-dctcp", "seawall-strawman")
 HERE, AT_HOSTS = "seawall-", "seawall-hosts-"
-"""The beginning of the names of experiments, and of those in which hosts shape."""
+"""How names of experiments begin: those that meters shape, and those that hosts shape."""
 
 
 def entity(weight: float | None = None) -> Limits:

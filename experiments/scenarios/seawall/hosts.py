@@ -1,4 +1,4 @@
-"""All scenarios with the paper's published law, shaped by agents on hosts, where its shims are, instead of meters.
+"""All scenarios with the paper's published law, shaped by agents on hosts instead of meters: its shims are there too.
 
 A shim queues the frames that a meter drops.
 """
@@ -10,6 +10,7 @@ from experiments.scenarios.seawall import AT_HOSTS, HERE, PUBLISHED, fig3, fig7,
 
 
 def _at_hosts(scenario: Scenario) -> Scenario:
+    """Return a scenario with the published law alone, shaped by agents."""
     return dataclasses.replace(
         scenario,
         name=scenario.name.replace(HERE, AT_HOSTS, 1),
