@@ -123,6 +123,21 @@ def test_a_switch_that_was_away_is_measured_rightly():
     assert EventKind.CONGESTION_BEGAN not in [event.kind for event in net.central.events.newer_than(0)]
 
 
+def test_counters_from_before_a_disconnection_are_not_compared_with_later_ones():
+    """Somebody may have set the meters in between, which zeroes their counters."""
+    net = started(star(3))
+    loop = ControlLoop(net)
+    loop.add((1, 1), (1, 2), 10, 100e6)
+    loop.run(5)
+    net.disconnect(1)
+    for meter in net.switches[1].meters.values():
+        meter.in_bits = meter.dropped_bits = 0.0
+    net.connect(1)
+    loop.run(2)
+    assert net.central.fabric.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
+    assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.newer_than(0)]
+
+
 def test_a_switch_that_comes_back_empty_is_filled_again(talking):
     before = contents(talking)
     talking.disconnect(1)
