@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from support.configs import star
 from support.fabrics import Fabric
 from support.host_traffic import started, talk
@@ -23,8 +22,8 @@ def interval(net: Fabric, seconds: float = 0.0) -> None:
 def reject(net: Fabric, meter_id: int) -> None:
     """Let switch 1 reject the request that added a meter."""
     setting = net.switches[1].meters.pop(meter_id).setting
-    columns = (np.array([value]) for value in (meter_id, *setting))
-    assert net.central.meter_refused(1, encode_meter_mods(MeterModCommand.ADD, *columns, 1), "UNKNOWN")
+    message = encode_meter_mods(MeterModCommand.ADD, [meter_id], [setting.rate_kbps], [setting.burst_kbits], 1)
+    assert net.central.meter_refused(1, message, "UNKNOWN")
     interval(net)
 
 
