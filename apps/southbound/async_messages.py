@@ -115,8 +115,10 @@ class AsyncMessageHandler:
     def _port_changed(self, peer: ConnectedSwitch, status: PortStatus) -> None:
         """Process a port-status: record the port, and take down its link if the port is gone, down or renamed."""
         central, dpid, port = self._peers.central, peer.connection.dpid, status.port
-        is_known = port.port_no in peer.ports or port.port_no in peer.early_port_status
-        if not is_known and len(peer.ports.keys() | peer.early_port_status.keys()) >= MAX_PORTS:
+        may_be_full = (
+            len(peer.ports) + len(peer.early_port_status) >= MAX_PORTS
+        )  # ports with an early status count twice
+        if may_be_full and len({port.port_no} | peer.ports.keys() | peer.early_port_status.keys()) > MAX_PORTS:
             peer.connection.disconnect(EvictionReason.PORTS)
             return
         if not central.switches[dpid].connected:

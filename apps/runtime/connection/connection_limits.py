@@ -34,7 +34,7 @@ class Allowance(NamedTuple):
 
 # A switch's whole handshake is three messages and a description of its ports.
 UNMANAGED_ALLOWANCE = Allowance(messages=10, octets=256 << 10, processing_s=0.001)
-SWITCH_ALLOWANCE = Allowance(messages=1000, octets=8 << 20, processing_s=0.01)
+SWITCH_ALLOWANCE = Allowance(messages=1000, octets=8 << 20, processing_s=0.02)
 
 
 class MessageBudget:
