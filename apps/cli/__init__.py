@@ -92,7 +92,8 @@ def _run(arguments: list[str]) -> int:
             return REFUSED
         message = error.format_message().replace("Value error, ", "").removesuffix(".")  # pydantic's text for a choice
         if message:
-            print_error(f"{message}{_refused_value(error, message)} (see dets --help)")
+            command = getattr(getattr(error, "ctx", None), "command_path", "dets")  # such as ``dets run``
+            print_error(f"{message}{_refused_value(error, message)} (see {command} --help)")
         return REFUSED
     if status == INTERRUPTED:  # typer's status for Ctrl-C
         print_error("interrupted")

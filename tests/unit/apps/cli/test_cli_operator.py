@@ -551,7 +551,7 @@ def test_the_last_change_is_undone_unless_another_came_between(desk: FakeRestSer
     assert json.loads(dets("undo", "9", "--dry-run", "-o", "json")[1]) == {"revision": 10, "changed": 1}
     assert ("If-Match" in desk.last().headers, desk.last().query) == (False, {"dry_run": "true"})
     desk.on("GET", "/v1/history", {"changes": [], "next": None})
-    assert dets("undo")[::2] == (2, "dets: there is no change to undo: dets history is empty (see dets --help)\n")
+    assert dets("undo")[::2] == (2, "dets: there is no change to undo: dets history is empty (see dets undo --help)\n")
 
 
 def test_a_reload_tells_what_it_changed(desk: FakeRestServer, dets: Any) -> None:
