@@ -24,6 +24,7 @@ from experiments.bench.attack.hostile_peer import HostilePeer, message, multipar
 HOSTILE = attacks.HOSTILE_DPID
 LINK = [((1, 10), (2, 10))]
 ATTACK_S = 2.0
+UNREAD_S = 8.0  # until 32 MB of replies are unread, also where other tests leave the controller half a processor
 MAX_GROWTH_MB = 64
 
 
@@ -79,8 +80,8 @@ def test_unharmed_sees_a_loop_that_stands_still(run: WireRun) -> None:
         run.app.send_signal(signal.SIGCONT)
 
 
-def attacked(run: WireRun, name: str) -> None:
-    attacks.ATTACKS[name].run(address(run), time.monotonic() + ATTACK_S)
+def attacked(run: WireRun, name: str, duration_s: float = ATTACK_S) -> None:
+    attacks.ATTACKS[name].run(address(run), time.monotonic() + duration_s)
 
 
 def cut_off_for(run: WireRun, last: int, reason: str) -> Callable[[], bool]:
@@ -102,7 +103,7 @@ def test_attacks_harm_nobody_else(run: WireRun, name: str) -> None:
 def test_a_switch_that_does_not_read_is_cut_off_and_may_come_back(run: WireRun) -> None:
     last = run.app.last_event()
     with unharmed(run):
-        attacked(run, "stops reading")
+        attacked(run, "stops reading", UNREAD_S)
         run.app.wait_for(cut_off_for(run, last, "does not read"), "told")
     run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "closed")
     run.fabric.reconnect(HOSTILE)
