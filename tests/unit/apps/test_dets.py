@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from unittest.mock import MagicMock
 
-import eventlet.wsgi
+import support.framework  # noqa: F401
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)
-    eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
-    from apps.dets import Dets
+from apps.dets import Dets
 
 
 def test_the_store_is_closed_while_the_greenlets_that_use_it_still_run() -> None:

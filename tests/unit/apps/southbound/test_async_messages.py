@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import warnings
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import support.framework  # noqa: F401
 
 from apps.runtime.connection.connection_limits import MAX_PORTS, EvictionReason
+from apps.southbound.async_messages import AsyncMessageHandler
 from controller.openflow.constants import PortReason
 from controller.openflow.messages import PortStatus
 from controller.openflow.multipart import PortDesc
-
-with warnings.catch_warnings():  # what Ryu imports is deprecated
-    warnings.simplefilter("ignore")
-    import eventlet.wsgi
-
-    eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
-    importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
-    from apps.southbound.async_messages import AsyncMessageHandler
 
 
 @pytest.fixture

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
 import socket
 import struct
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
+import support.framework  # noqa: F401
 from support.configs import star
 
+from apps.runtime.connection.switch_connection import SwitchConnection
+from apps.runtime.ryu_adapter import BULK_BARRIER, BULK_METER_STATS
+from apps.runtime.sockets.socket_reader import SocketReader
+from apps.southbound.connected_switches import POLL_TIMEOUT_S, SwitchState
+from apps.southbound.polling import PORT_QUEUE_INTERVAL_S, TOGETHER, polled_before_s
+from apps.southbound.southbound_driver import SouthboundDriver
 from controller.central.controller import CentralController
 from controller.fabric.topology import LINK_TIMEOUT_S, Link, PortId
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MessageType, MultipartType
 from controller.switch.meters.meter_mods import modifications
-
-with warnings.catch_warnings():  # what Ryu imports is deprecated
-    warnings.simplefilter("ignore")
-    import eventlet.wsgi
-
-    eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
-    importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
-    from apps.runtime.connection.switch_connection import SwitchConnection
-    from apps.runtime.ryu_adapter import BULK_BARRIER, BULK_METER_STATS
-    from apps.runtime.sockets.socket_reader import SocketReader
-    from apps.southbound.connected_switches import POLL_TIMEOUT_S, SwitchState
-    from apps.southbound.polling import PORT_QUEUE_INTERVAL_S, TOGETHER, polled_before_s
-    from apps.southbound.southbound_driver import SouthboundDriver
 
 DPID = 1
 

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import struct
-import warnings
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import support.framework  # noqa: F401
 
+from apps.runtime.connection.switch_connection import Reply
+from apps.southbound.connected_switches import Poll
+from apps.southbound.port_queue_stats import read_ports_and_queues
 from controller.errors import ProtocolError
 from controller.fabric.config_model import FIRST_NAMED
 from controller.fabric.port_numbers import PortNumbers
 from controller.fabric.topology import PortId
 from controller.switch.delivered_rates import DeliveredRates
-
-with warnings.catch_warnings():  # what Ryu imports is deprecated
-    warnings.simplefilter("ignore")
-    import eventlet.wsgi
-
-    eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
-    importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
-    from apps.runtime.connection.switch_connection import Reply
-    from apps.southbound.connected_switches import Poll
-    from apps.southbound.port_queue_stats import read_ports_and_queues
 
 
 def ports(*sent: int) -> bytes:
