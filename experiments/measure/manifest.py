@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("ryu", "eventlet", "numpy", "matplotlib", "pydantic")
+PACKAGES = ("eventlet", "greenlet", "networkx", "numpy", "os-ken", "pydantic", "pyyaml", "ryu", "structlog", "typer")
+"""Those that the code of a run imports, but Mininet, which is not pinned."""
 PROGRAMS = {"ovs-vsctl": "--version", "tc": "-V", "mn": "--version"}
 SETTINGS = (
     "net/core/wmem_default",

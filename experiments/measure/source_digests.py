@@ -1,6 +1,7 @@
 """The files that a run depends on, as digests: comments, docstrings and blank lines do not count.
 
 A part is a folder with all below it, a file, or only the files of a folder. Rooms that a run does not use are excluded.
+Of the pinned versions those of the packages that a run imports count.
 """
 
 from __future__ import annotations
@@ -10,24 +11,25 @@ import dataclasses
 import hashlib
 import io
 import tokenize
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from controller import rooms
 from controller.policy.registry import CLASSES
-from experiments.measure.manifest import ROOT
+from experiments.measure.manifest import PACKAGES, ROOT
 
 SUFFIXES = (".py", ".c", ".h")
 LAWS = ("allocation", "dets", "gatekeeper", "hygenicc", "policy", "seawall")
 """The folders of controller/ that decide rates."""
+PINS = "constraints.txt"
 COMMON = (
     "topologies",
     *(f"experiments/scenarios/{name}.py" for name in ("limits", "scenario", "traffic", "transfers")),
     *(f"experiments/evaluation/{name}.py" for name in ("entity_oracle", "measures", "oracle")),
     "experiments/measure/rate_series.py",
-    "constraints.txt",
+    PINS,
 )
 APPLICATION = (
     "apps/dets.py",
@@ -104,6 +106,8 @@ def part_digest(part: str, root: Path = ROOT) -> str:
 
 def _content(file: Path) -> str:
     text = file.read_text()
+    if file.name == PINS:
+        return "\n".join(line for line in text.splitlines() if line.partition("==")[0].lower() in PACKAGES)
     return code_of(text) if file.suffix == ".py" else text
 
 
@@ -114,17 +118,11 @@ def code_of(source: str) -> str:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             for number in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[number] = ""
-    for token in _comments(source):
-        row, column = token.start
-        lines[row - 1] = lines[row - 1][:column]
+    for token in tokenize.generate_tokens(io.StringIO(source).readline) if "#" in source else ():
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
     return "\n".join(kept for line in lines if (kept := line.rstrip()))
-
-
-def _comments(source: str) -> Iterable[tokenize.TokenInfo]:
-    if "#" in source:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.COMMENT:
-                yield token
 
 
 def _shortened(content: str) -> str:

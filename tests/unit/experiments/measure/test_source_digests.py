@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
+import sys
 from dataclasses import dataclass, field, make_dataclass, replace
+from importlib.metadata import packages_distributions
 
 import pytest
 from support.paths import ROOT
 
+from controller.policy.registry import CLASSES
 from experiments.evaluation.run_matrix import scenario_cells
+from experiments.measure.manifest import PACKAGES
 from experiments.measure.source_digests import (
+    FABRIC_CODE,
     LAWS,
+    PINS,
     code_of,
     depends_on,
     is_law,
@@ -52,14 +59,50 @@ def copy(tmp_path):
 
 def test_a_change_changes_the_part_that_it_is_in_alone(copy):
     before = depends_on("model", "seawall", root=copy)
-    for name, line in (("controller/seawall/laws.py", "GAIN = 2"), ("constraints.txt", "numpy==1")):
+    for name, line in (("controller/seawall/laws.py", "GAIN = 2"), (PINS, "numpy==1")):
         (copy / name).write_text((copy / name).read_text() + f"\n{line}\n")
     (copy / "controller/dets/fair_share.py").write_text(
         (copy / "controller/dets/fair_share.py").read_text() + "\n# no more than this\n"
     )
     part_digest.cache_clear()
     after = depends_on("model", "seawall", root=copy)
-    assert {part for part in before if before[part] != after[part]} == {"controller/seawall", "constraints.txt"}
+    assert {part for part in before if before[part] != after[part]} == {"controller/seawall", PINS}
+
+
+def test_the_pins_of_the_packages_that_runs_import_count(copy):
+    before = part_digest(PINS, copy)
+    text = (copy / PINS).read_text()
+    (copy / PINS).write_text(text.replace("\nmkdocs==", "\nmkdocs==0."))
+    part_digest.cache_clear()
+    assert part_digest(PINS, copy) == before
+    (copy / PINS).write_text(text.replace("\nnumpy==", "\nnumpy==0."))
+    part_digest.cache_clear()
+    assert part_digest(PINS, copy) != before
+
+
+def test_the_packages_that_runs_import_are_those_that_count():
+    parts = {part for fabric in FABRIC_CODE for law in CLASSES for part in depends_on(fabric, law, "agent")}
+    files = {file for part in parts for file in _files(part)}
+    imported = {name.partition(".")[0] for file in files for name in _imported(file)}
+    own = {"controller", "apps", "experiments", "topologies", "mininet"}
+    distributions = packages_distributions()
+    others = imported - own - sys.stdlib_module_names
+    assert {distributions[name][0].lower() for name in others} == set(PACKAGES)
+
+
+def _files(part):
+    path = ROOT / part.removesuffix("/*")
+    if path.is_file():
+        return [path] if path.suffix == ".py" else []
+    return path.glob("*.py") if part.endswith("/*") else path.rglob("*.py")
+
+
+def _imported(file):
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module
 
 
 def test_a_run_depends_on_its_own_law_and_not_on_that_of_another_paper():
@@ -68,7 +111,7 @@ def test_a_run_depends_on_its_own_law_and_not_on_that_of_another_paper():
         "controller/hygenicc",
         "controller/seawall",
     }
-    assert {"controller/loop", "topologies", "experiments/model", "constraints.txt"} <= set(parts)
+    assert {"controller/loop", "topologies", "experiments/model", PINS} <= set(parts)
     assert not {"controller/cluster", "controller/agents", "experiments/ovs"} & set(parts)
     assert "controller/agents" in depends_on("model", "fp", "agent")
     assert "experiments/ovs" in depends_on("ovs", "fp")
