@@ -16,6 +16,7 @@ from controller.errors import InvalidValueError
 from experiments.evaluation.result import placed_scenario
 from experiments.experiment_options import ExperimentOptions
 from experiments.isolation_report import report, titles
+from experiments.model import warn_if_not_compiled
 from experiments.runs.scenario_run import RunSettings
 from experiments.scenarios import scenario_named
 from experiments.scenarios.dets_fig5 import joined_by_udp
@@ -49,6 +50,8 @@ def run(
         _reject_options(set_by_user, options, unused, set_by_file)
     if named_scenario.shaping != "meter":
         _reject_options(set_by_user, options, ("shaping",), set_by_file)
+    if options.fabric == "model":
+        warn_if_not_compiled()
     announce = None if options.quiet else _announce
     run_settings = options.slot_s, options.congestion_control, options.datapath, options.shaping, options.interval_ms
     settings = RunSettings(*run_settings, kill_at_s=kill_at_s, announce=announce)

@@ -24,6 +24,7 @@ from experiments.evaluation.run_matrix import (
     scenario_cells,
 )
 from experiments.measure.manifest import ROOT
+from experiments.model import warn_if_not_compiled
 from experiments.papers import DEFAULT, experiments_of, paper_named
 from experiments.scenarios import scenarios
 from experiments.scenarios.scenario import Scenario
@@ -145,8 +146,7 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
 
     Complete runs are kept after an interruption. Failed runs are reported at the end, as RuntimeError.
     """
-    chosen = options.chosen()
-    missing = [spec for spec in chosen if options.force or spec.summary(options.cell_folder) is None]
+    missing = [spec for spec in options.chosen() if options.force or spec.summary(options.cell_folder) is None]
     failures = _run(missing, options) if missing else []
     while options.adds_seeds and not failures and (more_seeds := options.next_seeds()):
         missing += more_seeds
@@ -168,8 +168,7 @@ def keep_digest(options: FigureOptions) -> dict[str, Any]:
     compared = [summary for spec, summary in completed if spec.control in known[spec.experiment].paper_controls]
     product = [(spec, summary) for spec, summary in completed if spec.conditions == "product"]
     all_summaries = [summary for _, summary in completed]
-    product_summaries = [summary for _, summary in product]
-    digest = digest_of(paper, options.fabric, product_summaries, options.command, all_summaries)
+    digest = digest_of(paper, options.fabric, [summary for _, summary in product], options.command, all_summaries)
     digest["outcomes"] = outcomes_of(product)
     name = f"{options.paper}-{options.fabric}"
     if options.conditions != "paper":
@@ -314,6 +313,7 @@ def _run_side_by_side(
     ``finished`` is called after each with the number of finished runs, the run, its error or None, and its expected
     seconds.
     """
+    warn_if_not_compiled()
     workers = min(options.workers or os.cpu_count() or 1, len(specs))
     longest_first = sorted(specs, key=lambda spec: -spec.expected_s * len(spec.scenario.sources))
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:

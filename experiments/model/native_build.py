@@ -14,6 +14,7 @@ from pathlib import Path
 
 from experiments.model import COMPILED_MODULES, compiled_folder
 
+ROOT = Path(__file__).parents[2]
 PACKAGES = ("controller", "apps", "topologies", "experiments")  # mypy reads the types that they import
 _SETUP = """
 from mypyc.build import mypycify
@@ -27,15 +28,13 @@ def build() -> Path:
     folder = compiled_folder()
     if folder.exists():
         return folder
-    root = Path(__file__).parents[2]
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         for package in PACKAGES:
-            shutil.copytree(root / package, scratch / package, ignore=shutil.ignore_patterns("*.so", "vendor"))
-        shutil.copy(root / "pyproject.toml", scratch)
-        sources = [f"experiments/model/{module}.py" for module in COMPILED_MODULES]
-        command = [sys.executable, "-c", _SETUP.format(sources=sources), "--quiet", "build_ext", "--build-lib", "made"]
-
+            shutil.copytree(ROOT / package, scratch / package, ignore=shutil.ignore_patterns("*.so", "vendor"))
+        shutil.copy(ROOT / "pyproject.toml", scratch)
+        setup = _SETUP.format(sources=[f"experiments/model/{module}.py" for module in COMPILED_MODULES])
+        command = [sys.executable, "-c", setup, "--quiet", "build_ext", "--build-lib", "made"]
         subprocess.run(command, cwd=scratch, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         made = scratch / "ready"
         modules = made / "modules"
@@ -54,5 +53,4 @@ if __name__ == "__main__":
     try:
         build()
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "output", None) or str(error)
-        print(f"The model is not compiled, so it is slower:\n{said}", file=sys.stderr)
+        print(f"The model is not compiled, so it is slower:\n{getattr(error, 'output', '') or error}", file=sys.stderr)

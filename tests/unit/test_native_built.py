@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.model import compiled_folder
+from experiments.model import compiled_folder, warn_if_not_compiled
 from experiments.model.native_build import build
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +41,17 @@ def test_a_changed_source_has_another_folder(monkeypatch: pytest.MonkeyPatch) ->
     before, read = compiled_folder(), Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + (b"#" if path.name == "tcp.py" else b""))
     assert compiled_folder() != before
+
+
+def test_a_model_that_is_not_compiled_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("experiments.model.compiled_folder", lambda: tmp_path)
+    warn_if_not_compiled()
+    assert not capsys.readouterr().err
+    monkeypatch.setattr("experiments.model.compiled_folder", lambda: tmp_path / "missing")
+    warn_if_not_compiled()
+    assert "make environment compiles it" in capsys.readouterr().err
 
 
 def test_the_extensions_were_found() -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from experiments.bench.harness import Target, check_bounds, check_known, finished
 from experiments.evaluation.run_matrix import SCALE, RunSpec, run_scenario
+from experiments.model import warn_if_not_compiled
 from experiments.scenarios import scenarios
 
 BASELINE = "seawall-fig9-alone none"
@@ -36,6 +37,7 @@ def run(
 ) -> dict[str, Any]:
     """CPU of a second of each experiment on the model, absolute and relative to a baseline."""
     check_bounds(seconds=(seconds, 1, 60))
+    warn_if_not_compiled()
     specs = {name: _spec_of(name, seconds) for name in (baseline, *(experiment or EXPERIMENTS))}
     rows: dict[str, dict[str, float]] = {}
     for name, spec in specs.items():
