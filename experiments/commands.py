@@ -96,6 +96,7 @@ def demo(
     ] = False,
 ) -> int:
     """See DETS protect a TCP tenant from a UDP blast: on Open vSwitch (root, two minutes), or else on the model."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     from experiments.demo import run as run_demo
     from experiments.demo import run_cluster
 
@@ -150,6 +151,7 @@ def experiment(
         return 0
     from experiments.experiment_runner import run
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     set_by_user = {
         key for key in context.params if getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"
     }
@@ -211,6 +213,7 @@ def figures(
         stale = stale_pages(docs)
         print(*(stale or ["all pages are of this tree"]), sep="\n")
         return 1 if stale else 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that runs end what they have started
     if repeat:
         changed = repeat_runs(options)
         print(*(changed or ["all runs that were repeated gave the same"]), sep="\n")

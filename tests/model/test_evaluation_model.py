@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from support.paths import ROOT
 
 from experiments import scenarios as package
 from experiments.evaluation import run_matrix as cells_module
@@ -15,6 +19,7 @@ from experiments.evaluation.oracle import oracle_of
 from experiments.figures import figure_runner as figures
 from experiments.figures.figure_runner import FigureOptions, make_figures, repeat_runs
 from experiments.figures.provenance import stale_because
+from experiments.machine.process_runner import wait_until
 from experiments.runs.model_run import run_on_model
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.scenarios.scenario import (
@@ -356,3 +361,31 @@ def test_names_that_do_not_exist_are_refused():
             FigureOptions(**wrong).chosen()
         assert caught.value.key == key
     assert package.scenarios()
+
+
+def test_figures_that_are_ended_end_their_workers(tmp_path):
+    options = ["--paper", "dets", "--only", "dets-fig5", "--control", "fp", "--seeds", "2", "--conditions", "product"]
+    folders = ["--output", str(tmp_path / "results"), "--docs", str(tmp_path / "docs")]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from apps.cli import main; sys.exit(main())",
+        "figures",
+        *options,
+        *folders,
+    ]
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: any(tmp_path.glob("results/figures/model/dets-fig5/*/*")), "a run has begun", 60)
+        process.terminate()
+        assert process.wait(60) != 0
+        wait_until(
+            lambda: not any(is_running_in(process.pid, path) for path in Path("/proc").glob("[0-9]*/stat")), "end", 5
+        )
+
+
+def is_running_in(session, stat):
+    try:
+        state, _, _, its_session, *_ = stat.read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return int(its_session) == session and state != "Z"
