@@ -178,7 +178,7 @@ def balance(config: OfConfig = CONFIG) -> int:
     its owner.
     """
     with _placement_requests(config) as requests:
-        moved, requested = requests.balance()
+        moved, requested = requests.move_to_first_candidates()
     echo(f"{moved} switches have changed hands" + (f", of {requested}" if moved < requested else ""))
     return 0 if moved == requested else 1
 

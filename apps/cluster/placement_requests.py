@@ -83,7 +83,7 @@ class PlacementRequests:
         if pinned not in (None, node):
             raise InvalidValueError("SWITCH", switch, f"is pinned to {pinned}: unpin it first")
         if pinned is None:
-            return not self._move({dpid: node}, view)
+            return not self._request_moves({dpid: node}, view)
         return not self._await({dpid: node})  # the pin moves the switch
 
     def pin(self, switch: str, node: str) -> bool:
@@ -105,7 +105,7 @@ class PlacementRequests:
         self._write([self._request_key(dpid)], [delete(f"{self._prefix}{self._request_key(dpid)}")])
         return pinned[switch]
 
-    def balance(self) -> tuple[int, int]:
+    def move_to_first_candidates(self) -> tuple[int, int]:
         """Move every switch to its first connected candidate, and wait; return how many moved and how many should.
 
         Switches that are pinned, or already requested to move, stay.
@@ -117,7 +117,8 @@ class PlacementRequests:
             for dpid, nodes in candidates.items()
             if nodes and view.owners[dpid] != nodes[0] and dpid not in view.requested_nodes
         }
-        return len(moves) - len(self._move(moves, view)), len(moves)  # _move returns those that did not move
+        unmoved = self._request_moves(moves, view)
+        return len(moves) - len(unmoved), len(moves)
 
     def wait_drained(self, node: str) -> list[str]:
         """Wait until a drained node has no switch that others could take; return the names of switches that stay.
@@ -137,7 +138,7 @@ class PlacementRequests:
 
     # -- how it is written, and waited for
 
-    def _move(self, moves: Mapping[int, str], view: ClusterView) -> Collection[int]:
+    def _request_moves(self, moves: Mapping[int, str], view: ClusterView) -> Collection[int]:
         """Request moves (new owner by dpid), and wait; return the switches that did not move.
 
         The requests are under a lease, which is revoked at the end: so none takes effect later.

@@ -137,7 +137,7 @@ class _Run:
         A move affects one switch, every other cause all switches of the owner.
         """
         self._nodes.wait_ready()
-        self._request(lambda requests: requests.balance())
+        self._request(lambda requests: requests.move_to_first_candidates())
         self._nodes.wait_ready()
         time.sleep(AFTER_S)
         switch, owner = self._random.choice(sorted(self._nodes.owners().items()))
@@ -200,7 +200,7 @@ class _Run:
     def death(self) -> str:
         """Let a node fail, with its machine or alone, until the others own its switches; wait until it is back."""
         self._nodes.wait_ready()
-        self._request(lambda requests: requests.balance())
+        self._request(lambda requests: requests.move_to_first_candidates())
         self._nodes.wait_ready()
         number, whole_machine = self._random.randrange(len(self._nodes.nodes)), self._random.random() < MACHINE_SHARE
         lost_switches = [name for name, owner in self._nodes.owners().items() if owner == name_of(number)]
@@ -236,7 +236,7 @@ class _Run:
             "stopped": lambda: self._injector.kill(number, signal.SIGTERM),
             "paused": lambda: self._injector.pause(number, pause_s),
             "drained and stopped": lambda: self._drain(number),
-            "balanced": lambda: self._request(lambda requests: requests.balance()),
+            "balanced": lambda: self._request(lambda requests: requests.move_to_first_candidates()),
             "member of etcd killed": lambda: self._injector.kill_member(member),
         }
         name = self._random.choice(list(kinds))

@@ -88,18 +88,18 @@ def test_a_pin_stays_and_is_not_moved_by_hand_or_balance(cluster: Cluster) -> No
         cluster.requests.move("s2", "n1")
     assert cluster.requests.move("s2", "n2")
     assert cluster.requests.pinned() == {"s2": "n2"}
-    cluster.requests.balance()
+    cluster.requests.move_to_first_candidates()
     assert cluster.owners()[2] == "n2"
     assert cluster.requests.unpin("s2") == "n2"
     assert (cluster.requests.pinned(), cluster.owners()[2]) == ({}, "n2")
 
 
 def test_balance_gives_each_switch_to_the_first_that_reaches_it(cluster: Cluster) -> None:
-    moved, wanted = cluster.requests.balance()
+    moved, wanted = cluster.requests.move_to_first_candidates()
     first = {dpid: rendezvous_order(dpid, ["n1", "n2"])[0] for dpid in (1, 2)}
     assert cluster.owners() == {**first, 3: "n1"}
     assert moved == wanted == list(first.values()).count("n2")
-    assert cluster.requests.balance() == (0, 0)
+    assert cluster.requests.move_to_first_candidates() == (0, 0)
 
 
 @pytest.mark.parametrize(
