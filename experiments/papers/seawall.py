@@ -22,7 +22,7 @@ from experiments.evaluation.claims import (
     show,
     within,
 )
-from experiments.scenarios.seawall import AT_HOSTS, CHANGES, HERE, PUBLISHED
+from experiments.scenarios.seawall import AT_HOSTS, AT_METERS, CHANGES, PUBLISHED
 from experiments.scenarios.seawall.fig3 import MAPS
 
 LAWS = ("seawall", "seawall-exact")
@@ -237,7 +237,7 @@ BY_HOSTS = "shaped by hosts (`--shaping agent`)"
 
 def _at_hosts(judge: Judge) -> Judge:
     """Return a judge that judges the runs as published in which hosts shape, in place of those with meters."""
-    return lambda measured: judge(measured.substituted(PUBLISHED, AT_HOSTS, HERE))
+    return lambda measured: judge(measured.substituted(PUBLISHED, AT_HOSTS, AT_METERS))
 
 
 def _claim(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:

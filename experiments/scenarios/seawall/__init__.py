@@ -26,8 +26,8 @@ CHANGES = {
 """Controls by their difference to PUBLISHED."""
 CONTROLS = ("none", "seawall", "seawall-exact", PUBLISHED, *CHANGES.values())
 ALL_LAWS = (*CONTROLS, "seawall-dctcp", "seawall-strawman")
-HERE, AT_HOSTS = "seawall-", "seawall-hosts-"
-"""How names of experiments begin: those that meters shape, and those that hosts shape."""
+AT_METERS, AT_HOSTS = "seawall-", "seawall-hosts-"
+"""How names of experiments begin, by where traffic is shaped."""
 
 
 def entity(weight: float | None = None) -> Limits:

@@ -6,14 +6,14 @@ A shim queues the frames that a meter drops.
 import dataclasses
 
 from experiments.scenarios.scenario import Scenario
-from experiments.scenarios.seawall import AT_HOSTS, HERE, PUBLISHED, fig3, fig7, fig9, fig10, fig11, weights, work
+from experiments.scenarios.seawall import AT_HOSTS, AT_METERS, PUBLISHED, fig3, fig7, fig9, fig10, fig11, weights, work
 
 
 def _at_hosts(scenario: Scenario) -> Scenario:
     """Return a scenario with the published law alone, shaped by agents."""
     return dataclasses.replace(
         scenario,
-        name=scenario.name.replace(HERE, AT_HOSTS, 1),
+        name=scenario.name.replace(AT_METERS, AT_HOSTS, 1),
         title=f"{scenario.title}, shaped by hosts",
         controls=(PUBLISHED,),
         emulated_controls=(),
