@@ -186,9 +186,9 @@ class _LoopbackController:
         self._waiting += frames
 
     def interval(self) -> None:
-        """Queue the frames of an interval."""
+        """Queue one interval's frames: Set Rate for the next tenth of the pairs, Keep Alive for the other pairs."""
         self._number += 1
-        receivers = SENDER + 1 + np.arange(self._pairs)
+        receivers = SENDER + 1 + np.arange(self._pairs)  # MACs as numbers
         changed = (np.arange(self._pairs) + self._number) % 10 == 0
         self.queue_frames(
             Opcode.SET_RATE, receivers[changed], rate_kbps=np.full(changed.sum(), 4000 + self._number % 100)

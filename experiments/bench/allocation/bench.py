@@ -37,7 +37,10 @@ FAT_TREES = ((8, 10_000), (16, 100_000), (24, 1_000_000))
 
 
 def requests(pairs: int, senders: int, seed: int = 1) -> AllocationInput:
-    """Return a random table: ``senders`` pairs for each receiver, rates around 10 Mb/s."""
+    """Return a random table of about ``pairs`` pairs: ``senders`` of each receiver, grants around 10 Mb/s.
+
+    Every receiver receives exactly its limit. 70 % of the senders fully use their grants.
+    """
     rng = np.random.default_rng(seed)
     receivers = max(pairs // senders, 1)
     pairs = receivers * senders

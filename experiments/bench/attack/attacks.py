@@ -206,13 +206,13 @@ def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float]
 
 
 def relay_hellos(address: Address, until_s: float) -> None:
-    """A controlled switch relays probes so that its 1,000 ports seem linked, and then reports the ports down."""
+    """Relay discovery probes, as a controlled switch, so that its ports seem linked; then report the ports down."""
 
     def work(peer: HostilePeer) -> None:
         switch = peer.become_ready(HOSTILE_DPID, ports=_MANY_PORTS)
         if switch is None:
             return
-        probes: dict[int, bytes] = {}
+        probes: dict[int, bytes] = {}  # by port: the last probe that left by it
         deadline_s = time.monotonic() + 1.0
 
         def receive_probes() -> bool:
@@ -222,6 +222,7 @@ def relay_hellos(address: Address, until_s: float) -> None:
         peer.behave(switch, receive_probes)
         rng = random.Random(1)
         while probes and time.monotonic() < until_s and not peer.closed:
+            # A probe that arrives at another port than it left by is the sign of a link between the two ports.
             relayed = rng.choices(list(probes.values()), k=_PART_BATCH)
             ports = rng.choices(range(3, _MANY_PORTS), k=_PART_BATCH)
             relayed_probes = (

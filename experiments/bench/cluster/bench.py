@@ -118,7 +118,11 @@ def _intervals(seconds: list[float]) -> dict[str, float]:
 
 
 def takeover_targets(figures: dict[str, Any]) -> list[Target]:
-    """Return the targets of the takeovers: the time of the slowest switch in the slowest repeat, and the violations."""
+    """Return the targets of the takeovers: durations, senders below their guarantee, and meters filled again.
+
+    Each is judged by its worst repeat; a duration is that of the slowest switch. ``figures`` is what takeover.measure
+    returns, with "takeover_intervals": median and max duration by how the active node ended.
+    """
     targets = [
         Target(f"{what}: to the first meter set", took["max"], "intervals", TARGET_INTERVALS[what])
         for what, took in figures["takeover_intervals"].items()

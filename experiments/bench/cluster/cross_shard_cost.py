@@ -94,7 +94,7 @@ class _Setup:
         return sum(self._interval() for _ in range(MEASURED)) / MEASURED / self.pairs * 1e9
 
     def _interval(self) -> float:
-        """Run one interval; return its processor time, seconds."""
+        """Run one interval; return the processor time of its decisions in seconds, without that of making readings."""
         self.now_s += INTERVAL_S
         readings = self._readings()
         begun_s = time.thread_time()
@@ -102,6 +102,7 @@ class _Setup:
         duration_s = time.thread_time() - begun_s
         for part, result in enumerate(results):
             self._limit_bps[part] = result.limit_bps
+            # A modified meter counts from zero.
             self._octets_in[part][result.changes.rows] = self._dropped[part][result.changes.rows] = 0.0
         return duration_s
 

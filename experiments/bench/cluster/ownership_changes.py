@@ -226,7 +226,7 @@ class _Run:
         return sum(kind != MessageType.ROLE_REQUEST for kind in refused)
 
     def _disturb(self) -> str:
-        """Inject one random failure and return its name."""
+        """Inject one random failure; return its name, after the node's name if it concerns one node."""
         number = self._random.randrange(len(self._nodes.nodes))
         member = self._random.randrange(len(self._nodes.etcd.members))
         pause_s = self._random.uniform(0.3, LONGEST_PAUSE_S)

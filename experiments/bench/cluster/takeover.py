@@ -103,9 +103,12 @@ def _measure_pair(
 def _take_over(
     pair: Cluster, send_command: SwitchProcessControl, plan: LoopPlan, end: Callable[[Cluster, int], None]
 ) -> dict[str, Any]:
-    """End the active node; return how long the standby took to set meters, and the violated guarantees.
+    """End the active node by ``end``; return how long the standby took to set meters, and the violated guarantees.
 
     The switches log for AFTER_S before the end, as a reference, and from then until AFTER_S after the takeover.
+    "first_s" and "last_s" are when the standby first set a meter of the first and of the last switch, in seconds from
+    the end. Of "steady" senders, those to receivers that do not vary, "missed" were below their guarantee, and
+    "missed_before" in the reference. "filled_again" counts meters. Afterwards the ended node runs again.
     """
     active = _settled(pair, plan)
     standby = 1 - active

@@ -260,7 +260,10 @@ def _plan(batch: Sequence[Case], mode: str, seconds: float, seed: int, interval_
 
 
 def _source(fabric: Fabric, slot: int, case: Case) -> Flow:
-    """Return the flow of a case: from the sender of its slot to the receiver."""
+    """Return the flow of a case, from the sender of its slot to the slot's receiver: PNs 2 x slot + 1 and + 2.
+
+    UDP offers ``factor`` times the grant; TCP sends as much as it can.
+    """
     sender, receiver = (fabric.vn(SENDERS_VLAN, pn) for pn in (2 * slot + 1, 2 * slot + 2))
     if case.traffic.udp:
         offered_bps = case.traffic.factor * case.grant_bps

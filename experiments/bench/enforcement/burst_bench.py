@@ -115,7 +115,7 @@ def _measure(fabrics: Sequence[str], patterns: Sequence[BurstPattern], seed: int
 
 
 def _run(fabric: str, planned: Scenario, algorithm: str, seed: int) -> ScenarioRun:
-    """Run one scenario on a fabric under an algorithm."""
+    """Run one scenario on a fabric, ``model`` or ``ovs``, under an algorithm; report no progress."""
     if fabric == "model":
         return run_on_model(planned, algorithm, seed, lambda _passed_s: None)
     from experiments.runs.ovs_run import run_on_ovs

@@ -132,9 +132,11 @@ class GrantInjector:
         self._log.write("".join(self._line(slot, sent_s, grant_bps) for slot, grant_bps in enumerate(due_bps)))
 
     def _line(self, slot: int, sent_s: float, grant_bps: int) -> str:
-        """Return the CSV line of one slot: the injected grant, the meter's setting and the measured rates.
+        """Return the CSV line of one slot, with the values of COLUMNS.
 
-        Without an entry for the slot's pair of VNs these are 0.
+        ``sent_s`` is when the interval's meter-mods had been sent, ``grant_bps`` the injected grant. While the pair
+        table has no row of the slot's pair, the meter's setting and the measured rates are 0. "modifies" counts the
+        meter's modifies since the start, at most one per interval.
         """
         state = self._driver.central.state
         pairs, enforced, measured = state.entries, state.enforcement, state.measured

@@ -93,10 +93,12 @@ def case_figures(case: Case, log: GrantLog, samples: Samples, window: Window) ->
 def step_figures(log: GrantLog, samples: Samples, window: Window) -> dict[str, float]:
     """Return how exactly the meter followed the steps down of the grant.
 
-    ``step_ratio`` is delivered over granted, for AFTER_STEP_S from one interval after each step on.
-    ``step_first_interval_bits`` are the bits above the new grant in the first interval, of the worst step.
+    ``step_ratio`` is delivered over granted bits, of all steps together, each for AFTER_STEP_S from one interval after
+    the step on. ``step_first_interval_bits`` are the bits above the new grant in the interval after the step, of the
+    worst step. Steps whose time is not wholly in ``window`` do not count.
     """
     interval_s = float(np.median(np.diff(log.time_s)))
+    # A step divides the grant by STEP, and both grants are rounded to kb/s: half of STEP is a safe sign of it.
     steps_down = np.flatnonzero(log.grant_bps[1:] < log.grant_bps[:-1] / (STEP / 2)) + 1
     delivered_bits = granted_bits = worst_excess_bits = 0.0
     for step_s in log.time_s[steps_down]:

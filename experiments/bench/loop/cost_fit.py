@@ -30,13 +30,16 @@ def round_ms(row: dict[str, Any]) -> float:
 def fit(rows: Sequence[dict[str, Any]]) -> RoundCost | None:
     """Return the cost with the least relative squared error; None if the rows do not determine all three numbers.
 
-    Rows are those of ``bench``, of one share of pairs that is set. The error is relative, since a round of 200,000
-    pairs takes a hundred times as long as one of 1,000: in squared milliseconds the small sizes would not count.
+    ``rows`` are those of ``bench`` under one share of varying receivers. The error is relative, since a round of
+    200,000 pairs takes a hundred times as long as one of 1,000: in squared milliseconds the small sizes would not
+    count.
     """
     measured_ms = np.array([round_ms(row) for row in rows])
     columns = np.array([(row["switches"], row["pairs"], 1.0) for row in rows], dtype=np.float64).reshape(-1, 3)
     if np.linalg.matrix_rank(columns) < columns.shape[1]:
         return None
+    # Each equation is divided by its measured time, so that residuals are relative errors. The coefficients are ms per
+    # switch, ms per pair, and fixed ms.
     coefficients, *_ = np.linalg.lstsq(columns / measured_ms[:, None], np.ones(len(rows)))
     largest_error = np.abs(columns @ coefficients / measured_ms - 1.0).max()
     return RoundCost(

@@ -93,7 +93,11 @@ class BusyMeters(MeterTable):
         self.watch = MeterWriteLog(np.zeros(self._size), np.zeros(self._size))
 
     def report(self) -> dict[str, Any]:
-        """Return the record, and how many senders to receivers that do not vary got less than they offered."""
+        """Return the record since ``begin_watch``.
+
+        "steady" is the number of senders to receivers that do not vary; "missed" of them passed less than GUARANTEED of
+        their offered rate. The other keys are those of MeterWriteLog.
+        """
         assert self.watch is not None
         steady_mask = (self._offered_bps > 0) & ~self._varied & (self.watch.counted_s > 0)
         rate_bps = self.watch.passed_bits[steady_mask] / self.watch.counted_s[steady_mask]

@@ -200,7 +200,8 @@ def pair_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
 def serve(plan: LoopPlan, folder: Path) -> None:
     """Build the fabric, write ``pairs.json`` to ``folder`` for the baseline, and serve until stdin ends.
 
-    Many switches are divided: a child process serves half of the pods.
+    From SPLIT_SWITCHES switches on, a child process serves every second pod. This process forwards its commands to the
+    child, and joins the child's answers to its own.
     """
     central = CentralController(plan.config())
     options = DatapathOptions()

@@ -68,7 +68,11 @@ def run(
 
 
 def measure(controller: ControllerProcess, changes: int, streams: int, seconds: float) -> dict[str, Any]:
-    """Return the figures of all phases."""
+    """Run all phases; return what the loop did in each (``watched``), by the phase's title, and some counts.
+
+    ``changes`` VNs, evenly spread, get half of their limit, then the whole again. ``streams`` event streams are
+    followed. ``seconds`` is how long a phase lasts that only waits or repeats.
+    """
     figures: dict[str, Any] = {"at rest": watched(controller, lambda: time.sleep(seconds))}
     vns: list[dict[str, Any]] = []
     figures["full listing"] = watched(controller, lambda: vns.extend(list_vns(controller.client)))

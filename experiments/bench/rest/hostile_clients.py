@@ -103,7 +103,10 @@ class Attack:
                 self._count("unknown", sock, 1)
 
     def _dribble(self) -> None:
-        """Send requests one byte at a time, and count the connections that the server closes."""
+        """Send an endless header, a byte every _DRIBBLE_S on each slow connection, and count the server's responses.
+
+        A response is read once the server has closed the connection. ``run`` ends this client with ``_stopped``.
+        """
         clients = [self._connect("slow") for _ in range(self._slow)]
         try:
             for sock in clients:
@@ -121,7 +124,10 @@ class Attack:
                 sock.close()
 
     def _count(self, kind: str, sock: socket.socket, answers: int) -> None:
-        """Count the statuses of ``answers`` responses, or of fewer if the server closes the connection."""
+        """Read ``answers`` responses, or fewer if the server closes the connection; count each by kind and status.
+
+        Raises TimeoutError after _TIMEOUT_S.
+        """
         counted, unparsed = 0, b""
         deadline_s = time.monotonic() + _TIMEOUT_S
         while counted < answers:
@@ -133,6 +139,7 @@ class Attack:
             for match in matches:
                 self.answers[kind, int(match[1])] += 1
             counted += len(matches)
+            # The last bytes may begin the next status line: they are kept.
             unparsed = unparsed[max(matches[-1].end() if matches else 0, len(unparsed) - _STATUS_BYTES) :]
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"{kind}: {counted} of {answers} responses within {_TIMEOUT_S:g} s")

@@ -194,7 +194,10 @@ class LoadedCluster:
             report.problems.append(f"s{dpid}: a grant rose by the factor {highest:.2f}")
 
     def _judge_history(self, number: int) -> None:
-        """Add the problems of a node's history: revisions out of order, lost or other than acknowledged."""
+        """Add the problems of a node's history: revisions out of order, lost or other than acknowledged.
+
+        The effective limit of CHANGED_VN must be the last one in the history.
+        """
         node, problems = self.cluster.nodes[number], self.judgement.problems
         newest = int(node.get("/v1/revision")["revision"])
         last_bps = LIMIT_BPS
@@ -207,6 +210,7 @@ class LoadedCluster:
             except RequestError:
                 problems.append(f"the history has no revision {revision} of {newest}")
                 continue
+            # The limit of CHANGED_VN after this revision, in bit/s; [] if the revision is another change.
             values = [
                 item["after"] for item in items if (item["vlan_vid"], item["field"]) == (CHANGED, "send_limit_bps")
             ]

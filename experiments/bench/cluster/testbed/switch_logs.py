@@ -74,6 +74,7 @@ class MeterLog:
         self.same: list[int] = []
         self.filled_again: list[int] = []
         self.deleted: list[int] = []
+        # Pairs of a meter's id and the number of the writer that has changed it since the log began.
         meters, changed_before = switch.meters, set[tuple[int, int]]()
         apply_rows, delete = meters.apply_rows, meters.delete
 
@@ -91,7 +92,9 @@ class MeterLog:
             return apply_rows(rows, now_s)
 
         def deleted(meter_id: int) -> list[int]:
+            """Record the id of a delete before the switch deletes the meter, or all meters."""
             self.deleted.append(meter_id)
             return delete(meter_id)
 
+        # The switch calls these from now on.
         meters.apply_rows, meters.delete = applied, deleted  # type: ignore[method-assign]
