@@ -259,10 +259,11 @@ def _probing(
     sums_by_receiver: Callable[[FloatArray], FloatArray],
     limit_bps: FloatArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the rates granted and unused, demanded and not delivered, and below the limit, by receiver.
+    """Return three rates of each receiver: granted but unused, demanded but not delivered, and left of its limit.
 
     Each is (intervals, receivers) in bit/s. The smallest of the three is capacity that one pair was granted in vain
-    while another pair needed it.
+    while another pair needed it: the cost of probing. ``delivered_bps`` is (intervals, pairs), ``limit_bps``
+    (intervals, receivers); a pair without a finite grant was granted nothing.
     """
     granted_bps = np.where(np.isfinite(run.granted_bps), run.granted_bps, 0.0)
     unused_bps = sums_by_receiver(np.maximum(granted_bps - delivered_bps, 0.0))

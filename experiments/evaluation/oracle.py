@@ -187,7 +187,10 @@ class _Capacities:
         return self._last[1]
 
     def _solve(self, columns: tuple[FloatArray, ...], demand_bps: FloatArray) -> FloatArray:
-        """Return the ideal rates, (pairs,), for one set of limits and demands, by the scenario's promise."""
+        """Return the ideal rates, (pairs,), for one set of limits and demands, by the scenario's promise.
+
+        ``columns`` are those of ``rates_bps``; ``demand_bps`` (pairs,).
+        """
         send_bps, receive_bps, send_ceiling_bps, receive_ceiling_bps, weight = columns  # (VNs,) each
         if self._promise == "limits":
             limits_bps = np.concatenate([send_bps, receive_bps])
@@ -196,9 +199,11 @@ class _Capacities:
             constraints = Constraints.build(
                 send_bps, receive_bps, self._link_bps, send_ceiling_bps, receive_ceiling_bps
             )
+            # The links of pair p are offsets[p]:offsets[p + 1] of all paths, joined.
             offsets = np.concatenate([[0], np.cumsum([len(path) for path in self._links])]).astype(np.int64)
             paths = constraints.paths(self.sender, self.receiver, offsets, np.concatenate(self._links))
             return allocate_network(paths, constraints, demand_bps, weight[self.sender])[0]
+        # "entities": ceilings count as links of their own, after the fabric's links.
         capacity_bps = np.concatenate([self._link_bps, send_ceiling_bps, receive_ceiling_bps])
         first_send, first_receive = len(self._link_bps), len(self._link_bps) + self._vns
         links = [

@@ -159,7 +159,11 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
 
 
 def keep_digest(options: FigureOptions) -> dict[str, Any]:
-    """Draw the pictures, and store the digest of all complete runs; return it."""
+    """Store the digests of all complete runs, and draw the pictures; return the digest of the product's conditions.
+
+    ``options.conditions`` decides what is written: "product" the digest and pictures, "paper" the digest that compares
+    the conditions, "both" all of it.
+    """
     from experiments.figures.provenance import outcomes_of
     from experiments.figures.result_digests import conditions_digest, digest_of, write_digest
 
@@ -255,7 +259,7 @@ def _draw(options: FigureOptions, completed: Sequence[tuple[RunSpec, dict[str, A
 
 
 def _run(specs: Sequence[RunSpec], options: FigureOptions) -> list[str]:
-    """Execute runs, on the model several at a time; return the failures."""
+    """Execute runs, on the model several at a time, with a progress bar; return a line for each failure."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -265,6 +269,7 @@ def _run(specs: Sequence[RunSpec], options: FigureOptions) -> list[str]:
         task = bar.add_task(options.fabric, total=sum(spec.expected_s for spec in specs), runs=f"0/{len(specs)}")
 
         def finished(number: int, spec: RunSpec, error: BaseException | None, remaining_s: float) -> None:
+            """Note the end of the ``number``-th run; the bar lacks ``remaining_s`` of its time."""
             bar.update(task, description=f"{options.fabric}: {_name(spec)}", runs=f"{number}/{len(specs)}")
             bar.advance(task, remaining_s)
             if error is not None:

@@ -116,7 +116,7 @@ def _tree(digest: Mapping[str, Any]) -> str:
 
 
 def stale_because(digest: Mapping[str, Any]) -> str:
-    """Return why a digest's runs would have to be repeated; "" if nothing that they depend on has changed."""
+    """Return why a digest's runs would have to be repeated; "" if they are of one tree, still unchanged."""
     changed = changed_parts(digest)
     if changed is None:
         return "made by a version that is not known"

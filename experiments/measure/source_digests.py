@@ -44,9 +44,10 @@ FABRIC_CODE = {
 
 
 def depends_on(fabric: str, control: str, shaping: str = "meter", root: Path = ROOT) -> dict[str, str]:
-    """Return the digest of every part that a run on a fabric depends on; ``control`` as ``fp d=4``.
+    """Return the digest by name of every part that a run depends on, on a fabric under a control such as ``fp d=4``.
 
-    The scenario is not included: see scenario_digest.
+    ``shaping`` is one of scenario.SHAPINGS: with any but "meter" the agents' room counts too. Other rooms count only if
+    the control is theirs. The scenario is not included: see scenario_digest.
     """
     algorithm = control.partition(" ")[0]
     needed = {rooms.room_of(CLASSES.get(algorithm, ""))} | ({"agents"} if shaping != "meter" else set())

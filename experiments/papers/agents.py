@@ -87,7 +87,7 @@ def _uplink(measured: Measured) -> ClaimVerdict:
 
 
 def _rows(measured: Measured) -> list[list[str]]:
-    """Return the table of who shapes, headings first, then a row for each of PLACEMENTS; [] without runs."""
+    """Return the table, headings first: a row for each of PLACEMENTS (who shapes) that has runs; [] without any."""
     heads = ["shaped by", "seeds", "TCP", "UDP", "back after, intervals", "TCP's segments sent again", "meters changed"]
     rows = []
     for shaping, title in PLACEMENTS.items():

@@ -327,6 +327,7 @@ def _pairs(measured: Measured) -> ClaimVerdict:
         received_bps = measured.values("hygenicc-shares-pairs", control, "received_bps_by_receiver", STEADY)
         sent_bps = measured.values("hygenicc-shares-pairs", control, "delivered_bps_by_sender", STEADY)
         link_bps = _link_bps(measured)
+        # Sender 0 sends to both receivers, the other senders only to receiver 0, the congested one.
         return [rates[1] / (link_bps - (sent_bps[seed][0] - rates[1])) for seed, rates in received_bps.items()]
 
     best_shares = shares(BEST)

@@ -164,10 +164,11 @@ def _web(
 def _by_weight(kind: str, maximum: float, control: str = "seawall") -> Judge:
     """Judge whether the senders' rates per weight deviate from their mean by at most ``maximum`` of that mean.
 
-    ``kind`` of the senders: "udp", "tcp" or "mixed".
+    ``kind`` of the senders: "udp", "tcp" or "mixed". Three senders have weights 1, 2 and 4.
     """
 
     def deviations(measured: Measured, control: str) -> list[float]:
+        """Return the largest deviation from the mean, as a part of it, for each seed."""
         largest = []
         by_seed = measured.values(f"seawall-weights-{kind}", control, "delivered_bps_by_sender", PHASE)
         for rates_bps in by_seed.values():

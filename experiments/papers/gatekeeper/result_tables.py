@@ -11,14 +11,16 @@ from experiments.scenarios.gatekeeper.hadoop import KINDS, SHARES, name_of
 
 
 def _cells_of(experiment: str, controls: tuple[str, ...]) -> ResultTable:
-    """Return the table of figure 5's cells in one experiment: a row per cell, the rates under each control that ran."""
+    """Return the table of figure 5 in one experiment: a row per cell, a column per control that ran in all cells."""
 
     def rows(measured: Measured) -> list[list[str]]:
+        # By control, then by the number of the cell: (rate of A, rate of B) in bit/s, a pair per seed.
         all_rates = {control: [rates_in(measured, experiment, control, cell) for cell in CELLS] for control in controls}
         rates_by_control = {control: by_cell for control, by_cell in all_rates.items() if all(by_cell)}
         table = [["A", "B", *(f"`{control}`" for control in rates_by_control)]]
         for number, cell in enumerate(CELLS):
             by_tenant = [zip(*by_cell[number], strict=True) for by_cell in rates_by_control.values()]
+            # By control: the mean over seeds of A's rate and of B's rate.
             means_mbps = [[sum(rates) / len(rates) / 1e6 for rates in tenants] for tenants in by_tenant]
             table.append([*cell, *(f"{a:.0f} + {b:.0f}" for a, b in means_mbps)])
         return table if rates_by_control else []
