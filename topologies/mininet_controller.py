@@ -34,6 +34,10 @@ class DetsController(Controller):  # type: ignore[misc]  # Mininet has no types
     """``dets run`` in its own process, which ends with ``mn``, however ``mn`` ends."""
 
     def __init__(self, name: str, port: int = 6653, rest: int = 8080, **params: Any) -> None:
+        """Start the controller and wait until it serves REST; ``port`` and ``rest`` are its TCP ports.
+
+        Raises SystemExit with the reason if it does not start.
+        """
         super().__init__(name, port=port)
         if params:
             raise SystemExit(f"--controller dets: there is no parameter {min(params)}; there are port, rest")

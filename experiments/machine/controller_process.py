@@ -156,6 +156,7 @@ class ControllerProcess(ProcessRunner):
         self.log_path = folder / f"{self.file_name}.log"
         self.token: str | None = None
         self.configure(config)
+        # With an application or a profile the launcher runs instead; is_plain compares with this command.
         self._command = self._plain = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
         if application is not None or profile is not None:
             launcher = [

@@ -94,9 +94,10 @@ def process_cpu_s(pid: int) -> float:
 
 
 def withheld_s(pid: int) -> float:
-    """Return how long a process's main thread has waited for a processor, and the host has taken all processors.
+    """Return for how many seconds so far a process could not run, although it wanted to.
 
-    The process's own work and waiting do not count (Linux, Documentation/scheduler/sched-stats.rst).
+    It is the time that its main thread waited for a processor, plus the time that the host has taken from all
+    processors together. The process's own work and sleep do not count (Documentation/scheduler/sched-stats.rst).
     """
     waited_ns = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
     return waited_ns / 1e9 + read_cpu_ticks().stolen / os.sysconf("SC_CLK_TCK")

@@ -45,7 +45,7 @@ class RequestClient:
                 answered_s = source.transfers[-1].ended_s
                 assert answered_s is not None
                 self._rows.append((busy.wanted_s, answered_s))
-                busy.wanted_s = now_s
+                busy.wanted_s = now_s  # of the next request
                 if busy.left:
                     source.transfer(busy.left.popleft(), slot)
                 else:
@@ -53,6 +53,7 @@ class RequestClient:
         while self._waiting and self._waiting[0][0] <= now_s and len(self._busy) < len(self._connections):
             begin_s, answers = self._waiting.popleft()
             number = next(n for n in range(len(self._connections)) if n not in self._busy)
+            # The first request's time includes the wait for a connection.
             self._busy[number] = _Busy(deque(answers[1:]), begin_s)
             self._connections[number].transfer(answers[0], slot)
 

@@ -123,6 +123,7 @@ class OvsFabric:
             self.classifier = None
         if self._net is not None:
             net, self._net = self._net, None
+            # What Mininet leaves when it stops: the QoS rows of its ports, and the shells of its nodes.
             qos_rows = _qos_rows_of([*self.shaped_interfaces()])
             shells = [node.shell for node in [*net.hosts, *net.switches]]
             net.stop()

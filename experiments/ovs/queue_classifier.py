@@ -301,7 +301,7 @@ def announced_indices(data: bytes) -> set[int]:
             break
         if kind in _RTM_TC_TYPES:
             indices.add(_TCMSG.unpack_from(data, offset + _NLMSG_HEADER.size)[1])
-        offset += (length + 3) & ~3
+        offset += (length + 3) & ~3  # messages begin at multiples of four bytes (NLMSG_ALIGN)
     return indices
 
 

@@ -154,7 +154,7 @@ class Traffic:
         return self._senders[flow.name].process.poll() is None
 
     def wait(self, flows: Iterable[Flow], timeout_s: float) -> None:
-        """Wait until these senders have ended, ``timeout_s`` at most; then end the others."""
+        """Wait until the senders of these flows have ended, ``timeout_s`` in all; then end those that still run."""
         processes = [self._senders[flow.name].process for flow in flows]
         deadline = time.monotonic() + timeout_s
         for process in processes:

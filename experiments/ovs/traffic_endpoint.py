@@ -278,7 +278,7 @@ def note_segments(sock: socket.socket, report: dict[str, Any]) -> None:
 
 
 def write_until(sock: socket.socket, stop_s: float) -> None:
-    """Write as much as TCP takes."""
+    """Write as much as TCP takes until ``stop_s``, seconds of CLOCK_MONOTONIC."""
     block = bytes(PAYLOAD_BYTES * 8)
     while (remaining_s := stop_s - time.monotonic()) > 0:
         sock.settimeout(remaining_s)
@@ -336,7 +336,10 @@ def wait_for_start() -> float:
 
 
 def main(arguments: list[str]) -> int:
-    """Do a job; a signal ends the process if the job takes far too long."""
+    """Do a job; ``arguments`` are ``receive`` or ``send``, and the job's path. Return the exit status.
+
+    SIGALRM ends the process if the job takes far too long.
+    """
     role, path = arguments
     job = json.loads(Path(path).read_text())
     signal.alarm(round(job["duration_s"]) + 90)

@@ -62,7 +62,10 @@ def run_on_model(
     settings: RunSettings = DEFAULT_SETTINGS,
     folder: Path | None = None,
 ) -> ScenarioRun:
-    """Run a scenario under a control; ``folder`` gets the controller's configuration."""
+    """Run a scenario under a control; ``folder`` gets the controller's configuration.
+
+    The traffic starts at SETTLE_S of the model's time. ``progress`` gets the seconds since its last call.
+    """
     queues = QueueOptions(scenario.queue_packets)
     options = ModelOptions(slot_s=settings.slot_s, seed=seed, queues=queues, uplink_queues=QueueOptions())
     model = ModelFabric(scenario.fabric(), options)
@@ -81,6 +84,7 @@ def run_on_model(
     model.at(SETTLE_S + scenario.judged[1], lambda: final_reports.update(_reports(model, plane)))
     dropped_packets: list[list[float]] = []
     for interval in range(intervals_of(scenario) + 1):
+        # One slot more, so that what is due at this time has happened.
         model.run(SETTLE_S + interval * INTERVAL_S + settings.slot_s)
         dropped_packets.append(_dropped_packets(model))
         progress(INTERVAL_S)
@@ -277,7 +281,10 @@ class ModelTraffic:
             model.at(begin_s + interval * INTERVAL_S, self._sample)
 
     def run(self, control: str, fabric: str, notes: dict[str, Any], seen: dict[str, Any]) -> ScenarioRun:
-        """Return the run."""
+        """Return the results of the run, once the model has passed its end; ``notes`` and ``seen`` as in ScenarioRun.
+
+        The samples are totals so far; their differences are the counts of intervals.
+        """
         return ScenarioRun(
             self._scenario,
             control,
@@ -308,7 +315,7 @@ class ModelTraffic:
         return [model.connect(tcp_source, *ends) for tcp_source in sources]
 
     def _client(self, flows: list[ModelFlow], sessions: tuple[Session, ...]) -> RequestClient:
-        """Return the client of a web server, started."""
+        """Return a web client that the model drives from now on; the TCP ``flows`` are its connections."""
         connections = [flow.source for flow in flows if isinstance(flow.source, TcpSource)]
         due = [(self._begin_s + begin_s, answers) for begin_s, answers in sessions]
         client = RequestClient(due, connections, self._model.slot_s)

@@ -214,6 +214,7 @@ class _Endpoints:
     def __enter__(self) -> _Endpoints:
         for number, source in enumerate(self._scenario.sources):
             sender, receiver = self._vns_of(source)
+            # One process for each VN and direction carries all of the VN's sources, by their numbers.
             self._senders.setdefault(sender.name, []).append(number)
             self._receivers.setdefault(receiver.name, []).append(number)
         try:

@@ -267,7 +267,7 @@ class Scenario:
 def parse_control(control: str) -> tuple[str, dict[str, float]]:
     """Return algorithm (or baseline) and parameters of a control such as ``fp d=4``.
 
-    Raises InvalidValueError. The parameters are checked when the policy is made.
+    Raises InvalidValueError. Whether the algorithm has these parameters is checked when the policy is made.
     """
     name, *words = control.split() or [""]
     if name not in CONTROLS:

@@ -281,7 +281,10 @@ class Datapath:
             raise OpenFlowReplyError(ErrorType.GROUP_MOD_FAILED, code)
 
     def _meter_mod(self, xid: int, body: memoryview, now_s: float) -> None:
-        """Handle a meter-mod that ``_many_meter_mods`` leaves over: delete the meter, or reject the message."""
+        """Handle a meter-mod that ``_many_meter_mods`` does not: delete the meter, or reject the message.
+
+        An add or a modify that comes here has no band, several, or one of a wrong length.
+        """
         if len(body) < _METER_MOD_HEAD.size:
             raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         command, _flags, meter_id = _METER_MOD_HEAD.unpack_from(body)
@@ -292,7 +295,7 @@ class Datapath:
             return
         if command not in set(MeterModCommand):
             raise OpenFlowReplyError(ErrorType.METER_MOD_FAILED, "BAD_COMMAND")
-        bands = len(body) - _METER_MOD_HEAD.size
+        bands = len(body) - _METER_MOD_HEAD.size  # bytes; a drop band has 16
         raise OpenFlowReplyError(ErrorType.METER_MOD_FAILED, "OUT_OF_BANDS" if bands > 16 else "BAD_BAND")
 
     def _many_meter_mods(self, view: memoryview, now_s: float) -> int:

@@ -108,7 +108,7 @@ class ControllerConnection(asyncio.Protocol):
         self._closed.set()
 
     def flush(self) -> None:
-        """Send the datapath's pending messages, if connected. Loop thread only."""
+        """Send the datapath's pending messages to this controller; drop them if not connected. Loop thread only."""
         if self._silent:
             return  # messages are kept: a stalled switch sends them later
         with self._lock:

@@ -177,7 +177,7 @@ class WireFabric:
         return self._lock
 
     def advance(self, seconds: float) -> None:
-        """Advance the ManualClock, and everything with it."""
+        """Advance the ManualClock, and everything with it; TypeError if the fabric's time is real."""
         if not isinstance(self._clock, ManualClock):
             raise TypeError("advance: the clock of this fabric goes by itself; give it a ManualClock")
         with self._lock:
@@ -217,7 +217,10 @@ class WireFabric:
         self._in_loop(lambda: self._connections[dpid, controller].set_silent(silent))
 
     def wait_for(self, condition: Callable[[], _Value], timeout_s: float = 10.0) -> _Value:
-        """Return the condition's value as soon as it is true; TimeoutError after ``timeout_s``."""
+        """Return the condition's value as soon as it is true; TimeoutError after ``timeout_s`` of real time.
+
+        The condition runs under the fabric's lock, in the caller's thread.
+        """
         deadline_s = time.monotonic() + timeout_s
         while True:
             with self._lock:

@@ -49,6 +49,7 @@ def parse_offer(text: str, config: Config) -> Offer:
     vns = {(vlan, place): vn for vlan, vn in named for place in _port_names(config, vn)}
     found = [vns.get((words[0], place)) for place in words[1:3]]
     if found[0] is None or found[1] is None:
+        # The error names the sender's port, or the receiver's if the sender is found.
         place = words[1 + (found[0] is not None)]
         ports = [_port_names(config, vn)[0] for vlan, vn in named if vlan == words[0]]
         there = f"; its ports are {shorten(ports)}" if ports else f"; the VLANs are {shorten(map(str, config.vlans))}"

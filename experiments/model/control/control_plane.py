@@ -112,8 +112,8 @@ class ControlPlane:
         self.operator = Operator(central)
         self.counts = Counts()
         self._xid = 0
-        self._began_s = self._read_s = 0.0
-        self._confirmed_s: dict[int, float] = {}
+        self._began_s = self._read_s = 0.0  # the start of the loop; the last reading of the counters
+        self._confirmed_s: dict[int, float] = {}  # by dpid: when meters of pairs last began to count from zero
         self._probed_s = -PROBE_INTERVAL_S
         self.on_control_frame: Callable[[PortId, bytes], None] = lambda _port, _frame: None
 
@@ -161,7 +161,10 @@ class ControlPlane:
         self.model.at(due_s + self.model.rng.uniform(0.0, self.timing.jitter_s), self._read)
 
     def _read(self) -> None:
-        """Read all counters, and schedule the control step on them half of the loop delay later."""
+        """Read all counters, and schedule the control step on them half of the loop delay later.
+
+        Then schedule the next reading.
+        """
         model = self.model
         self.counts.intervals += 1
         model.count_hits()
@@ -173,7 +176,7 @@ class ControlPlane:
             delivery = self.central.fabric.deliveries[dpid]
             delivery.read_ports(decode_port_stats(self._ask(dpid, encode_port_stats_request)), self._read_s)
             delivery.read_queues(decode_queue_stats(self._ask(dpid, encode_queue_stats_request)), self._read_s)
-        model.report_frames()
+        model.report_frames()  # packet-ins of pairs without a flow entry
         for dpid in model.switches:
             self._listen(dpid)
         model.at(model.now_s + self.timing.loop_delay_s / 2, lambda: self._step(stats))
