@@ -13,24 +13,29 @@ from controller.forwarding.flow_table import KEY, KEY_BYTES, FlowTable, FlowTemp
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
 
-# Changed keys that are compared at a time: installed ones cost a microsecond each.
+# Changed keys that one call compares: a key costs a microsecond even if the switch has its flow entry already.
 _MAX_SCAN = 10_000
 
 
 class DesiredFlows:
     """The desired flow entries of the switches in ``only``, by dpid; None: of all switches.
 
-    Flow entries are put and dropped in groups, each named by its cause, so that one host or one link replaces its own
-    flow entries only. The most numerous flow entries belong to no group (``put_entries``): their keys identify them.
-    ``pop_changed`` returns the keys of flow entries that switches do not have yet.
+    Most flow entries stand alone: they are put and dropped one by one or in columns, by their packed keys
+    (``pack_key``: table, priority and match). The others belong to *groups*. A group has all flow entries of one cause,
+    at one or more switches; the cause, such as ``("source", host)`` or ``("edge", dpid, port_no)``, names the group. A
+    group is replaced or dropped as a whole, so that a change of one host or port touches no other flow entries. It is
+    not an OpenFlow group.
+
+    ``pop_changed`` returns the packed keys of flow entries that switches do not have yet, or must delete.
     """
 
     def __init__(self) -> None:
         self.only: set[int] | None = None
-        self._groups: dict[Hashable, dict[int, tuple[Flow, ...]]] = {}
-        self._tables: defaultdict[int, FlowTable] = defaultdict(FlowTable)
-        self._touched: defaultdict[int, set[bytes]] = defaultdict(set)
-        self._ordered: dict[int, list[bytes]] = {}  # of switches with too many changes, the next key last
+        self._groups: dict[Hashable, dict[int, tuple[Flow, ...]]] = {}  # each group's flow entries by dpid
+        self._tables: defaultdict[int, FlowTable] = defaultdict(FlowTable)  # all desired flow entries by dpid
+        self._touched: defaultdict[int, set[bytes]] = defaultdict(set)  # packed keys put or dropped, not yet compared
+        # Differing packed keys of switches with more of them than one call returns, by dpid; the next key last.
+        self._ordered: dict[int, list[bytes]] = {}
         # The last packed flow entry: many switches get the same one in turn.
         self._packed: tuple[Flow, bytes, FlowTemplate] | None = None
 
@@ -39,7 +44,10 @@ class DesiredFlows:
         return self.only is None or dpid in self.only
 
     def forget(self, dpid: int) -> None:
-        """Stop tracking the flow entries of a switch."""
+        """Forget the desired flow entries of a switch; if ``only`` has the switch, stop tracking it.
+
+        Flow entries that are installed stay: the switch is another node's now.
+        """
         if self.only is not None:
             self.only.discard(dpid)
         for group in [group for group, parts in self._groups.items() if parts.pop(dpid, ()) and not parts]:
@@ -49,7 +57,7 @@ class DesiredFlows:
         self._ordered.pop(dpid, None)
 
     def put(self, group: Hashable, flows: Mapping[int, Iterable[Flow]]) -> None:
-        """Replace all flow entries of ``group`` by ``flows``, by dpid."""
+        """Replace all flow entries of ``group`` by ``flows``, by dpid; at other switches the group has none then."""
         if group not in self._groups and self.only is not None and self.only.isdisjoint(flows):
             return
         parts = self._groups.setdefault(group, {})
@@ -61,7 +69,7 @@ class DesiredFlows:
         if not self.tracks(dpid):
             return
         parts = self._groups.setdefault(group, {})
-        new, old = tuple(flows), parts.pop(dpid, ())  # a tuple stays the same object: switches share it
+        new, old = tuple(flows), parts.pop(dpid, ())  # a tuple is not copied: the switches of a group may share it
         if any(is_nowhere(flow.match.in_port) for flow in new):
             new = tuple(flow for flow in new if not is_nowhere(flow.match.in_port))
         if new:
@@ -77,7 +85,7 @@ class DesiredFlows:
             self._remove(dpid, flows)
 
     def put_entry(self, dpid: int, flow: Flow) -> None:
-        """Put one flow entry, which belongs to no group that ``put`` would replace.
+        """Put one flow entry that stands alone, or replace the one with its key.
 
         Ignored if the switch is not tracked, or if the flow's in_port has a name but no number at the switch yet.
         """
@@ -90,12 +98,12 @@ class DesiredFlows:
         self.put_packed(dpid, packed, flow.meter_id or 0, effect)
 
     def put_packed(self, dpid: int, packed: bytes, meter_id: int, effect: FlowTemplate) -> None:
-        """Put a flow entry without a group, by packed key, meter (0: none) and effect."""
+        """Put a flow entry that stands alone, by packed key, meter (0: none) and effect."""
         if self.tracks(dpid) and self._tables[dpid].put_new(packed, meter_id, effect):
             self._touched[dpid].add(packed)
 
     def put_entries(self, dpid: int, keys: KeyArray, meter_id: IntArray, effect: FlowTemplate) -> None:
-        """Put flow entries without a group, in columns: packed keys, meters (0: none), and their common effect."""
+        """Put flow entries that stand alone, in columns: packed keys, meters (0: none), (flows,) each; one effect."""
         if not self.tracks(dpid):
             return
         meters = meter_id.astype(np.uint32)
@@ -104,13 +112,13 @@ class DesiredFlows:
         self._touched[dpid].update(keys[new].tolist())
 
     def drop_entry(self, dpid: int, packed: bytes) -> None:
-        """Drop a flow entry without a group."""
+        """Drop a flow entry that stands alone, by its packed key."""
         if self.tracks(dpid) and self._tables[dpid].has(packed):
             self._tables[dpid].discard(packed)
             self._touched[dpid].add(packed)
 
     def drop_entries(self, dpid: int, keys: KeyArray) -> None:
-        """Drop flow entries without a group, by their packed keys."""
+        """Drop flow entries that stand alone, by their packed keys, (flows,)."""
         if self.tracks(dpid):
             present = keys[self._tables[dpid].contains(keys)].tolist()
             for packed in present:
@@ -118,7 +126,7 @@ class DesiredFlows:
             self._touched[dpid].update(present)
 
     def _remove(self, dpid: int, flows: Iterable[Flow]) -> None:
-        """Drop the flow entries of a group that have not been replaced by others with the same keys."""
+        """Drop a group's flow entries, except those that others with the same keys have replaced."""
         for flow in flows:
             packed = pack_key(flow)
             if self._tables[dpid].holds(flow):
@@ -127,7 +135,7 @@ class DesiredFlows:
 
     @property
     def pending(self) -> set[int]:
-        """The switches with changed flow entries that ``pop_changed`` has not returned yet."""
+        """The dpids of switches with changed flow entries that ``pop_changed`` has not returned yet."""
         return {dpid for dpid, keys in self._touched.items() if keys} | self._ordered.keys()
 
     def flows_at(self, dpid: int) -> FlowTable:
@@ -137,10 +145,12 @@ class DesiredFlows:
     def pop_changed(self, max_keys: int, installed: Mapping[int, FlowTable]) -> dict[int, set[bytes]]:
         """Return at most ``max_keys`` changed packed keys, by dpid, of flow entries that differ from ``installed``.
 
-        ``installed`` are the tables of the connected switches. Changes at other switches are discarded: their tables
-        are compared as a whole when they connect. Switches take turns. At a switch with too many changes, deletions
-        come first, then later tables, as in ``plan_flows``. Such switches get half of ``max_keys``, so that later
-        changes at other switches need not wait for them.
+        ``installed`` are the tables of the connected switches, by dpid. Changes at other switches are discarded: their
+        tables are compared as a whole when they connect.
+
+        A switch with more differing keys than remain of ``max_keys`` gets its keys in parts, in later calls too, in the
+        order of ``_in_order``. Half of ``max_keys`` is reserved for such switches, and the rest for new changes, so
+        that neither waits for the other.
         """
         for changes in (self._touched, self._ordered):
             for dpid in changes.keys() - installed.keys():
@@ -154,6 +164,7 @@ class DesiredFlows:
             compared += len(keys)
             differing = self._tables[dpid].differing(installed[dpid], keys)
             if len(differing) > max_keys:
+                # Keys that are left from earlier calls stay at the end: they come first.
                 self._ordered[dpid] = self._in_order(dpid, differing)[::-1] + self._ordered.pop(dpid, [])
             elif differing:
                 popped[dpid] = differing
@@ -171,7 +182,10 @@ class DesiredFlows:
         return popped
 
     def _in_order(self, dpid: int, keys: Collection[bytes]) -> list[bytes]:
-        """Return keys in the order in which they must be installed: deletions, then later tables first."""
+        """Return packed keys in the order in which their flow-mods must be sent, as in ``plan_flows``.
+
+        Deletions come first, then the few keys that are too long for columns, then later tables before earlier ones.
+        """
         ordered = sorted(keys, reverse=True)
         fitting = np.array([packed for packed in ordered if len(packed) <= KEY_BYTES], KEY)
         present = self._tables[dpid].contains(fitting)
@@ -184,7 +198,7 @@ FlowMods = list[tuple[FlowModCommand, Flow]]
 
 
 def plan_flows(desired: FlowTable, installed: FlowTable, keys: Collection[bytes] | None = None) -> FlowMods:
-    """Return the flow-mods that turn ``installed`` into ``desired``, for some packed keys or for all.
+    """Return the flow-mods that turn ``installed`` into ``desired``, for some packed keys or for all (None).
 
     Deletions come first, so that tables do not overflow; then later tables before earlier ones, so that no frame goes
     to a table that is not ready.
