@@ -44,20 +44,27 @@ class Cut(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LimiterState:
-    """The limiters' state, (limiters,) each: the rate, and the intervals since the last mark. NaN rates are new."""
+    """The limiters' state, (limiters,) each: the rate, and ``quiet``, the intervals since the last mark.
+
+    The rate of a new limiter is NaN.
+    """
 
     rate_bps: FloatArray
     quiet: FloatArray
 
     @classmethod
     def new(cls, limiters: int) -> LimiterState:
-        """Return limiters that have not sent yet."""
+        """Return the state of ``limiters`` limiters that have not sent yet."""
         return cls(np.full(limiters, np.nan), np.full(limiters, NEVER))
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """The constants of the law, (limiters,) each; the policy's parameters describe them."""
+    """The constants of the law, (limiters,) each; the parameters of ``HyGenICC`` describe them.
+
+    ``cut`` is a value of ``Cut``, ``timeout`` a number of intervals. ``beta`` is a part of the rate, ``slow`` and
+    ``fast`` are parts of an equal part of the link, in each interval, ``gamma`` is a part of the bottleneck's capacity.
+    """
 
     cut: FloatArray
     beta: FloatArray
@@ -71,9 +78,10 @@ class Constants:
 class Bottlenecks:
     """The bottleneck of each limiter's traffic.
 
-    ``bottleneck`` (limiters,) is the bottleneck of each limiter, ``load_bps`` and ``capacity_bps`` (bottlenecks,) the
-    load from the senders' meters and the capacity; infinite where unknown. ``senders`` (bottlenecks,) is the number of
-    limiters that sent there in the last interval. ``waits`` (limiters,) is 1 for a limiter that sent nothing.
+    ``bottleneck`` (limiters,) is the number of each limiter's bottleneck, as in ``BottleneckTable``. Columns
+    (bottlenecks,): ``load_bps`` is the load from the senders' meters, ``capacity_bps`` the capacity, infinite where
+    unknown, and ``senders`` the number of limiters that sent there in the last interval. ``waits`` (limiters,) is 1 for
+    a limiter that sent nothing.
     """
 
     bottleneck: IntArray
@@ -96,8 +104,11 @@ def marked_shares(
     ``marked_bps`` and ``passed_bps`` (pairs,) are the rates that arrived with a mark and that passed the sender's
     meter. ``arrived_bps`` and ``beyond_bps`` (vns,) are the arrivals and the excess at the receiving VN's phantom
     meter; an excess share of ALL_MARKED or more marks all traffic, whatever its sender. Both come from one meter, and
-    so cover the same time. If one of marks and phantom meter is unknown (NaN), the other one counts. An idle sender has
-    no marks: while TCP waits for its timeout after a cut, its rate rises, as with the paper's timer.
+    so cover the same time. ``receiver`` (pairs,) are rows of VNs.
+
+    phi is the sum of the share of frames with a mark and of the excess share as a part of ALL_MARKED, 1 at most. If one
+    of them is unknown (NaN), the other one counts. An idle sender has no marks: while TCP waits for its timeout after a
+    cut, its rate rises, as with the paper's timer.
     """
     excess_share = np.minimum(_parts(beyond_bps, arrived_bps) / ALL_MARKED, 1.0)[receiver]
     marked_share = _parts(marked_bps, passed_bps)
@@ -114,6 +125,9 @@ def _parts(some_bps: FloatArray, all_bps: FloatArray) -> FloatArray:
 
 def limiter_shares(share: FloatArray, passed_bps: FloatArray, limiter: IntArray, limiters: int) -> FloatArray:
     """Return (limiters,) the mean phi of each limiter's pairs, weighted by what they sent; NaN where unknown.
+
+    ``share`` (pairs,) is phi, ``passed_bps`` (pairs,) the rate that a pair sent, ``limiter`` (pairs,) its limiter's
+    row, ``limiters`` their number.
 
     Deviation: the paper's listing changes the rate of a VM once for each of its flows. Here it changes once for all
     flows: k flows would raise it k times as fast.
@@ -133,7 +147,8 @@ def capacity_shares(
     """Return (vns,) the Capacity Share of each sending VN: its part, by weight, of its port among the active VNs.
 
     ``capacity_bps`` (ports,) are the ports' rates, ``port`` (vns,) is a VN's port and ``most_bps`` (vns,) its own
-    limit. ``demand_bps`` (vns,) is a VN's demand: 0 if idle, infinite if limited.
+    limit. ``demand_bps`` (vns,) is a VN's demand: 0 if idle, infinite if limited. The result is never below a VN's part
+    among the active VNs at full demand, except by its own limit.
 
     Deviation: in the paper an active VM keeps its part of the NIC though it sends little, and the rest is lost. Here
     other VNs use that rest, and the VN gets its part back when it needs more; until their rates fall, the link is
@@ -146,25 +161,27 @@ def capacity_shares(
     port_weight = active_weight + np.where(sends, 0.0, weight)  # as if the VN itself were active
     order = np.argsort(port, kind="stable")
     sizes = np.bincount(port, minlength=ports)
+    # Fill each port by weight up to the demands, its VNs as consecutive rows: the level is a rate per weight.
     groups = Segments(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
     room_bps = np.minimum(demand_bps, capacity_bps[port])  # no VN sends more than its port
     level_bps = fill_level(groups, capacity_bps, weight[order], room_bps[order])
-    own_bps = capacity_bps[port] * weight / port_weight
+    own_bps = capacity_bps[port] * weight / port_weight  # if all active VNs used their parts
     more_bps = np.clip(level_bps[port] * weight, own_bps, capacity_bps[port])
     result: FloatArray = np.minimum(np.where(demand_bps > own_bps, more_bps, own_bps), most_bps)
     return result
 
 
 def floors(share_bps: FloatArray, interval_s: float) -> FloatArray:
-    """Return the minimum rates of limiters with these shares."""
+    """Return (limiters,) the minimum rates of limiters with these Capacity Shares, none above its share."""
     return np.minimum(np.maximum(FLOOR_PART * share_bps, FLOOR_BITS / interval_s), share_bps)
 
 
 def with_start_rates(rates: LimiterState, share_bps: FloatArray, senders: FloatArray, start: FloatArray) -> FloatArray:
-    """Return the rates, with the start rates of new limiters set, (limiters,) each.
+    """Return the rates, with the start rates of new limiters (NaN) set; all columns are (limiters,).
 
-    With ``start`` 0 the start rate is the Capacity Share (the paper). Choice: with 1 it is the Capacity Share divided
-    by the number of senders to the bottleneck, since a new sender with the whole share doubles the load at once.
+    With ``start`` 0 the start rate is the Capacity Share ``share_bps`` (the paper). Choice: with 1 it is the Capacity
+    Share divided by ``senders``, the number of senders to the limiter's bottleneck, since a new sender with the whole
+    share doubles the load at once.
     """
     first_bps = np.where(start > 0, share_bps / np.maximum(senders, 1.0), share_bps)
     return np.where(np.isnan(rates.rate_bps), first_bps, rates.rate_bps)
@@ -186,14 +203,17 @@ def is_cut_sufficient(
     """
     bottleneck, count = bottlenecks.bottleneck, len(bottlenecks.senders)
     excess_bps = np.bincount(bottleneck, np.where(passed_bps > 0, passed_bps - rate_bps, 0.0), minlength=count)
-    since_last_cut_s = np.full(count, np.inf)
+    since_last_cut_s = np.full(count, np.inf)  # of any sender to the bottleneck; fmin ignores NaN
     np.fmin.at(since_last_cut_s, bottleneck, stood_s)
     waits: BoolArray = (excess_bps > 0) & (since_last_cut_s < RESPONSIVE_BURST_S)
     return waits[bottleneck]
 
 
 def equal_parts(weight: FloatArray, link_bps: FloatArray, bottlenecks: Bottlenecks) -> FloatArray:
-    """Return (limiters,) each limiter's part, by weight, of ``link_bps`` among the senders at its bottleneck."""
+    """Return (limiters,) each limiter's part, by weight, of ``link_bps`` among the senders at its bottleneck.
+
+    ``link_bps`` (limiters,) is divided by the number of senders, then scaled by the limiter's relative weight.
+    """
     size = len(bottlenecks.senders)
     weight_sum = np.bincount(bottlenecks.bottleneck, weight, minlength=size)
     count = np.bincount(bottlenecks.bottleneck, minlength=size)
@@ -206,7 +226,8 @@ def equal_parts(weight: FloatArray, link_bps: FloatArray, bottlenecks: Bottlenec
 def reachable(passed_bps: FloatArray, rate_bps: FloatArray, most_bps: FloatArray, part_bps: FloatArray) -> FloatArray:
     """Return (limiters,) the upper bound of each rate: ``most_bps``, the Capacity Share.
 
-    Choice: an idle sender has no marks either, and its rate rises, but only to its equal part ``part_bps``.
+    Choice: an idle sender has no marks either, so its rate rises, but only to its equal part ``part_bps``
+    (``equal_parts``); a rate above that part stays.
     """
     return np.where(passed_bps > 0, most_bps, np.minimum(np.maximum(rate_bps, part_bps), most_bps))
 
@@ -224,13 +245,13 @@ def next_rates(
 ) -> LimiterState:
     """Return the rates of the next interval; all arguments except the bottlenecks have shape (limiters,).
 
-    ``share`` is phi; if NaN (unknown), rate and clock stay. ``link_bps`` is the rate of the sending port, ``least_bps``
-    and ``most_bps`` the floor and the Capacity Share, ``demand_bps`` the demand of a limiter's senders (infinite: more
-    than the limiter passes). ``rates`` holds no NaN.
+    ``share`` is phi; if NaN (unknown), rate and ``quiet`` stay. ``link_bps`` (C) is the lower rate of the sending port
+    and the bottleneck, ``least_bps`` and ``most_bps`` are the floor and the bound of ``reachable``, ``demand_bps`` is
+    the demand of a limiter's pairs (infinite: more than the limiter passes). ``rates`` holds no NaN.
 
     1. Marked: the rate falls by its cut.
     2. Unmarked for less than the timeout: ``+ slow * C / n``, otherwise ``+ fast * C / n``, by weight.
-    3. Between the floor and the share.
+    3. The rate stays between ``least_bps`` and ``most_bps``.
 
     Deviation: line 34 of the listing tests ``f >= 0``, which is always true: the slow increase would never happen.
     Deviation: step 2 divides by n, the number of senders to the bottleneck, which the controller knows. Otherwise n
@@ -255,10 +276,11 @@ def _lowered(
     bottlenecks: Bottlenecks,
     constants: Constants,
 ) -> FloatArray:
-    """Return the rates of marked limiters after their cut."""
+    """Return (limiters,) the rates after the cut of each limiter's kind (``Cut``); only marked limiters use them."""
+    # The factors and levels of all kinds are computed for all limiters; ``cut`` selects.
     by_share = 1.0 - constants.beta * share
     load_bps = bottlenecks.load_bps[bottlenecks.bottleneck]
-    # If the capacity is unknown it is the rate at the time of the first mark.
+    # A bottleneck that marks is full: its load bounds its capacity, and stands for an unknown (infinite) one.
     capacity_bps = np.minimum(bottlenecks.capacity_bps[bottlenecks.bottleneck], np.maximum(load_bps, 1.0))
     target_bps = constants.gamma * capacity_bps
     to_load = np.divide(target_bps, load_bps, out=np.ones(len(load_bps)), where=load_bps > 0)
@@ -271,15 +293,15 @@ def _lowered(
 
 
 def _levels(room_bps: FloatArray, weight: FloatArray, bottlenecks: Bottlenecks, gamma: FloatArray) -> FloatArray:
-    """Return (limiters,) the level of each limiter's bottleneck: the rate per weight at which it is full.
+    """Return (limiters,) the level of each limiter's bottleneck: the rate per weight that fills ``gamma`` of it.
 
-    ``room_bps`` (limiters,) is the most that each would use.
+    ``room_bps`` (limiters,) is the most that each limiter would use.
     """
     order = np.argsort(bottlenecks.bottleneck, kind="stable")
     sizes = np.bincount(bottlenecks.bottleneck, minlength=len(bottlenecks.load_bps))
     groups = Segments(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
     load_bps, capacity_bps = bottlenecks.load_bps, bottlenecks.capacity_bps
-    part = np.ones(len(load_bps))
+    part = np.ones(len(load_bps))  # of each bottleneck: the lowest gamma of its limiters
     np.minimum.at(part, bottlenecks.bottleneck, gamma)
     amount_bps = part * np.minimum(capacity_bps, np.maximum(load_bps, 1.0))
     level_bps = fill_level(groups, amount_bps, weight[order], room_bps[order])
