@@ -31,12 +31,16 @@ from controller.node_protocol.header import (
 from controller.node_protocol.message_types import Frame, GrantMessage, GrantRecord, ReportMessage
 from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
-_SAME_FIRST_COLUMN = 2  # result of the native check: valid, and the first column equals the previous message's
+# Result of the native check: the message is valid, and its column of rows of the first table equals the last message's.
+_SAME_FIRST_COLUMN = 2
 _VN_ROW_COLUMNS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})
 
 
 class PreviousMessage(NamedTuple):
-    """A ``frame`` whose pairs are those of all messages of its ``token`` with the numbers ``first`` to ``latest``."""
+    """The last message of a kind that included its pairs, ``frame``; its number is ``latest``.
+
+    All such messages from number ``first`` on, of the same sender's incarnation ``token``, had the same pairs.
+    """
 
     token: int
     first: int
@@ -54,14 +58,17 @@ def decode(
 ) -> tuple[Header, Frame]:
     """Return the decoded message, with columns as views of the bytes; raise MessageRejectedError if it is malformed.
 
-    ``vns`` is the number of rows of the VN table, ``links`` the number of links. A message that refers to the pairs of
-    ``before``, a previous message of its kind, has the same ``sender`` and ``receiver`` arrays, which are not checked
-    again. ``sent_grants`` are the grants of the receiving node, by number.
+    ``fabric`` is the receiving node's ``fabric_digest``, ``vns`` the number of rows of the VN table, ``links`` the
+    number of links. ``before`` has the sender's last message with pairs, by kind. A message that omits its pairs, and
+    refers to those of that message, gets the same ``sender`` and ``receiver`` arrays, which are not checked again.
+    ``sent_grants`` are the grants that the receiving node sent, by number: a Report may refer to one instead of
+    repeating the limits.
     """
     if len(data) < HEAD.size:
         raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are less than a header's {HEAD.size}")
     fields = HEAD.unpack_from(data)
     magic, version, kind, to_allocator, omitted, sender_fabric, token, number, ack = fields[:9]
+    # ``pairs`` and ``limits`` are the numbers of the messages that have the omitted columns; 0: nothing is omitted.
     *acked, pairs, limits, first_rows, pair_rows = fields[9:]
     counts = first_rows, pair_rows  # of the two tables
     if magic != MAGIC or kind not in KINDS or to_allocator > 1:
@@ -86,6 +93,7 @@ def decode(
             raise MessageRejectedError(
                 RejectCause.LENGTH, f"{pair_rows} rows are not the {len(previous.frame.sender)} of its pairs"
             )
+    # The omitted limits are rates of a Grant; they fit only if its pairs are this message's, the same array.
     granted = (sent_grants or {}).get(limits) if limits else None
     if limits and (not pairs or last is None or granted is None or granted.sender is not last.sender):
         raise MessageRejectedError(RejectCause.PAIRS, f"has the limits of number {limits}, which are not known")
@@ -103,6 +111,7 @@ def decode(
         columns = _read_with_last_pairs(data, counts, names_of, vns, last)
     if not columns:
         columns = _read(data, form, counts, names_of, vns, links, last, pairs > 0)
+    # Each omitted column gets its usual value in all rows.
     columns |= {
         name: _same(value, pair_rows)
         for group, usual_values in LEFT.items()
@@ -121,9 +130,10 @@ def _read_with_last_pairs(
     vns: int,
     last: ReportMessage | GrantMessage,
 ) -> dict[str, Any]:
-    """Return the columns of a message with the pairs of the ``last`` one by name (fast path).
+    """Return the columns of a message with the pairs of the ``last`` one, by name (fast path).
 
-    Nothing is returned if any value is invalid: ``_read`` then finds the reason. The arguments are those of ``_read``.
+    The result is empty if any value is invalid, or without native code: then ``_read`` reads the message, and finds the
+    reason. The arguments are those of ``_read``.
     """
     if codec_native.library is None:
         return {}
@@ -159,12 +169,16 @@ def _read(
 ) -> dict[str, Any]:
     """Return the columns of a message by name; raise MessageRejectedError for bad values.
 
-    ``counts`` are the rows of the two tables, ``names_of`` the columns that each table has in this message. ``vns`` and
-    ``links`` are the numbers of VNs and links. With ``omits_pairs`` the pairs are those of the ``last`` message of the
-    kind. Columns of pairs that equal the ``last`` message's are the same arrays as there.
+    ``form`` is the kind of the message. ``counts`` are the rows of the two tables, ``names_of`` the columns that each
+    table has in this message. ``vns`` and ``links`` are the numbers of VNs and links. With ``omits_pairs`` the pairs
+    are those of the ``last`` message of the kind. Columns of pairs that equal the ``last`` message's are the same
+    arrays as there.
+
+    Native code first checks a table as a whole; the second table only if the pairs are those of ``last``. If it is
+    absent, or finds a bad value, the columns are checked one by one, so that the error names the bad column.
     """
     columns, offset = dict[str, Any](), HEAD.size
-    row_counts = dict.fromkeys(_VN_ROW_COLUMNS, vns) | {"link": links}
+    row_counts = dict.fromkeys(_VN_ROW_COLUMNS, vns) | {"link": links}  # by column of rows: the rows that there are
     for table, (names, rows) in enumerate(zip(names_of, counts, strict=True)):
         is_first = table == 0
         rates, others = _views(data, offset, names, rows)
@@ -188,6 +202,7 @@ def _read(
                 _check(name, columns[name], row_counts)
         if is_first:
             _check_order(form.first, columns[form.first])
+    # The pairs must be in ascending order, by receiver, then sender; those of ``last`` were checked before.
     if form.tables[1] and not (last is not None and all(columns[name] is getattr(last, name) for name in PAIRS)):
         _check_order("entries", columns["receiver"] * vns + columns["sender"])
     return columns
@@ -241,7 +256,7 @@ def _as_read(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _raw_rows(rows: IntArray) -> NDArray[np.uint32]:
-    """Return decoded rows as they are in the message, without a copy."""
+    """Return decoded rows as they are in the message, without a copy: the low half of each int64."""
     return rows.view("<u4")[::2]
 
 
@@ -269,6 +284,7 @@ def _check(name: str, column: NDArray[Any], row_counts: Mapping[str, int]) -> No
 
 
 def _check_order(name: str, keys: IntArray) -> None:
+    """Raise MessageRejectedError unless ``keys`` ascend strictly, so that no row occurs twice."""
     if not (keys[1:] > keys[:-1]).all():
         raise MessageRejectedError(RejectCause.ROW, f"{name} are not in ascending order")
 
