@@ -156,9 +156,10 @@ class EventLog:
         return event
 
     def limit_named(self, kind: EventKind, rows: IntArray, at_s: float) -> list[int]:
-        """Return the rows that may get an event of their own, out of ``rows`` that each cause one of this kind.
+        """Return the first of ``rows`` that may get an event of their own; each row causes one of this kind.
 
-        The others are counted for ``report_suppressed``.
+        A token bucket for each kind allows NAMED_BURST events at once and NAMED_PER_S a second. The caller adds the
+        events of the returned rows; the others are counted here, for ``report_suppressed``.
         """
         room, since_s = self._tokens.get(kind, (NAMED_BURST, at_s))
         room = min(room + NAMED_PER_S * (at_s - since_s), NAMED_BURST)

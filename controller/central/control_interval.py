@@ -47,10 +47,11 @@ def run_interval(
     """Run the control step on the switches' METER_STATS, and queue the meter-mods that the step decides.
 
     ``stats``, ``received_s`` (when the stats arrived) and ``confirmed_s`` (when the switch had executed its last
-    meter-mods, where known) are by dpid.
+    meter-mods, where known) are by dpid. ``fabric`` gets the next state, and notes events.
     """
     # The switches of the stats may belong to an earlier configuration.
     stats = MeterStatsBatch.from_stats(stats).select_switches(fabric.switches)
+    # Grants are frozen while some senders may be unknown.
     if fabric.state.adopted_bps is not None and not fabric.may_lack_senders(now_s):
         fabric.state = control_step.with_released_grants(fabric.state)
         fabric.share.released()
@@ -62,6 +63,7 @@ def run_interval(
     links = fabric.links.link_table(vns, fabric.network.topology) if ReadingKind.LINKS in required else None
     marks = None
     if ReadingKind.MARKS in required and (fabric.phantoms or fabric.measuring or not fabric.share.is_whole):
+        # ``counted`` are the meters of pairs that count marked frames, ``beyond`` the phantom meters of receiving VNs.
         counted, beyond = (
             _readings_of(fabric, meters, stats, received_s, confirmed_s)
             for meters in (fabric.measuring, fabric.phantoms)
@@ -131,7 +133,7 @@ def _readings_of(
     received_s: Mapping[int, float],
     confirmed_s: Mapping[int, float],
 ) -> MeterReadings:
-    """Return the readings of counting meters."""
+    """Return the readings of counting meters, those of pairs' marked frames or the phantom meters."""
     positions = fabric.listing.places_of_meters(meters.dpid(fabric.vns), meters.meter_id, reports)
     return ListedReadings(*positions, reports.whole, *_times_s(reports, received_s, confirmed_s), None).columns
 

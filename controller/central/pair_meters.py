@@ -277,7 +277,7 @@ class PairMeterManager:
         """Adopt pairs whose meters are installed and were claimed; yield after each batch.
 
         All pairs are added at once, their flow entries in batches. A pair that has got another meter since keeps the
-        other one. Of several meters of a pair, the first is adopted.
+        other one. Of several meters of a pair, the first is adopted. The meters that are not adopted are released.
         """
         fabric, active_pairs = self._fabric, self._fabric.network.pairs
         _, first_of_pair = np.unique(found.receiver << 32 | found.sender, return_index=True)
@@ -300,6 +300,7 @@ class PairMeterManager:
         for dpid, start, end in parts:
             while start < end:
                 table_size = len(fabric.network.desired.flows_at(dpid))
+                # A larger table costs more for each batch, so it gets fewer and larger ones.
                 batch_size = _BATCH_SIZE * max(1, table_size // _FLOWS_PER_BATCH)
                 rows = order[start : min(start + batch_size, end)]
                 active_pairs.put_all(found.sender[rows], found.receiver[rows])

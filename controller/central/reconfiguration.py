@@ -214,11 +214,16 @@ def _inherit_ports(before: FabricState, after: FabricState) -> None:
 def _inherit_state(
     before: FabricState, after: FabricState, row_of: _Rows, kept: set[int], now_s: float
 ) -> RateAllocators:
-    """Give ``after`` the remaining pairs with all their state; return the allocators, still to be grouped."""
+    """Give ``after`` the remaining pairs with all their state; return the allocators, still to be grouped.
+
+    A pair remains if both of its VNs do, and its sender's switch is in ``kept`` (dpids). ``row_of`` maps VN rows from
+    old to new and back. The allocators keep the policies' old grouping of VNs.
+    """
     old = before.state
     sender, receiver = row_of.new[old.entries.sender], row_of.new[old.entries.receiver]
     switch_stays = np.isin(before.vns.dpid[old.entries.sender], np.array(sorted(kept), dtype=np.uint64))
     stays = np.flatnonzero((sender != NEW_ROW) & (receiver != NEW_ROW) & switch_stays)
+    # Pair tables are sorted by receiver, then sender; VN rows may have another order now.
     old_row = stays[np.lexsort((sender[stays], receiver[stays]))]
     entries = PairTable(sender[old_row], receiver[old_row], old.entries.meter_id[old_row])
     unused = np.zeros(len(entries))  # settings of new pairs, of which there are none
