@@ -206,7 +206,8 @@ Allocate = Callable[[AllocationInput, State], tuple[FloatArray, State]]
 def explain_receiver(allocate: Allocate, requests: AllocationInput, state: State, entry: int) -> Explanation:
     """Return the explanation of a pair's grant by the per-receiver algorithm ``allocate``.
 
-    ``requests`` and ``state`` are the algorithm's input and state for one receiver.
+    ``requests`` and ``state`` are the algorithm's input and state for one receiver, ``entry`` is the pair's row there.
+    The bounds that bind the pair are found and lifted; then the bounds that would bind it next are found.
 
     Raises InvalidValueError for a pair that does not exist and for an input with more than one receiver.
     """
@@ -219,6 +220,7 @@ def explain_receiver(allocate: Allocate, requests: AllocationInput, state: State
     bounds = _receiver_bounds(allocate, requests, state, entry, ())
     lifted, lifted_state = _changed(requests, state, entry, bounds, True)
     lifted_bps = _grant(allocate, lifted, lifted_state, entry)
+    # A rank among the receiver's pairs means something only if what binds the pair is shared by them.
     is_shared = not bounds or _RECEIVE in bounds or _FAIR in bounds
     next_bounds = _receiver_bounds(allocate, lifted, lifted_state, entry, bounds)
     active_rows = np.flatnonzero(requests.active)

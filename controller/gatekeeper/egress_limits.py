@@ -68,8 +68,9 @@ def halved(
 def shared_limits(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, demand_bps: FloatArray) -> FloatArray:
     """Return (pairs,) the rates allowed to pairs; some senders have one limit for all their pairs (paper: ``LIM_j``).
 
-    ``together`` (vns,) is the mask of these senders. Their limit is the lowest of their pairs' limits, shared by
-    weight.
+    ``limit_bps`` (pairs,) is each pair's own limit. ``together`` (vns,) is the mask of the senders with one limit: the
+    lowest of their pairs' limits. It is shared by weight, up to the pairs' ``demand_bps`` (pairs,); what that leaves
+    is allowed to each of the sender's pairs, for when it needs more.
     """
     has_one_limit = together[pairs.sender]
     if not has_one_limit.any():

@@ -272,7 +272,12 @@ class HyGenICC(Policy):
         )
 
     def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
-        """Return what binds the pair: marks, the recovery after marks, its share of its port, or its limits."""
+        """Return what binds the pair: marks, the recovery after marks, its share of its port, or its limits.
+
+        ``at`` is the pair's row in the decision. The lower one of share and limits is compared first: it binds if the
+        grant reaches it, and otherwise would bind next. Else the sender's other pairs bind if the grant is below the
+        law's rate.
+        """
         assert isinstance(decision, MarksDecision)
         sender, receiver = int(decision.view.sender[at]), int(decision.view.receiver[at])
         grant_bps, rate_bps = float(decision.grant_bps[at]), float(decision.rate_bps[at])

@@ -324,7 +324,11 @@ def _below_floods(overrides: Overrides, vns: VnTable) -> dict[tuple[int, str], s
 
 
 def _flood_reason(overrides: Overrides, needed_bps: FloatArray, row: int) -> str:
-    """Return why a receive limit is too low for the floods of its VLAN, and the least that fits."""
+    """Return why a receive limit is too low for the floods of its VLAN, and the least that fits.
+
+    ``needed_bps`` (vns,) are the receive limits that fit, ``row`` is the VN. The number of VNs is named only if all of
+    them have the VLAN's flood limit.
+    """
     file, least_bps = overrides.file, int(needed_bps[row])
     flood_bps = file.config.vlans[file.names[row].vlan_vid].flood_limit_bps
     if flood_bps is None or file.vns.own_flood_limit_bps is not None:

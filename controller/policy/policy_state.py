@@ -96,9 +96,10 @@ class PolicyState:
     # -- what the loop does
 
     def aligned(self, rows: IntArray, links: tuple[str, ...] | None) -> PolicyState:
-        """Return the state for these rows of pairs and links (None: unchanged).
+        """Return the state for these pairs (rows of the pair table) and names of links (None: as before).
 
-        Usually the same as in the previous interval.
+        Pairs and links that remain keep their columns; new ones get NaN. Usually nothing has changed since the previous
+        interval, and the state itself is returned.
         """
         memory = self
         if links is not None and links is not self.links and links != self.links:

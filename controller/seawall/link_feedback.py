@@ -48,20 +48,22 @@ class LinkBacklog:
     def updated(
         self, load_bps: FloatArray, transmitted_bps: FloatArray, capacity_bps: FloatArray, elapsed_s: float
     ) -> LinkBacklog:
-        """Return the state after an interval with this load and these transmitted rates (NaN: unknown); (links,) each.
+        """Return the state after an interval of ``elapsed_s``; all columns are (links,).
 
-        Load that was not transmitted waits in the buffer; what exceeds the buffer was lost. Transmitted bits that were
-        neither in the load nor in the buffer belong to no pair.
+        ``load_bps`` is what pairs sent over a link, ``transmitted_bps`` what the link's port sent (NaN: unknown; then
+        the state stays, and the loss is unknown). Load that was not transmitted waits in the buffer; what exceeds the
+        buffer was lost. Transmitted bits that were neither in the load nor in the buffer belong to no pair.
         """
         known = ~np.isnan(transmitted_bps)
         sent_bps = np.where(known, transmitted_bps, 0.0)
-        came_bps = load_bps + np.maximum(self.foreign_bps, 0.0)
+        came_bps = load_bps + np.maximum(self.foreign_bps, 0.0)  # all that came, with the traffic of no pair
         buffer_bits = BUFFER_S * capacity_bps
         queued_bits = self.queued_bits + (came_bps - sent_bps) * elapsed_s
         lost_bits = np.maximum(queued_bits - buffer_bits, 0.0)
         came_bits = came_bps * elapsed_s
         share = np.divide(lost_bits, came_bits, out=np.zeros(len(load_bps)), where=came_bits > 0)
         kept_bits = np.where(sent_bps < BUSY_ABOVE * capacity_bps, 0.0, np.clip(queued_bits, 0.0, buffer_bits))
+        # What the link sent in this interval beyond the load and the queued bits, as a rate.
         foreign_mean_bps = np.maximum(sent_bps - load_bps - self.queued_bits / elapsed_s, -MAX_SKEW * capacity_bps)
         foreign_bps = self.foreign_bps + (foreign_mean_bps - self.foreign_bps) / FOREIGN_INTERVALS
         return LinkBacklog(

@@ -36,7 +36,9 @@ class Loops:
 
     @classmethod
     def build(cls, sender: IntArray, offsets: IntArray, link: IntArray, links: int) -> Loops:
-        """Return the loops of pairs from ``sender`` (pairs,) over ``link[offsets[e]:offsets[e + 1]]``.
+        """Return the loops of pairs, from VNs ``sender`` (pairs,) over ``link[offsets[e]:offsets[e + 1]]`` for pair e.
+
+        ``links`` is the number of links of the fabric.
 
         Raises InvalidValueError if the columns do not fit each other, ColumnError for a link that does not exist.
         """
@@ -46,6 +48,7 @@ class Loops:
         if len(bad):
             raise ColumnError("link", int(bad[0]), int(link[bad[0]]), f"does not exist: there are {links}")
         sizes = np.diff(offsets)
+        # A loop's key is its sender and link in one number; sorted keys give the order of the loops.
         keys, use_loop = np.unique(np.repeat(sender, sizes) * max(links, 1) + link, return_inverse=True)
         return cls(keys // max(links, 1), keys % max(links, 1), offsets, sizes, use_loop.reshape(-1), link)
 
