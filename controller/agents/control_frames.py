@@ -221,7 +221,10 @@ def _header(speaker: FrameAddress) -> bytes:
 
 
 def decode(frame: Buffer) -> ControlFrame | FrameRejection:
-    """Return the decoded frame, or why it is rejected; never raises, whatever the bytes."""
+    """Return the decoded frame, or why it is rejected; never raises, whatever the bytes.
+
+    ``frame`` begins with the destination address; an 802.1Q tag is optional.
+    """
     view = memoryview(frame)
     if len(view) < _ADDRESSES.size:
         return FrameRejection(FrameRejectCause.SHORT, f"{len(view)} octets, expected at least {_ADDRESSES.size}")
@@ -234,6 +237,7 @@ def decode(frame: Buffer) -> ControlFrame | FrameRejection:
         vlan_vid, at = tci & 0x0FFF, at + _TAG.size
     if ethertype not in CONTROL_ETH_TYPES:
         return FrameRejection(FrameRejectCause.NOT_CONTROL, f"EtherType {ethertype:04x}")
+    # The epoch is among the parameters: ``_read`` replaces the 0.
     speaker = FrameAddress(int.from_bytes(destination), int.from_bytes(source), vlan_vid, 0, ethertype)
     if len(view) < at + _OPCODE.size + SHORT_PARAMETER_BYTES:
         return FrameRejection(

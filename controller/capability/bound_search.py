@@ -43,7 +43,8 @@ MIN_RATE_KBPS, MIN_BURST_KBITS = 1, 16
 def search(need: Setting) -> Search:
     """Yield settings to try, in order, and receive the result of each; return the bounds, None if nothing is accepted.
 
-    ``need`` is the largest rate and burst that the configuration may need.
+    ``need`` is the largest rate and burst that the configuration may need. The caller sends the ``Answer`` of each
+    setting of a yielded list, in the same order. The numbers are those of the module's steps.
     """
     # 1
     base: Answer = None
@@ -64,7 +65,7 @@ def search(need: Setting) -> Search:
         Setting(need.rate_kbps // step * step, burst),
         Setting(-(-MIN_RATE_KBPS // step) * step, burst),
     ]
-    # 4
+    # 4: for each extreme, bisect if it was rejected (None); if another value was accepted for it, that is the bound.
     bounds = UNBOUNDED._replace(rate_step_kbps=step)
     if large is None:
         bound = yield from _bisect(burst, need.burst_kbits, lambda value: Setting(rate, value))
@@ -91,7 +92,12 @@ def search(need: Setting) -> Search:
 
 
 def _find_step(base: Setting, primes: list[Answer]) -> Generator[list[Setting], list[Answer], int]:
-    """Return the step of rates, 1 where none is found. ``primes`` are the results for PRIMES."""
+    """Return the step of rates, in kb/s; 1 where none is found. ``primes`` are the results for PRIMES.
+
+    ``base`` is an accepted setting. A prime that reads as itself shows that there is no step. Otherwise a candidate is
+    the step if three of its multiples read as themselves. The candidate is the common divisor of what the primes read
+    as; if all primes were rejected, the candidates are USUAL_STEPS.
+    """
     reads = [one.rate_kbps for one in primes if one is not None]
     if any(one is not None and one.rate_kbps == prime for one, prime in zip(primes, PRIMES, strict=True)):
         return 1

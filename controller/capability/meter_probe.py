@@ -176,7 +176,11 @@ class MeterProbe:
         return self.seen[ProbeKind.PLAIN] >= FRAMES
 
     def evaluate(self, can: Capabilities, meter_stats: bytes | None) -> None:
-        """Store the result of the test in ``can``; ``meter_stats`` is the body of the reply, None without one."""
+        """Store the result of the test in ``can``; ``meter_stats`` is the body of the reply, None without one.
+
+        Queues and marks come first: they do not depend on meters. Meters work if they pass at most half as many frames
+        as return without a meter.
+        """
         if ProbeKind.QUEUED.name in self.refused:
             can.set_queue = Ability(
                 ProbeResult.FAILS, f"the switch rejects set_queue: {self.refused[ProbeKind.QUEUED.name]}"
@@ -190,6 +194,7 @@ class MeterProbe:
             can.ecn = Ability(ProbeResult.WORKS)
         elif self.seen[ProbeKind.PLAIN]:
             can.ecn = Ability(ProbeResult.FAILS, "marks (ip_ecn) are not seen, or not cleared")
+        # Without a meter, or flow entries with one, there is nothing else to test.
         for part, what in (("meter", "meters"), (ProbeKind.METERED.name, "entries with a meter")):
             if part in self.refused:
                 can.disable_meters(f"the switch rejects {what}: {self.refused[part]}")

@@ -68,9 +68,11 @@ def update_budgets(
 ) -> tuple[list[FloatArray], tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
     """Return the next ReceiveBudgets without ``updated_s``, and RemainingBudget without the limit, as columns.
 
-    ``columns`` are the settings of ``receive_budgets``; the received bits, the dropped rates, the limit for counting
-    and the present limit, (vns,) each; and the columns of ReceiveBudgets before.
+    ``columns`` are the settings of ``receive_budgets`` (0); the received bits (1), the dropped rates (2), the limit for
+    counting (3) and the present limit (4), (vns,) each; and the columns of ReceiveBudgets before (5 and higher).
+    ``horizon_s`` is ``ReceiveBudgets.horizon_s``.
     """
+    # In the order of the fields of both classes; of ``ahead_s`` and ``free_bits`` the first ``times`` rows are filled.
     vns, slots = len(columns[1]), len(columns[6])
     after = [np.empty(len(columns[5])), np.empty(slots), np.empty(vns), np.empty(vns)]
     allowed, ahead_s, free_bits = np.empty(vns), np.empty(slots + 1), np.empty((slots + 1, vns))

@@ -132,7 +132,7 @@ class FloodRates:
         self._last = _Counters(*(np.where(answered, *columns) for columns in zip(now, last, strict=True)))
         self._last_s = np.where(answered, now_s, last_s)
         with np.errstate(invalid="ignore", divide="ignore"):
-            # Rows 0 and 1: the meters of floods and of discovery.
+            # Rows 0 and 1: the meters of floods and of discovery, (2, vns); their rates are added in the end.
             uncounted_s = np.where(modified, self._modified_s - last_s, 0.0)
             elapsed_s = now.duration_s[:2] - (last.duration_s[:2] + uncounted_s)
             passed_bytes = now.passed_bytes[:2] - np.where(modified, 0.0, last.passed_bytes[:2])

@@ -125,11 +125,12 @@ def evaluate_readings(
     now: Sequence[NDArray[np.generic]],
     listed: bool,
 ) -> NativeObservation:
-    """Return all results of one meter reading.
+    """Return all results of one meter reading; ``measurement`` has the same function without native code.
 
-    ``settings`` are those of ``meter_rates`` and the memory of the measurement; ``ends`` each pair's sender and
-    receiver and all VNs' capacities; ``before`` columns of MeterCounters, of Measurement and the intervals without a
-    reading; ``now`` columns of MeterReadings or, if ``listed``, the arguments of ``read``.
+    ``settings`` are the three of ``meter_rates``, and MEMORY_INTERVALS. ``ends`` are the sender and the receiver of
+    each pair, (pairs,), and the capacities of VNs, (vns,). ``before`` are the columns, (pairs,) each, of MeterCounters
+    (5), of Measurement (5), and the intervals without a reading. ``now`` are columns of MeterReadings or, if
+    ``listed``, ``ListedReadings.native_columns``.
     """
     entries, vns = len(ends[0]), len(ends[2])
     counters, measured = [np.empty(entries) for _ in range(5)], [np.empty(entries) for _ in range(4)]

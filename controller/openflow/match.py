@@ -221,7 +221,11 @@ def _ones(field: int) -> int:
 
 
 def _vlan_vid(oxm: Oxm) -> int:
-    """Return the plain VLAN id; the field's 13 bits may come with an exact mask of 13 or of 16 bits."""
+    """Return the VLAN id without VID_PRESENT, or VLAN_NONE or VLAN_PRIORITY, as ``Match.vlan_vid``.
+
+    The field's 13 bits may come with an exact mask of 13 or of 16 bits. Raises UnknownMatchError for another mask, and
+    for a VLAN id that is not valid.
+    """
     if oxm.mask not in (None, 0x1FFF, 0xFFFF):
         raise UnknownMatchError("vlan_vid under a mask")
     if oxm.value == ofp.VLAN_NONE:
