@@ -326,11 +326,13 @@ class NodePartition(FabricPartition):
     def _queue_snapshot(self, owned: set[int], controlled: frozenset[int], owners_settled: bool, now_s: float) -> None:
         """Queue a snapshot of this node's switches for all peers, if MIN_S or, without changes, RETRANSMIT_S is over.
 
-        ``owned`` are the dpids of this node's switches, ``controlled`` of those that are under its control.
+        ``owned`` are the dpids of this node's switches, ``controlled`` of those that are under its control. Until
+        ``owners_settled`` snapshots are repeated as if there were changes.
         """
         topology = self._central.network.topology
         self._once_controlled = (self._once_controlled | controlled) & owned
-        lost = frozenset(self._once_controlled - topology.switches)
+        lost = frozenset(self._once_controlled - topology.switches)  # switches that were here and disconnected
+        # The number of peers, so that a new peer gets the snapshot soon.
         content = topology.links(), controlled, lost, len(self._peers)
         unchanged = owners_settled and content == self._last_snapshot
         if now_s - self._snapshot_sent_s < (RETRANSMIT_S if unchanged else MIN_S):

@@ -299,12 +299,17 @@ class Shard(RemoteSide):
         return rows[~self._crossing_now().remote_mask[rows]]
 
     def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: IntervalContext) -> ReceiverInput:
-        """Return the reports of local senders and of responsive peers."""
+        """Return the input of the receivers' side: reports of local senders and of responsive peers.
+
+        ``seen`` is the policies' further input for local pairs; the result has it for all pairs to local receivers.
+        Capacities in the result lack what is reserved for senders of unresponsive peers. ``_counted`` becomes the
+        number of senders of each receiver, with those.
+        """
         assert self._local_report is not None
         (local_report, omitted), table, live = self._local_report, self._table, self._live(seen.now_s)
         # All pairs to receivers that control their senders count as under control: Initialize, at least, is in flight.
         controlled = table.controlled_rows(receivers.allocators.congested | vns.always_controlled)
-        omitted &= ~OmittedColumns.AMOUNTS if self.is_network_wide else -1
+        omitted &= ~OmittedColumns.AMOUNTS if self.is_network_wide else -1  # network-wide policies use the amounts
         merged = MergedReports.build(
             table, self._crossing_now().local_rows, senders, local_report, list(live.values()), omitted
         )
@@ -315,6 +320,7 @@ class Shard(RemoteSide):
         if links is not None and remaining.links is not None:
             seen = self._network_context(merged, seen, links, remaining.links)
             if observed is not None and self.allocator == self._number_of_shard:
+                # The allocator's policies use the readings of all shards; those of unresponsive peers are old.
                 unresponsive = [peer.owns for number, peer in self.peers.items() if number not in live]
                 readings = merge_readings(observed, self.scope, self.peers.values(), len(table.entries))
                 seen = with_readings(seen, readings, table.entries.receiver, unresponsive)
