@@ -99,13 +99,14 @@ def _switches(before: Config, after: Config) -> Iterator[str]:
 
 
 def _port(old_switch: Switch, old: EdgePort, switch: Switch, port: EdgePort) -> Iterator[str]:
-    """Yield what has changed at an edge port, one sentence each."""
+    """Yield what has changed at an edge port, one sentence each; ``_vns`` has the changes of its VNs."""
     subject = f"port {switch.name}:{port.label}"
     # A default name changes together with the name of its switch.
     has_default_name = (old.name, port.name) == (f"{old_switch.name}-{old.port_no}", f"{switch.name}-{port.port_no}")
     yield from _values(subject, old, port, ("untagged_vid", "vns", *(("name",) if has_default_name else ())))
     if old.is_access != port.is_access:
         yield f"{subject}: {'an access port' if port.is_access else 'a trunk'} now"
+    # An access port's VLAN is a matter of its VNs; a port that was one has lost its untagged VLAN by becoming a trunk.
     if old.untagged_vid != port.untagged_vid and not port.is_access and not (old.is_access and not port.untagged_vid):
         yield f"{subject}: {f'native VLAN {port.untagged_vid}' if port.untagged_vid else 'no native VLAN'} now"
 
@@ -127,6 +128,7 @@ def _vns(before: Mapping[int, Vlan], after: Mapping[int, Vlan], ports: _CommonPo
             if old is None:
                 locations_of.setdefault((f"VLAN {vid}", " added"), []).append(location)
                 continue
+            # A limit that both inherit from the VLAN changed with the VLAN's, which is a sentence of its own.
             limits = [f"{one}_limit_bps" for one in DIRECTIONS if one in old.own_limits or one in vn.own_limits]
             for name in (*limits, *_CEILINGS, "weight", "flood_limit_bps"):
                 was, now = getattr(old, name), getattr(vn, name)

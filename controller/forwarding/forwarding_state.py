@@ -125,8 +125,8 @@ class ForwardingState:
     ) -> Iterator[None]:
         """Put the flow entries for a switch, its edge ports and its VNs, but none for pairs; yield after each batch.
 
-        ``meters_of_vn`` has the meters of each VN at the switch, by row. ``set_queue`` tells whether the switch's flow
-        entries name queues.
+        ``meters_of_vn`` has the meters of each VN at the switch, by row of the VN table. ``set_queue`` tells whether
+        the switch's flow entries name queues. The switch is tracked from now on.
         """
         yield from self._begin(dpid)
         was_queueless = dpid in self._queueless

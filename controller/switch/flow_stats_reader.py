@@ -208,15 +208,19 @@ class _Reader:
         yield from self._read_entries(offsets)
 
     def _read_entries(self, offsets: dict[int, list[IntArray]]) -> Iterator[None]:
-        """Read the flow entries at ``offsets`` of the reply; the keys are the entries' lengths."""
+        """Read the flow entries at ``offsets`` (bytes) of the reply, by the entries' length in bytes; yield in between.
+
+        Flow entries that match a template are read as columns, the others one by one.
+        """
         read: list[FlowColumns] = []
-        order: list[IntArray] = []
-        single: list[tuple[int, int]] = []
+        order: list[IntArray] = []  # the offsets of the flow entries in ``read``: their order in the reply
+        single: list[tuple[int, int]] = []  # offset and length of those that are read one by one
         for length, parts in offsets.items():
             starts = np.concatenate(parts)
             if length % _WORD_BYTES or (starts % _WORD_BYTES).any():
                 single += [(start, length) for start in starts.tolist()]
                 continue
+            # (entries, words per entry), as in ``_Template.matches``.
             words = self._words[starts[:, None] // _WORD_BYTES + np.arange(length // _WORD_BYTES)]
             for template, rows in self._matching_rows(length, starts, words):
                 if template is None:
@@ -239,6 +243,7 @@ class _Reader:
             if count % _DECODE_BATCH == 0:
                 yield
         if read:
+            # Of equal keys the last one of the reply counts.
             self.update.add(FlowColumns.concatenate(read).at(np.argsort(np.concatenate(order))))
         yield
 

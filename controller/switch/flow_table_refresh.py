@@ -55,9 +55,10 @@ class FlowTableRefresh:
         self.changed: set[bytes] = set()
         self._before, self._effects = before, before.copy()  # the copy is for its effect indices only
         self._rows = FlowColumns(*before.rows)
+        # (rows,) masks of the old rows: the reply has the key; it has the key with another meter or effect.
         self._seen = np.zeros(len(self._rows.key), dtype=np.bool_)
         self._replaced = self._seen.copy()
-        self._new: list[FlowColumns] = []
+        self._new: list[FlowColumns] = []  # flow entries of the reply that are not in the old rows
         self._long: dict[bytes, Row] = {}
 
     def template_index(self, effect: FlowTemplate) -> int:
@@ -89,8 +90,9 @@ class FlowTableRefresh:
         self._long[packed] = Row(meter_id, self.template_index(effect))
 
     def batches(self) -> Iterator[None]:
-        """Build ``table`` from all added flow entries, yielding after each batch."""
+        """Build ``table`` and ``changed`` from all added flow entries, yielding after each batch."""
         self.changed.update(self._rows.key[~self._seen].tolist())
+        # Rows that the reply lacks were removed. Oversized keys are compared one by one: they are few.
         before = self._before.oversized
         self.changed.update(key for key in before.keys() | self._long.keys() if before.get(key) != self._long.get(key))
         yield
