@@ -116,7 +116,11 @@ class ClusterMember(Standalone):
         return RequestForwarder(self._nodes)
 
     def _nodes(self) -> Nodes:
-        """Return the nodes as this one knows them now."""
+        """Return the nodes as this one knows them now, with the node to which changes are forwarded, if any.
+
+        This node accepts a change itself if it may write, or if no other active node with a URL is known: then its
+        refusal is the answer.
+        """
         node, state = self.node, {"owners": {}, "nodes": {}} | self.about_others()
         local, active = node.cluster.node, node.leadership.active
         accepts_changes = node.store.writable or active in ("", local) or not node.active_url

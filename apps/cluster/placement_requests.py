@@ -65,6 +65,7 @@ class PlacementRequests:
         others = sorted(set(view.nodes).difference(view.drained) - {node})
         if not others:
             raise InvalidValueError("NODE", node, "is the only live node that is not drained")
+        # All these nodes must still be as they were read, so that one of them can take the switches.
         keys = [f"{kind}/{other}" for other in (node, *others) for kind in ("nodes", "drained")]
         self._write(keys, [put(f"{self._prefix}drained/{node}", b"")])
 

@@ -293,7 +293,7 @@ def _owner(owners: dict[str, Any], row: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _screen(form: OutputFormat, columns: Sequence[Column]) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
-    """Return a function that shows rows, in a terminal in place of the previous ones, cut to its size."""
+    """Yield a function that shows rows. In a terminal a table replaces the one before, cut to the terminal's size."""
     terminal = console()
     if form is not OutputFormat.table or not terminal.is_terminal:
         yield lambda rows: show(rows, form, columns)

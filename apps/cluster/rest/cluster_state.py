@@ -34,9 +34,11 @@ def cluster_state(
 
 
 def merge_states(states: list[Json]) -> Json:
-    """Return the merged state of the nodes' states, the first of which is this node's.
+    """Return the merged state of the nodes' states (``column_state.state_of``), the first of which is this node's.
 
-    A state with links is that of the fabric; otherwise it is that of a VLAN or a VN.
+    The states have the same rows. Numbers that nodes know in part are added; of values that one node knows, the first
+    known one counts. A state with links is that of the fabric: ``congested`` and ``violated`` are counts by VLAN.
+    Otherwise it is that of a VLAN or a switch, and they are lists of rows.
     """
     own = dict(states[0])
     own["rows"], own["violated_vns"] = (_added([state[name] for state in states]) for name in ("rows", "violated_vns"))
@@ -48,6 +50,7 @@ def merge_states(states: list[Json]) -> Json:
         )
         own["ports"] = [_first(column) for column in zip(*(state["ports"] for state in states), strict=True)]
         links = zip(*(state["links"] for state in states), strict=True)
+        # Of each link: whether it is up, as this node sees it, and the loads of both directions.
         own["links"] = [[link[0][0], *_first([state[1:] for state in link])] for link in links]
         return own
     for name in ("congested", "violated"):

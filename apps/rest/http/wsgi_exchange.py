@@ -163,7 +163,10 @@ class WsgiExchange:
         self._has_begun = False
 
     def run(self, app: WsgiApp, environ: dict[str, Any]) -> None:
-        """Run the application and send its response. After an incomplete response the connection is closed."""
+        """Run the application and send its response. After an incomplete response the connection is closed.
+
+        Raises OSError if the connection fails.
+        """
         pieces: Iterable[bytes] = ()
         try:
             pieces = app(environ, self._start)

@@ -26,6 +26,7 @@ def list_overrides(query: request_parameters.OverrideQuery) -> Json:
     """List the overrides, whether they are effective, and the file's values."""
     settings = service().settings
     key = read_cursor(query.cursor, int)
+    # VLANs by id, then VNs. The cursor is a position in this list.
     names: list[int | VnName] = [vid for vid, _ in sorted(settings.overrides.vlan_overrides())]
     names += settings.overrides.vn_override_names()
     if query.active is not None:

@@ -134,7 +134,11 @@ def vn_row_of(central: CentralController, text: str, field: str) -> int:
 
 
 def port_of(central: CentralController, name: str, text: str, field: str = "port_no") -> tuple[Switch, EdgePort]:
-    """Return an edge port; raise HttpRefusedError (404) naming the unknown part of the path."""
+    """Return an edge port; raise HttpRefusedError (404) naming the unknown part of the path.
+
+    ``name`` is the switch. ``text`` is the port's number, its interface (as the switch names it) or its name, in this
+    order; digits are always the number.
+    """
     switch = _switch(central, name)
     port_no = _number(text)
     found = [switch.ports[port_no]] if port_no in switch.ports else []

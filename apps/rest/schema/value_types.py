@@ -100,7 +100,11 @@ def _parameters_schema() -> dict[str, Any]:
 
 
 def _number_schema(forms: Sequence[Parameter]) -> dict[str, Any]:
-    """Return a schema that admits the values of each of these parameters, which have the same name."""
+    """Return a schema that admits the values of each of these parameters, which have the same name.
+
+    The parameters are those of different algorithms.
+    """
+    # Of equal lower bounds the inclusive one counts, since False sorts before True.
     low, exclusive = min((form.least, False) if form.above is None else (form.above, True) for form in forms)
     meanings = dict.fromkeys(f"{form.about}; {form.bounds}, default {form.default:g}" for form in forms)
     return {
