@@ -237,7 +237,7 @@ class _IncomingConnection:
         self.ended = False
 
     def cut_off(self, reason: EvictionReason) -> None:
-        """Close the connection."""
+        """Close the connection, in the TLS handshake too, and count the reason."""
         self.ended = True
         if self.datapath is not None:
             self.datapath.evict(reason)

@@ -261,9 +261,9 @@ class Settings:
         expect: Callable[[], None],
         dry_run: bool,
     ) -> ChangeOutcome:
-        """Replace all overrides by those of ``vlans`` and ``vns``; those that do not fit are inactive.
+        """Replace all overrides by those of ``vlans`` (by id) and ``vns``; those that do not fit are inactive.
 
-        Raises StoreError.
+        ``action`` names the change in the history. Raises StoreError.
         """
 
         def propose(revision: int) -> _Proposal:  # present overrides that are not replaced become empty

@@ -249,7 +249,7 @@ def _columns(values: Mapping[str, float | None]) -> list[float | None]:
 
 
 def _vlan_override(row: tuple[Any, ...], path: str) -> tuple[int, Override]:
-    """Return the VLAN id and the override of a row; StoreError if the row is damaged."""
+    """Return the VLAN id and the override of a row of the store at ``path``; StoreError if the row is damaged."""
     vlan_vid, text, revision, limits_revision = row
     try:
         values = json.loads(text)

@@ -209,7 +209,11 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
         BULK_BARRIER.start(filenos, xids)
 
     def collect_confirmations(self) -> None:
-        """End the bulk request for barriers: record its replies; those still missing are awaited one by one."""
+        """End the bulk request for barriers: record its replies; those still missing are awaited one by one.
+
+        For a switch whose counts restart, record also when the switch confirmed its modified meters: as a time if the
+        reply has arrived (``confirmed_s``), otherwise as the pending reply (``meters_set``).
+        """
         if not self._in_bulk_barrier:
             return
         awaited, self._in_bulk_barrier = self._in_bulk_barrier, []

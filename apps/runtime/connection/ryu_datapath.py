@@ -170,7 +170,10 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     # -- sending
 
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
-        """Send messages of Ryu and its applications; record their requests, so that Ryu gets the replies."""
+        """Send messages of Ryu and its applications; record their requests, so that Ryu gets the replies.
+
+        Return whether the connection is open.
+        """
         offset = 0
         while offset + HEADER.size <= len(buf):
             _version, kind, length, xid = HEADER.unpack_from(buf, offset)
@@ -178,7 +181,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
                 self._ryu_requests[xid] = None
                 if len(self._ryu_requests) > MAX_RYU_REQUESTS:
                     self._ryu_requests.popitem(last=False)
-            offset += max(length, HEADER.size)
+            offset += max(length, HEADER.size)  # at least a header: a wrong length must not repeat forever
         return self.enqueue(bytes(buf), close_socket)
 
     def enqueue(self, data: Buffer, close_socket: bool = False) -> bool:

@@ -137,11 +137,11 @@ class BulkMeterStats(BulkBarrier):
         return *super()._columns(), *of_replies
 
     def partial_reply(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
-        """Return the received part of a socket's pending reply: METER_STATS, and an incomplete message."""
+        """Return the received part of a socket's pending reply: METER_STATS (filled,), and an incomplete message."""
         row = self._row(fileno)
         if row == _NOT_AWAITED:
             return super().partial_reply(fileno)
-        first = int(self.ends[row - 1]) if row else 0
+        first = int(self.ends[row - 1]) if row else 0  # of the switch's rows in ``stats``
         incomplete_bytes = int(self.partial_bytes[row])
         incomplete = self.parts[self.slot[row], :incomplete_bytes].tobytes() if incomplete_bytes else b""
         return self.stats[first : first + int(self.filled[row])].copy(), incomplete
