@@ -203,7 +203,7 @@ def is_cut_sufficient(
     """
     bottleneck, count = bottlenecks.bottleneck, len(bottlenecks.senders)
     excess_bps = np.bincount(bottleneck, np.where(passed_bps > 0, passed_bps - rate_bps, 0.0), minlength=count)
-    since_last_cut_s = np.full(count, np.inf)  # of any sender to the bottleneck; fmin ignores NaN
+    since_last_cut_s = np.full(count, np.inf)  # since the latest cut of any of its senders; fmin ignores NaN
     np.fmin.at(since_last_cut_s, bottleneck, stood_s)
     waits: BoolArray = (excess_bps > 0) & (since_last_cut_s < RESPONSIVE_BURST_S)
     return waits[bottleneck]
@@ -276,8 +276,8 @@ def _lowered(
     bottlenecks: Bottlenecks,
     constants: Constants,
 ) -> FloatArray:
-    """Return (limiters,) the rates after the cut of each limiter's kind (``Cut``); only marked limiters use them."""
-    # The factors and levels of all kinds are computed for all limiters; ``cut`` selects.
+    """Return (limiters,) the rates after a cut as ``constants.cut`` says; the caller uses those of marked limiters."""
+    # Factors are computed for all limiters; levels cost more, so only if a marked limiter needs one. ``cut`` selects.
     by_share = 1.0 - constants.beta * share
     load_bps = bottlenecks.load_bps[bottlenecks.bottleneck]
     # A bottleneck that marks is full: its load bounds its capacity, and stands for an unknown (infinite) one.
