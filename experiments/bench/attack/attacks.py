@@ -205,7 +205,7 @@ def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float]
     return attack
 
 
-def relay_hellos(address: Address, until_s: float) -> None:
+def relay_probes(address: Address, until_s: float) -> None:
     """Relay discovery probes, as a controlled switch, so that its ports seem linked; then report the ports down."""
 
     def work(peer: HostilePeer) -> None:
@@ -395,7 +395,7 @@ ATTACKS: dict[str, Attack] = {
     "endless reply": Attack("a reply that never ends", endless_reply),
     "7 MB of meters": Attack("counters of 120,000 meters in every interval", _bloat(MultipartType.METER, _METER)),
     "7 MB of ports": Attack("counters of 60,000 ports in every interval", _bloat(MultipartType.PORT_STATS, bytes(112))),
-    "relayed hellos": Attack("relays probes between 1,000 ports, reports them down", relay_hellos),
+    "relayed hellos": Attack("relays probes between 1,000 ports, reports them down", relay_probes),
     "no counters": Attack("confirms everything, never sends counters", send_no_counters),
     "idle connections": Attack("500 connections that send nothing", idle_connections),
     "dribble": Attack("200 connections, one byte each every 0.02 s", dribble),
