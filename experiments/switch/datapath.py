@@ -168,7 +168,7 @@ class Datapath:
         offset = 0
         while len(view) - offset >= HEADER.size and not conversation.broken:
             if buf[offset + 1] == MessageType.METER_MOD:
-                handled_bytes = self._many_meter_mods(view[offset:], now_s)
+                handled_bytes = self._one_band_meter_mods(view[offset:], now_s)
                 if handled_bytes:
                     offset += handled_bytes
                     continue
@@ -281,7 +281,7 @@ class Datapath:
             raise OpenFlowReplyError(ErrorType.GROUP_MOD_FAILED, code)
 
     def _meter_mod(self, xid: int, body: memoryview, now_s: float) -> None:
-        """Handle a meter-mod that ``_many_meter_mods`` does not: delete the meter, or reject the message.
+        """Handle a meter-mod that ``_one_band_meter_mods`` does not: delete the meter, or reject the message.
 
         An add or a modify that comes here has no band, several, or one of a wrong length.
         """
@@ -298,7 +298,7 @@ class Datapath:
         bands = len(body) - _METER_MOD_HEAD.size  # bytes; a drop band has 16
         raise OpenFlowReplyError(ErrorType.METER_MOD_FAILED, "OUT_OF_BANDS" if bands > 16 else "BAD_BAND")
 
-    def _many_meter_mods(self, view: memoryview, now_s: float) -> int:
+    def _one_band_meter_mods(self, view: memoryview, now_s: float) -> int:
         """Handle the meter-mods with one band at the start of ``view`` together; return their length in bytes.
 
         Only those before the first other message, and before the first delete. 0: none.

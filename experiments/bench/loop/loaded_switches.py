@@ -227,7 +227,7 @@ class BusyDatapath(Datapath):
     def advance(self, now_s: float) -> None:
         """Do nothing: no flow entry expires."""
 
-    def _many_meter_mods(self, view: memoryview, now_s: float) -> int:
+    def _one_band_meter_mods(self, view: memoryview, now_s: float) -> int:
         """Handle a run of plain modifies of prepared meters; other messages as software switches do."""
         count = len(view) // _MOD_BYTES
         words = np.frombuffer(view[: count * _MOD_BYTES], ">u4").reshape(count, _MOD_WORDS)
@@ -237,4 +237,4 @@ class BusyDatapath(Datapath):
                 self._note_writer()
                 self.handled[_METER_MOD] = self.handled.get(_METER_MOD, 0) + count
                 return count * _MOD_BYTES
-        return super()._many_meter_mods(view, now_s)
+        return super()._one_band_meter_mods(view, now_s)
