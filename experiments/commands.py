@@ -224,7 +224,7 @@ def figures(
     digest = make_figures(options)
     for key, verdict in digest["claims"].items():
         print(f"{key:15} {HOLDS[verdict['holds']]:9} {verdict['result']}")
-    print(f"{options.cell_folder}, {docs / page_of(paper_named(paper))}")
+    print(f"{options.runs_folder}, {docs / page_of(paper_named(paper))}")
     return 0
 
 

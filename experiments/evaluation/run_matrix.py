@@ -137,7 +137,7 @@ def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, 
     return sorted(found, key=sort_key)
 
 
-def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None = None) -> list[RunSpec]:
+def compared_runs(fabric: str, experiments: Collection[str], seeds: int | None = None) -> list[RunSpec]:
     """Return the runs of compared experiments under every condition, from the product's to the paper's.
 
     ``seeds`` is the number of seeds of each control; None: the experiment's own number.
@@ -147,7 +147,7 @@ def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None 
         for name, scenario in scenarios().items()
         if scenario.paper_controls and name in experiments
         for condition in conditions_on(fabric)
-        for spec in scenario_cells(
+        for spec in scenario_runs(
             name,
             scenario.with_conditions(condition),
             fabric,
@@ -163,7 +163,7 @@ def conditions_on(fabric: str) -> tuple[str, ...]:
     return without_packets if fabric == "model" else ("product", "unshaped")
 
 
-def scenario_cells(
+def scenario_runs(
     name: str, scenario: Scenario, fabric: str, seeds: int | None = None, controls: Sequence[str] | None = None
 ) -> list[RunSpec]:
     """Return the runs of one scenario on a fabric; [] if the fabric cannot run it.

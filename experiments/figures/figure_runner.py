@@ -18,10 +18,10 @@ from experiments.evaluation.run_matrix import (
     RunSpec,
     by_experiment,
     check_control,
-    compared_cells,
+    compared_runs,
     completed_runs,
     execute_run,
-    scenario_cells,
+    scenario_runs,
 )
 from experiments.measure.manifest import ROOT
 from experiments.model import warn_if_not_compiled
@@ -82,9 +82,9 @@ class FigureOptions:
         if self.conditions != "paper":
             for name, names in controls_of.items():
                 controls = self._controls_to_run(names, new_controls)
-                specs += scenario_cells(name, known[name], self.fabric, seeds, controls)
+                specs += scenario_runs(name, known[name], self.fabric, seeds, controls)
         if self.conditions != "product":
-            compared = compared_cells(self.fabric, self.experiments or known, seeds)
+            compared = compared_runs(self.fabric, self.experiments or known, seeds)
             specs += [spec for spec in compared if not self.controls or spec.control in self.controls]
         return list({spec.folder: spec for spec in specs}.values())
 
@@ -103,7 +103,7 @@ class FigureOptions:
         []: all claims are decided, or have all their seeds.
         """
         known = self.known
-        completed = [run for run in completed_runs(self.fabric, self.cell_folder) if run[0].experiment in known]
+        completed = [run for run in completed_runs(self.fabric, self.runs_folder) if run[0].experiment in known]
         highest_seed: dict[tuple[str, str, str], int] = {}
         for spec, _ in completed:
             key = (spec.experiment, spec.control, spec.conditions)
@@ -115,8 +115,8 @@ class FigureOptions:
             requested = name in (self.experiments or known) and control in (self.controls or [control])
             if requested and highest_seed[key] < MAX_ADDED_SEED:
                 seeds = min(highest_seed[key] + SEEDS_AT_ONCE, MAX_ADDED_SEED)
-                specs += scenario_cells(name, known[name].with_conditions(conditions), self.fabric, seeds, [control])
-        return [spec for spec in specs if spec.summary(self.cell_folder) is None]
+                specs += scenario_runs(name, known[name].with_conditions(conditions), self.fabric, seeds, [control])
+        return [spec for spec in specs if spec.summary(self.runs_folder) is None]
 
     @property
     def known(self) -> dict[str, Scenario]:
@@ -125,7 +125,7 @@ class FigureOptions:
         return {name: found[name] for name in experiments_of(paper_named(self.paper).name, found)}
 
     @property
-    def cell_folder(self) -> Path:
+    def runs_folder(self) -> Path:
         """The folder of the fabric's runs."""
         return self.results / "figures" / self.fabric
 
@@ -146,19 +146,19 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
 
     Complete runs are kept after an interruption. Failed runs are reported at the end, as RuntimeError.
     """
-    missing = [spec for spec in options.chosen() if options.force or spec.summary(options.cell_folder) is None]
+    missing = [spec for spec in options.chosen() if options.force or spec.summary(options.runs_folder) is None]
     failures = _run(missing, options) if missing else []
     while options.adds_seeds and not failures and (more_seeds := options.next_seeds()):
         missing += more_seeds
         failures += _run(more_seeds, options)
-    digest = keep_digest(options)
+    digest = write_digests(options)
     write_pages(options)
     if failures:
         raise RuntimeError(f"{len(failures)} of {len(missing)} runs failed, {failures[0]}")
     return digest
 
 
-def keep_digest(options: FigureOptions) -> dict[str, Any]:
+def write_digests(options: FigureOptions) -> dict[str, Any]:
     """Store the digests of all complete runs, and draw the pictures; return the digest of the product's conditions.
 
     ``options.conditions`` decides what is written: "product" the digest and pictures, "paper" the digest that compares
@@ -168,7 +168,7 @@ def keep_digest(options: FigureOptions) -> dict[str, Any]:
     from experiments.figures.result_digests import conditions_digest, digest_of, write_digest
 
     known, paper, folder = options.known, paper_named(options.paper), options.docs / "results"
-    completed = [run for run in completed_runs(options.fabric, options.cell_folder) if run[0].experiment in known]
+    completed = [run for run in completed_runs(options.fabric, options.runs_folder) if run[0].experiment in known]
     compared = [summary for spec, summary in completed if spec.control in known[spec.experiment].paper_controls]
     product = [(spec, summary) for spec, summary in completed if spec.conditions == "product"]
     all_summaries = [summary for _, summary in completed]
@@ -203,7 +203,7 @@ def repeat_runs(options: FigureOptions) -> list[str]:
     with TemporaryDirectory() as scratch:
         repetition = replace(options, results=Path(scratch))
         _run([spec for spec, _ in recorded], repetition)
-        summaries = [spec.summary(repetition.cell_folder) for spec, _ in recorded]
+        summaries = [spec.summary(repetition.runs_folder) for spec, _ in recorded]
     changed = [name for name, *_ in digest["outcomes"] if name not in known]
     for (spec, outcome), summary in zip(recorded, summaries, strict=True):
         if summary is None or outcome_digest(summary) != outcome:
@@ -252,8 +252,8 @@ def _draw(options: FigureOptions, completed: Sequence[tuple[RunSpec, dict[str, A
     summaries_of = by_experiment([summary for _, summary in completed])
     for name, summaries in summaries_of.items():
         specs = in_order([spec for spec, _ in completed if spec.experiment == name])
-        path = options.cell_folder / f"{name}.png"
-        Result(specs[0].scenario, tuple(spec.load(options.cell_folder) for spec in specs), ()).draw(path)
+        path = options.runs_folder / f"{name}.png"
+        Result(specs[0].scenario, tuple(spec.load(options.runs_folder) for spec in specs), ()).draw(path)
         if specs[0].scenario.isolation is None:
             draw_trade_off(summaries, path.with_stem(f"{name}-use-and-fairness"))
 
@@ -280,7 +280,7 @@ def _run(specs: Sequence[RunSpec], options: FigureOptions) -> list[str]:
         else:
             for number, spec in enumerate(specs, start=1):
                 bar.update(task, description=f"{options.fabric}: {_name(spec)}")
-                error = _run_one(spec, options.cell_folder, lambda passed_s: bar.advance(task, passed_s))
+                error = _run_one(spec, options.runs_folder, lambda passed_s: bar.advance(task, passed_s))
                 finished(number, spec, error, spec.expected_s - spec.traffic_s)
     return failures
 
@@ -322,7 +322,7 @@ def _run_side_by_side(
     workers = min(options.workers or os.cpu_count() or 1, len(specs))
     longest_first = sorted(specs, key=lambda spec: -spec.expected_s * len(spec.scenario.sources))
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        spec_of = {pool.submit(execute_apart, spec, options.cell_folder): spec for spec in longest_first}
+        spec_of = {pool.submit(execute_apart, spec, options.runs_folder): spec for spec in longest_first}
         try:
             for number, future in enumerate(as_completed(spec_of), start=1):
                 spec = spec_of[future]

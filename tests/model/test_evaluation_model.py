@@ -13,7 +13,7 @@ import pytest
 from support.paths import ROOT
 
 from experiments import scenarios as package
-from experiments.evaluation import run_matrix as cells_module
+from experiments.evaluation import run_matrix as runs_module
 from experiments.evaluation.measures import measures, phase_measures
 from experiments.evaluation.oracle import oracle_of
 from experiments.figures import figure_runner as figures
@@ -242,17 +242,17 @@ def test_late_grants_settle_two_intervals_later():
     assert settled["late"] == settled["product"] + 2
 
 
-def test_conditions_are_cells_of_their_own(only_four, tmp_path, monkeypatch):
+def test_each_condition_has_runs_of_its_own(only_four, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(cells_module, "scenarios", lambda: {"four": COMPARED})
+    monkeypatch.setattr(runs_module, "scenarios", lambda: {"four": COMPARED})
     monkeypatch.setattr(figures, "scenarios", lambda: {"four": COMPARED})
     of_fluid = [name for name, conditions in CONDITIONS.items() if not conditions.packets]
     options = FigureOptions(conditions="paper", seeds=1, results=tmp_path, docs=tmp_path / "docs", quiet=True)
-    assert {(cell.control, cell.conditions) for cell in options.chosen()} == {
+    assert {(spec.control, spec.conditions) for spec in options.chosen()} == {
         (control, conditions) for control in ("fs", "level") for conditions in of_fluid
     }
     both = dataclasses.replace(options, conditions="both").chosen()
-    assert len({cell.folder for cell in both}) == len(both) == 4 + 6  # its controls, other conditions
+    assert len({spec.folder for spec in both}) == len(both) == 4 + 6  # its controls, other conditions
     make_figures(options)
     assert not (tmp_path / "docs" / "results" / "dets-model.json").exists()
     digest = json.loads((tmp_path / "docs" / "results" / "dets-model-conditions.json").read_text())
@@ -270,15 +270,15 @@ def only_four(monkeypatch):
         controls=("none",),
     )  # fmt: skip
     found = {"four": SCENARIO, "dets-fig2": starved}
-    monkeypatch.setattr(cells_module, "scenarios", lambda: found)
+    monkeypatch.setattr(runs_module, "scenarios", lambda: found)
     monkeypatch.setattr(figures, "scenarios", lambda: found)
     monkeypatch.setattr(figures, "_run_side_by_side", _one_after_the_other)
 
 
 def _one_after_the_other(todo, options, finished):
-    for number, cell in enumerate(todo, start=1):
-        error = figures._run_one(cell, options.cell_folder, lambda _passed_s: None)
-        finished(number, cell, error, cell.expected_s)
+    for number, spec in enumerate(todo, start=1):
+        error = figures._run_one(spec, options.runs_folder, lambda _passed_s: None)
+        finished(number, spec, error, spec.expected_s)
 
 
 def test_figures_are_made_written_down_and_resumed(only_four, tmp_path, monkeypatch):
@@ -295,7 +295,7 @@ def test_figures_are_made_written_down_and_resumed(only_four, tmp_path, monkeypa
 
     (tmp_path / "results" / "figures" / "model" / "four" / "level" / "seed-1" / "summary.json").unlink()
     ran = []
-    monkeypatch.setattr(figures, "execute_run", lambda cell, *_: ran.append(cell.control) or {})
+    monkeypatch.setattr(figures, "execute_run", lambda spec, *_: ran.append(spec.control) or {})
     make_figures(options)
     assert ran == ["level"]
 
@@ -338,10 +338,10 @@ def test_a_failed_run_is_told_after_the_others(only_four, tmp_path, monkeypatch)
     pytest.importorskip("matplotlib")
     real = figures.execute_run
 
-    def some(cell, folder, progress):
-        if cell.control == "fs":
+    def some(spec, folder, progress):
+        if spec.control == "fs":
             raise OSError("no room")
-        return real(cell, folder, progress)
+        return real(spec, folder, progress)
 
     monkeypatch.setattr(figures, "execute_run", some)
     options = FigureOptions(

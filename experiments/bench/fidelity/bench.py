@@ -80,9 +80,9 @@ def isolation_rows(fabric: str) -> dict[str, float]:
     """Return the figures of dets-fig2, of dets-fig5, and of static meters and queues, on one fabric."""
     rows: dict[str, float] = {}
     for name, control, scenario in SCENARIOS:
-        cell = RunSpec(name, control, 1, fabric, scenario)
+        spec = RunSpec(name, control, 1, fabric, scenario)
         with tempfile.TemporaryDirectory() as folder:
-            figures = isolation_measures(run_scenario(cell, Path(folder)))
+            figures = isolation_measures(run_scenario(spec, Path(folder)))
         rows[f"{name}: TCP before, bit/s"] = figures["victim_goodput_bps_before"]
         rows[f"{name}: TCP during, bit/s"] = figures["victim_goodput_bps_during"]
         rows[f"{name}: UDP during, bit/s"] = figures["aggressor_received_bps_during"]

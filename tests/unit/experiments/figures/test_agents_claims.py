@@ -8,7 +8,7 @@ import pytest
 from support.constructed_runs import with_seeds
 
 from experiments.evaluation.claims import Measured
-from experiments.evaluation.run_matrix import scenario_cells
+from experiments.evaluation.run_matrix import scenario_runs
 from experiments.papers.agents import AIMS, CLAIMS, CONTROL, paper
 from experiments.scenarios import scenarios
 from experiments.scenarios.agents import FIG5, UPLINK
@@ -67,8 +67,8 @@ def test_an_uplink_that_meters_can_keep_shows_nothing():
 
 
 def test_a_scenario_says_who_shapes_and_settings_may_name_agents():
-    (cell,) = scenario_cells(f"{FIG5}-mixed", scenarios()[f"{FIG5}-mixed"], "ovs", 1)
-    assert cell.run_settings.shaping == "mixed"
-    both = replace(cell, settings=replace(cell.settings, shaping="both"))
+    (spec,) = scenario_runs(f"{FIG5}-mixed", scenarios()[f"{FIG5}-mixed"], "ovs", 1)
+    assert spec.run_settings.shaping == "mixed"
+    both = replace(spec, settings=replace(spec.settings, shaping="both"))
     assert both.run_settings.shaping == "both"
-    assert scenario_cells(f"{FIG5}-mixed", scenarios()[f"{FIG5}-mixed"], "wire") == []
+    assert scenario_runs(f"{FIG5}-mixed", scenarios()[f"{FIG5}-mixed"], "wire") == []

@@ -9,7 +9,7 @@ import pytest
 from support.paths import ROOT
 
 from experiments.evaluation.claims import Measured
-from experiments.evaluation.run_matrix import scenario_cells
+from experiments.evaluation.run_matrix import scenario_runs
 from experiments.figures import comparison, markdown_pages
 from experiments.figures.comparison import COLOURS, picture
 from experiments.figures.figure_runner import execute_apart
@@ -150,7 +150,7 @@ def test_the_picture_has_a_cell_for_each_system_and_criterion():
 def test_what_a_run_raises_comes_back_from_its_process_as_text(tmp_path):
     name = "comparison-gatekeeper-fig5-alone"
     assert control_of("DETS, RAA-FE", scenarios()[name]) not in scenarios()[name].controls  # it refuses weights
-    (cell, *_) = scenario_cells(name, scenarios()[name], "model", 1, ["fe"])
+    (spec, *_) = scenario_runs(name, scenarios()[name], "model", 1, ["fe"])
     with pytest.raises(RuntimeError, match=r"ConfigError: .*weight: 3 has no effect") as caught:
-        execute_apart(cell, tmp_path)
+        execute_apart(spec, tmp_path)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

@@ -78,7 +78,7 @@ def test_a_job_that_is_not_done_is_slower_than_any():
 @pytest.mark.parametrize("controls", [(), ("fp",)])
 def test_a_job_runs_on_the_model_alone(controls):
     chosen = {
-        fabric: {cell.experiment for cell in FigureOptions("gatekeeper", fabric, controls=controls).chosen()}
+        fabric: {spec.experiment for spec in FigureOptions("gatekeeper", fabric, controls=controls).chosen()}
         for fabric in ("model", "ovs")
     }
     assert all("gatekeeper-fig5-rx" in names for names in chosen.values())

@@ -292,21 +292,21 @@ def test_more_seeds_follow_until_all_is_decided(monkeypatch, tmp_path):
         return []
 
     monkeypatch.setattr(figure_runner, "_run", execute)
-    monkeypatch.setattr(figure_runner, "completed_runs", lambda *_: [(cell, {}) for cell in done])
-    monkeypatch.setattr(figure_runner, "keep_digest", lambda _options: {})
+    monkeypatch.setattr(figure_runner, "completed_runs", lambda *_: [(spec, {}) for spec in done])
+    monkeypatch.setattr(figure_runner, "write_digests", lambda _options: {})
     monkeypatch.setattr(figure_runner, "write_pages", lambda _options: [])
     open_until = 7
     wanted = {("hygenicc-packets-2-udp", "static", "packets")}
-    still = lambda _self, summaries: wanted if max(cell.seed for cell in done) < open_until else set()  # noqa: E731
+    still = lambda _self, summaries: wanted if max(spec.seed for spec in done) < open_until else set()  # noqa: E731
     monkeypatch.setattr(Paper, "undecided", still)
     monkeypatch.setattr(RunSpec, "summary", lambda self, _folder: {} if self in done else None)
     figure_runner.make_figures(options)
     seeds = {}
-    for cell in done:
-        seeds.setdefault(cell.control, []).append(cell.seed)
+    for spec in done:
+        seeds.setdefault(spec.control, []).append(spec.seed)
     assert seeds.pop("static") == [1, 2, 3, 4, 5, 6, 7]
     assert set(map(tuple, seeds.values())) == {(1, 2, 3)}
     open_until = 99
     done.clear()
     figure_runner.make_figures(options)
-    assert max(cell.seed for cell in done) == figure_runner.MAX_ADDED_SEED
+    assert max(spec.seed for spec in done) == figure_runner.MAX_ADDED_SEED

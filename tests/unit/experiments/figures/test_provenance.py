@@ -10,7 +10,7 @@ import pytest
 from support.paths import ROOT
 
 from apps.cli import main
-from experiments.evaluation.run_matrix import scenario_cells
+from experiments.evaluation.run_matrix import scenario_runs
 from experiments.figures import markdown_pages, provenance
 from experiments.scenarios import scenarios
 
@@ -19,8 +19,8 @@ RESULTS = ROOT / "docs" / "results"
 
 @pytest.fixture(scope="module")
 def depends():
-    (cell, *_) = scenario_cells("dets-fig5", scenarios()["dets-fig5"], "model", 1, ["fp"])
-    return cell.depends
+    (spec, *_) = scenario_runs("dets-fig5", scenarios()["dets-fig5"], "model", 1, ["fp"])
+    return spec.depends
 
 
 def runs(*parts):

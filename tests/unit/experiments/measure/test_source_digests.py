@@ -12,7 +12,7 @@ import pytest
 from support.paths import ROOT
 
 from controller.policy.registry import CLASSES
-from experiments.evaluation.run_matrix import scenario_cells
+from experiments.evaluation.run_matrix import scenario_runs
 from experiments.measure.manifest import PACKAGES
 from experiments.measure.source_digests import (
     FABRIC_CODE,
@@ -141,10 +141,10 @@ def test_a_scenario_is_what_it_sets_whatever_its_fields_are_called():
 def test_a_run_names_the_digest_of_its_scenario_whatever_the_conditions():
     scenario = scenarios()["dets-fig5"]
     (first, *_), (late, *_) = (
-        scenario_cells("dets-fig5", scenario.with_conditions(one), "model", 1, ["fp"]) for one in ("product", "late")
+        scenario_runs("dets-fig5", scenario.with_conditions(one), "model", 1, ["fp"]) for one in ("product", "late")
     )
-    (other, *_) = scenario_cells("dets-fig5", scenario.lasting(50.0), "model", 1, ["fp"])
+    (other, *_) = scenario_runs("dets-fig5", scenario.lasting(50.0), "model", 1, ["fp"])
     assert first.depends == late.depends
-    (more, *_) = scenario_cells("dets-fig5", replace(scenario, seeds=9), "model", 1, ["fp"])
+    (more, *_) = scenario_runs("dets-fig5", replace(scenario, seeds=9), "model", 1, ["fp"])
     assert first.depends == more.depends
     assert {part for part in first.depends if first.depends[part] != other.depends[part]} == {"scenario dets-fig5"}

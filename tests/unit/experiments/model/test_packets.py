@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from controller.errors import InvalidValueError
-from experiments.evaluation.run_matrix import scenario_cells
+from experiments.evaluation.run_matrix import scenario_runs
 from experiments.model.packets import PacketLink, PacketNetwork, TcpFlow, UdpFlow, Unlimited
 from experiments.runs.packet_run import run_packets
 from experiments.scenarios import scenarios
@@ -119,6 +119,6 @@ def test_what_it_cannot_run_is_refused_by_name():
     with pytest.raises(InvalidValueError, match="needs the conditions 'packets'"):
         Scenario("short", "", {1: Limits(1, 1)}, (Source(1, 1, 2, "tcp", ecn=True),), 1.0).on("model")
     name = packets_name(2, "udp", ecn=True)
-    assert scenario_cells(name, scenarios()[name], "ovs") == []
+    assert scenario_runs(name, scenarios()[name], "ovs") == []
     with pytest.raises(InvalidValueError, match="conditions"):
         scenarios()[name].on("wire")
