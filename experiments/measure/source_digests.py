@@ -36,8 +36,9 @@ APPLICATION = (
     *(f"apps/{name}" for name in ("agent", "ovsdb", "runtime", "settings", "southbound")),
 )
 """The parts of apps/ between the switches and the laws: a run depends neither on pages nor on the command line."""
+MODEL_USES_OF_OVS = ("experiments/ovs/queue_classifier.py", "experiments/ovs/static_limits.py")
 FABRIC_CODE = {
-    "model": ("experiments/model", "experiments/runs", "apps/agent"),
+    "model": ("experiments/model", "experiments/switch", *MODEL_USES_OF_OVS, "experiments/runs", "apps/agent"),
     "ovs": ("experiments/ovs", "experiments/machine", "experiments/runs", *APPLICATION),
     "wire": ("experiments/wire", "experiments/switch", "experiments/machine", "experiments/runs", *APPLICATION),
 }

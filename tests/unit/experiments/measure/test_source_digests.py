@@ -117,6 +117,16 @@ def test_a_run_depends_on_its_own_law_and_not_on_that_of_another_paper():
     assert "experiments/ovs" in depends_on("ovs", "fp")
 
 
+def test_a_run_on_the_model_depends_on_what_the_model_imports_of_other_fabrics():
+    counted = {file for part in FABRIC_CODE["model"] for file in _files(part)}
+    own = [file for part in ("experiments/model", "experiments/switch") for file in _files(part)]
+    named = {ROOT / f"{name.replace('.', '/')}.py" for file in own for name in _imported(file)}
+    folders = {ROOT / "experiments" / name for name in ("ovs", "switch", "wire")}
+    of_fabrics = {file for file in named if file.parent in folders}
+    assert ROOT / "experiments" / "switch" / "ports.py" in of_fabrics
+    assert of_fabrics <= counted
+
+
 def test_a_run_on_switches_depends_on_the_southbound_side_alone():
     parts = depends_on("ovs", "fp")
     assert {"apps/dets.py", "apps/southbound", "apps/runtime"} <= parts.keys()
