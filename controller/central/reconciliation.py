@@ -254,11 +254,14 @@ class Reconciler:
     def _repair_meters(
         self, record: SwitchRecord, expected: MeterSettingsTable, meters: NDArray[np.void], now_s: float, *, tidy: bool
     ) -> int:
-        """Repair meters that differ from ``expected`` and were not changed since; return their number.
+        """Repair installed ``meters`` that differ from ``expected``; return the number of meter-mods.
 
-        A meter that is missing again was rejected; so was a meter that was never seen installed, after an error that
-        names no meter. A meter with other settings is set again. If it still reads the same, the switch rounds the
-        setting: nobody changed it.
+        ``expected`` were the desired settings when ``meters`` were requested; a meter whose desired setting has changed
+        since is left for the next audit. ``tidy``: meters that are not desired are deleted.
+
+        A meter that is missing in two audits in a row was rejected; so was a missing one that was not installed at the
+        last audit, if an error since then named no meter. A meter with other settings is set again. If the next audit
+        reads the same, the switch rounds the setting: nobody changed it.
         """
         installed = MeterSettingsTable.from_installed(meters)
         # The findings of the last audit, replaced by those of this one.
@@ -274,12 +277,14 @@ class Reconciler:
         differing = {i for i in differing if desired.get(i) == expected.get(i)} - set(record.update.meter_id)
         unwanted = differing - desired.keys() if tidy else set()
         differing &= desired.keys()
+        # Missing meters: rejected, or to be added again.
         missing = {i for i in differing if i not in installed}
         refused = {i for i in missing if i in was_missing or (unidentified_error and i not in was_installed)}
         if refused:
             self.refused.release_meters(record, refused, NOT_THERE, now_s)
             differing -= refused
         record.missing_meter_ids = frozenset(missing - refused)
+        # Meters with other settings: rounded by the switch, or to be set again.
         unlike = {i: (desired[i], installed[i]) for i in differing if i in installed}
         is_alias = record.capabilities.is_alias
         rounded = {i for i, both in unlike.items() if was_unlike.get(i) == both or is_alias(*both)}

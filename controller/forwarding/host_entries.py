@@ -83,7 +83,11 @@ class HostEntries:
         self.put_unknown_source(row)
 
     def put_at(self, host: Host, dpid: int) -> None:
-        """Make the flow entries for a host at one switch, which has none for it; those of pairs follow."""
+        """Make a host's flow entries at a switch that has none for the host yet, except those of pairs.
+
+        The host's own switch gets its location and the output to it; each edge switch of its VLAN gets the entry that
+        reports new pairs to it (group "discover").
+        """
         own = self._vns.key(self._known.row_of(host))
         if own.dpid == dpid:
             self.put_known_source(host)

@@ -237,7 +237,10 @@ class NodePartition(FabricPartition):
             raise MessageRejectedError(RejectCause.NOT_OWNED, "names switches that are not its own")
 
     def _apply_snapshot(self, peer: _Peer, snapshot: SwitchSnapshot, now_s: float) -> None:
-        """Apply a node's switches and links: connected, lost, and the discovery probes between them."""
+        """Apply a node's snapshot: its connected and lost switches, the VNs that it sends to, and discovery probes.
+
+        A probe is a pair of ports, and is late if the next one from the same port has not arrived in time.
+        """
         central, network = self._central, self._central.network
         peer.up, sent_to = frozenset(snapshot.up.tolist()), frozenset(snapshot.sent_to.tolist())
         if sent_to != peer.sent_to:  # an equal set stays the same object, which is quick to compare in each interval

@@ -98,7 +98,7 @@ class FlowTables:
 
         Tuple-space search: one hash lookup per shape. ``ip_ecn`` is None for packets without IP.
         """
-        best: tuple[int, int, FlowTableEntry] | None = None
+        best: tuple[int, int, FlowTableEntry] | None = None  # (-priority, row, entry): the lowest wins
         for shape, table in self._shapes[table_id].items():
             candidates = table.get(_key_of_packet(shape, in_port, header, metadata, ip_ecn))
             if candidates and (best is None or candidates[0][0] < best[0]):

@@ -137,6 +137,8 @@ def list_pairs(query: request_parameters.VnQuery) -> Json:
     here = service()
     central, entries = here.central, here.central.state.entries
     rows = lookup.pair_rows(central, query.given("vlan"), query.given("switch"))
+    # The cursor is the last pair's VLAN, the sender's switch and port, and the receiver's. Pairs are in the order of
+    # receivers, then senders.
     key = read_cursor(query.cursor, int, str, int, str, int)
     if key is not None:  # the pair itself may have aged: continue after its position
         receiver, sender = (here.settings.file.row_of.get(VnName(key[0], *end)) for end in (key[3:], key[1:3]))
@@ -151,7 +153,7 @@ def list_pairs(query: request_parameters.VnQuery) -> Json:
         sender, receiver = names[entries.sender[rows[-1]]], names[entries.receiver[rows[-1]]]
         cursor = make_cursor(*sender, *receiver[1:])
     senders = lookup.vn_rows(central, query.given("vlan"), query.given("switch"))
-    unmetered = views.unmetered_views(central, senders)
+    unmetered = views.unmetered_views(central, senders)  # all of them, on every page
     return {"next": cursor, "pairs": views.pair_views(central, rows), "unmetered_pairs": unmetered}
 
 

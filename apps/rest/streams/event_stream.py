@@ -147,7 +147,11 @@ def _compact(state: Json) -> bytes:
 
 
 class _StreamClient:
-    """The stream of one client, as an iterator of bytes. It counts as open until the server calls ``close``."""
+    """The stream of one client, as an iterator of bytes. It counts as open until the server calls ``close``.
+
+    It ends after ``states`` states. Its events begin after the number ``after``; None: with the next new event.
+    ``headers`` are those of ``Streams.state``.
+    """
 
     def __init__(
         self,
@@ -163,7 +167,7 @@ class _StreamClient:
         self._after = after if after is not None else streams.here.central.events.last
         self._due_s = streams.here.clock()
         self._open = True
-        self._keys: tuple[object, ...] = ()  # keys of the last sent rows
+        self._keys: tuple[object, ...] = ()  # Streams.named() when the keys were last sent
         streams.open += 1
 
     def __iter__(self) -> Iterator[bytes]:

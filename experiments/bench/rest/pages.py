@@ -21,7 +21,7 @@ CLIENT_REQUESTS_PER_S = 200  # what rest.requests_per_s allows unless configured
 class Pages:
     """``pages`` open pages, inside a ``with``: a third shows the fabric, a third a VLAN, a third a VN.
 
-    Prometheus scrapes at the same time, and a client sends requests at its rate limit. ``asked`` counts all requests.
+    Prometheus scrapes at the same time, and a client sends requests at its rate limit. ``requests`` counts them all.
     """
 
     def __init__(self, controller: ControllerProcess, vns: list[dict[str, Any]], pages: int) -> None:
