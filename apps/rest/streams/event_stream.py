@@ -149,8 +149,8 @@ def _compact(state: Json) -> bytes:
 class _StreamClient:
     """The stream of one client, as an iterator of bytes. It counts as open until the server calls ``close``.
 
-    It ends after ``states`` states. Its events begin after the number ``after``; None: with the next new event.
-    ``headers`` are those of ``Streams.state``.
+    It ends after ``max_states`` states. Its events begin after the number ``after``; None: with the next new event.
+    ``forwarded_headers`` are those of ``Streams.state``.
     """
 
     def __init__(
@@ -158,16 +158,16 @@ class _StreamClient:
         streams: Streams,
         picked: Columns,
         interval_s: float,
-        states: int,
+        max_states: int,
         after: int | None,
-        headers: Mapping[str, str] | None,
+        forwarded_headers: Mapping[str, str] | None,
     ) -> None:
-        self._streams, self._picked, self._interval_s, self._states_left = streams, picked, interval_s, states
-        self._headers = headers
+        self._streams, self._picked, self._interval_s, self._states_left = streams, picked, interval_s, max_states
+        self._forwarded_headers = forwarded_headers
         self._after = after if after is not None else streams.here.central.events.last
         self._due_s = streams.here.clock()
         self._open = True
-        self._keys: tuple[object, ...] = ()  # Streams.named() when the keys were last sent
+        self._named: tuple[object, ...] = ()  # Streams.named() when the keys were last sent
         streams.open += 1
 
     def __iter__(self) -> Iterator[bytes]:
@@ -184,7 +184,7 @@ class _StreamClient:
         self._due_s = max(self._due_s + self._interval_s, here.clock())
         self._states_left -= 1
         try:
-            return self._events() + self._new_keys() + self._streams.state(self._picked, self._headers)
+            return self._events() + self._new_keys() + self._streams.state(self._picked, self._forwarded_headers)
         except HttpRefusedError:  # the new configuration lacks the selected VLAN or switch
             raise StopIteration from None
 
@@ -196,9 +196,9 @@ class _StreamClient:
 
     def _new_keys(self) -> bytes:
         """Return new keys if the configuration or the links have changed."""
-        if _same(self._keys, now := self._streams.named()):
+        if _same(self._named, now := self._streams.named()):
             return b""
-        self._keys = now
+        self._named = now
         return self._streams.keys(self._picked)
 
     def _events(self) -> bytes:

@@ -106,7 +106,7 @@ def watch_pages(controller: ControllerProcess, vns: list[dict[str, Any]], second
     with Pages(controller, vns, PAGES) as pages:
         phase = watched(controller, lambda: time.sleep(seconds))
     per_page = pages.received_bytes / PAGES / phase["seconds"]
-    return phase | {"asked": pages.requests, "kbytes_per_s_and_page": round(per_page / 1e3, 1)}
+    return phase | {"requests": pages.requests, "kbytes_per_s_and_page": round(per_page / 1e3, 1)}
 
 
 def come_back(controller: ControllerProcess, report_progress: Callable[[str], None], seconds: float) -> None:
