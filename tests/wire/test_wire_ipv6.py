@@ -30,7 +30,7 @@ exec "$2" -m apps.cli run --config "$1/dets.yaml"
 ASK = """\
 import http.client, socket
 rest = http.client.HTTPConnection("fe80::1%d0", 8080, timeout=5)
-rest.request("GET", "/v1/live")
+rest.request("GET", "/v1/live", headers={"Host": "[fe80::1%d0]:8080"})  # as older Pythons do
 print(rest.getresponse().status)
 switch = socket.create_connection(("six.example", 6653), 5)
 print(switch.getpeername()[0], switch.recv(2).hex())

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\x7e]+ HTTP/[0-9]\.[0-9]")
 _FIELD = re.compile(rb"(" + _TOKEN + rb"):([\t\x20-\x7e\x80-\xff]*)")
-_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[!$%&'()*+,;=\-.~_0-9A-Za-z]*)(:[0-9]*)?")
+# RFC 9110 knows no zone of an IPv6 address, but clients of older Pythons (3.11.2) send one.
+_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+(%[-.~_0-9A-Za-z]{1,64})?\]|[!$%&'()*+,;=\-.~_0-9A-Za-z]*)(:[0-9]*)?")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _SHOWN_BYTES = 60
 _CHUNK_SIZE = re.compile(rb"(?:\r\n)?([0-9a-fA-F]{1,8})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")

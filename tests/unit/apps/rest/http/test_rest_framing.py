@@ -54,13 +54,24 @@ def test_http_1_0_needs_no_host_and_knows_no_chunks() -> None:
 
 
 @pytest.mark.parametrize(
-    "host", [b"", b"localhost", b"a.example:8080", b"192.0.2.1:", b"[2001:db8::1]:80", b"[::ffff:192.0.2.1]"]
+    "host",
+    [
+        b"",
+        b"localhost",
+        b"a.example:8080",
+        b"192.0.2.1:",
+        b"[2001:db8::1]:80",
+        b"[::ffff:192.0.2.1]",
+        b"[fe80::1%eth0.1]:80",
+    ],
 )
 def test_hosts(host: bytes) -> None:
     assert head_error([b"Host: " + host], "HTTP/1.1") is None
 
 
-@pytest.mark.parametrize("host", [b"localhost/evil", b"evil@localhost", b"a b", b"[::1", b"::1", b"a:b", b"a?", b"a#b"])
+@pytest.mark.parametrize(
+    "host", [b"localhost/evil", b"evil@localhost", b"a b", b"[::1", b"::1", b"a:b", b"a?", b"a#b", b"[::1%]"]
+)
 def test_what_is_no_host(host: bytes) -> None:
     assert head_error([b"Host: " + host], "HTTP/1.1") is not None
 
