@@ -35,7 +35,12 @@ def environment(tmp_path_factory) -> dict[str, str]:
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
     assert {path.name for path in installed.iterdir()} == {"controller", "apps"}
     needed = Path(np.__file__).parents[1]
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": f"{installed}{os.pathsep}{needed}"}
+    # Debian's Python has packages of its own, older than ours; those that eventlet finds there do not fit.
+    start = tmp_path_factory.mktemp("start")
+    (start / "sitecustomize.py").write_text(
+        "import sys\nsys.path[:] = [folder for folder in sys.path if not folder.endswith('/dist-packages')]\n"
+    )
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(map(str, (installed, needed, start)))}
 
 
 def python(environment, folder, *words):
