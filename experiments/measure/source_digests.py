@@ -50,8 +50,7 @@ def depends_on(fabric: str, control: str, shaping: str = "meter", root: Path = R
     ``shaping`` is one of scenario.SHAPINGS: with any but "meter" the agents' room counts too. Other rooms count only if
     the control is theirs. The scenario is not included: see scenario_digest.
     """
-    algorithm = control.partition(" ")[0]
-    needed = {rooms.room_of(CLASSES.get(algorithm, ""))} | ({"agents"} if shaping != "meter" else set())
+    needed = {rooms.room_of(CLASSES.get(control.split(" ")[0], ""))} | ({"agents"} if shaping != "meter" else set())
     absent = {
         package.replace(".", "/")
         for name, room in rooms.ROOMS.items()
@@ -60,8 +59,7 @@ def depends_on(fabric: str, control: str, shaping: str = "meter", root: Path = R
     }
     folders = sorted(f"controller/{folder.name}" for folder in (root / "controller").iterdir() if folder.is_dir())
     parts = ("controller/*", *(folder for folder in folders if folder not in absent), *COMMON, *FABRIC_CODE[fabric])
-    found = {part: part_digest(part, root) for part in parts}
-    return {part: digest for part, digest in found.items() if digest}
+    return {part: digest for part in parts if (digest := part_digest(part, root))}
 
 
 def scenario_digest(scenario: object, *more: object) -> str:
@@ -94,14 +92,19 @@ def is_law(part: str) -> bool:
     return part in {f"controller/{name}" for name in LAWS}
 
 
+def files_of(part: str, root: Path = ROOT) -> list[Path]:
+    """Return the files of a part, in order."""
+    path = root / part.removesuffix("/*")
+    found = [path] if path.is_file() else path.iterdir() if part.endswith("/*") else path.rglob("*")
+    return sorted(file for file in found if file.is_file() and (file == path or file.suffix in SUFFIXES))
+
+
 @cache
 def part_digest(part: str, root: Path = ROOT) -> str:
     """Return the digest of a part; "" without files. It is computed once: a process runs the code it started with."""
-    path = root / part.removesuffix("/*")
-    if path.is_file():
+    path, files = root / part.removesuffix("/*"), files_of(part, root)
+    if files == [path]:
         return _shortened(_content(path))
-    found = path.iterdir() if part.endswith("/*") else path.rglob("*")
-    files = sorted(file for file in found if file.suffix in SUFFIXES and file.is_file())
     named = ((file.relative_to(path).as_posix(), _content(file)) for file in files)
     return _shortened("\0".join(f"{name}\n{content}" for name, content in named)) if files else ""
 

@@ -20,6 +20,7 @@ from experiments.measure.source_digests import (
     PINS,
     code_of,
     depends_on,
+    files_of,
     is_law,
     part_digest,
     scenario_digest,
@@ -82,19 +83,12 @@ def test_the_pins_of_the_packages_that_runs_import_count(copy):
 
 def test_the_packages_that_runs_import_are_those_that_count():
     parts = {part for fabric in FABRIC_CODE for law in CLASSES for part in depends_on(fabric, law, "agent")}
-    files = {file for part in parts for file in _files(part)}
+    files = {file for part in parts for file in files_of(part) if file.suffix == ".py"}
     imported = {name.partition(".")[0] for file in files for name in _imported(file)}
     own = {"controller", "apps", "experiments", "topologies", "mininet"}
     distributions = packages_distributions()
     others = imported - own - sys.stdlib_module_names
     assert {distributions[name][0].lower() for name in others} == set(PACKAGES)
-
-
-def _files(part):
-    path = ROOT / part.removesuffix("/*")
-    if path.is_file():
-        return [path] if path.suffix == ".py" else []
-    return path.glob("*.py") if part.endswith("/*") else path.rglob("*.py")
 
 
 def _imported(file):
@@ -118,8 +112,8 @@ def test_a_run_depends_on_its_own_law_and_not_on_that_of_another_paper():
 
 
 def test_a_run_on_the_model_depends_on_what_the_model_imports_of_other_fabrics():
-    counted = {file for part in FABRIC_CODE["model"] for file in _files(part)}
-    own = [file for part in ("experiments/model", "experiments/switch") for file in _files(part)]
+    counted = {file for part in FABRIC_CODE["model"] for file in files_of(part)}
+    own = [file for part in ("experiments/model", "experiments/switch") for file in files_of(part)]
     named = {ROOT / f"{name.replace('.', '/')}.py" for file in own for name in _imported(file)}
     folders = {ROOT / "experiments" / name for name in ("ovs", "switch", "wire")}
     of_fabrics = {file for file in named if file.parent in folders}
