@@ -366,14 +366,7 @@ def test_names_that_do_not_exist_are_refused():
 def test_figures_that_are_ended_end_their_workers(tmp_path):
     options = ["--paper", "dets", "--only", "dets-fig5", "--control", "fp", "--seeds", "2", "--conditions", "product"]
     folders = ["--output", str(tmp_path / "results"), "--docs", str(tmp_path / "docs")]
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; from apps.cli import main; sys.exit(main())",
-        "figures",
-        *options,
-        *folders,
-    ]
+    command = [sys.executable, "-m", "apps.cli", "figures", *options, *folders]
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL) as process:
         wait_until(lambda: any(tmp_path.glob("results/figures/model/dets-fig5/*/*")), "a run has begun", 60)
         process.terminate()

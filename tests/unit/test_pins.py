@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
+from support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 OLDEST = re.search(r'python_requires=">=([\d.]+)"', (ROOT / "setup.py").read_text())[1] + ".0"
 PINNED = [
     line.partition("==")[0]
