@@ -48,7 +48,7 @@ CEILINGS = {
     "experiments/figures": 720,
     "experiments/machine": 950,
     "experiments/measure": 320,
-    "experiments/model": 1810,
+    "experiments/model": 1807,
     "experiments/ovs": 1140,
     "experiments/papers": 1790,
     "experiments/runs": 1240,
