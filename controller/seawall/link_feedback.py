@@ -74,15 +74,21 @@ class LinkBacklog:
 
 
 def link_loads(loops: Loops, passed_bps: FloatArray, lost: FloatArray) -> FloatArray:
-    """Return (links,) the pairs' load on each link: what passed their meters, less losses on the path.
+    """Return (links,) the pairs' load on each link, from the rates that passed their meters (``arriving_rates``)."""
+    arriving_bps = arriving_rates(loops, passed_bps, lost)
+    return np.bincount(loops.use_link, arriving_bps, minlength=len(lost)).astype(np.float64)
 
-    ``passed_bps`` (pairs,), ``lost`` (links,) the share that each link loses, NaN for none known. The uses of each
-    pair are in path order.
+
+def arriving_rates(loops: Loops, rate_bps: FloatArray, lost: FloatArray) -> FloatArray:
+    """Return (uses,) the part of each pair's rate that arrives at each link of its path, less losses before it.
+
+    ``rate_bps`` (pairs,), ``lost`` (links,) the share that each link loses, NaN for none known. The uses of each pair
+    are in path order.
     """
-    arriving_bps, survives = loops.at_uses(passed_bps), 1.0 - np.nan_to_num(lost)
+    arriving_bps, survives = loops.at_uses(rate_bps), 1.0 - np.nan_to_num(lost)
     if (survives < 1.0).any():  # usually nothing is lost anywhere
         arriving_bps = arriving_bps * upstream_product(survives[loops.use_link], loops.offsets)
-    return np.bincount(loops.use_link, arriving_bps, minlength=len(lost)).astype(np.float64)
+    return arriving_bps
 
 
 def upstream_product(factor: FloatArray, offsets: IntArray) -> FloatArray:

@@ -12,7 +12,7 @@ from controller.errors import InvalidValueError
 from controller.fabric.link_table import LinkTable
 from controller.policy.interface import PolicyView
 from controller.policy.policy_state import PolicyState
-from controller.seawall.link_feedback import SKEW_S, LinkBacklog, link_loads
+from controller.seawall.link_feedback import SKEW_S, LinkBacklog, arriving_rates, link_loads
 from controller.seawall.loops import Loops
 from controller.units import MIN_RATE_BPS
 
@@ -72,7 +72,7 @@ class LinkState:
         2. The transmitted part of it, and the loss. On links from hosts a meter's own drops are neither loss nor
            foreign load: these links carry what passed the meters.
         3. Where the receiving queue counts its drops, these are the loss.
-        4. The rates that control the law (``used_pair_rates``).
+        4. The rates that control the law (``used_pair_rates``), and the load from them (``used_link_rates``).
         """
         assert view.links is not None
         assert view.cross_traffic_bps is not None
@@ -86,11 +86,13 @@ class LinkState:
         ledger = before
         if view.elapsed_s > 0.0:
             ledger = before.updated(came_bps, transmitted_bps, view.links.capacity_bps, view.elapsed_s)
-        used_bps = used_pair_rates(view)  # 4
+        held_bps = held_pair_rates(view)
+        used_bps = used_pair_rates(view, held_bps)  # 4
+        load_bps = used_link_rates(path_loops.loops, used_bps, view.passed_bps[view.rows], held_bps, before.lost)
         return cls(
             used_bps,
             np.maximum(view.links.capacity_bps - view.cross_traffic_bps, MIN_RATE_BPS),
-            link_loads(path_loops.loops, used_bps, before.lost) + np.maximum(ledger.foreign_bps, 0.0),
+            load_bps + np.maximum(ledger.foreign_bps, 0.0),
             ledger,
             _lost(view, path_loops.loops, ledger.lost),  # 3
         )
@@ -111,16 +113,35 @@ class LinkState:
         return {"queued_bits": ledger.queued_bits, "foreign_bps": ledger.foreign_bps, "lost": ledger.lost}
 
 
-def used_pair_rates(view: PolicyView) -> FloatArray:
+def held_pair_rates(view: PolicyView) -> FloatArray:
+    """Return the limit of each pair, (rows,); its passed rate where it has none."""
+    return np.where(np.isfinite(view.limit_bps), view.limit_bps, view.passed_bps[view.rows])
+
+
+def used_pair_rates(view: PolicyView, held_bps: FloatArray) -> FloatArray:
     """Return the use of each pair, (rows,): its passed rate, or its full limit where the meter limits it.
 
     Choice: meters follow grants within a deadband, some intervals late (docs/enforcement.md). A law controlled by the
     passed rate would oscillate with them: alone on a link, a sender got 93 % of it instead of 98.
     """
     full = view.drops | (view.measured_bps >= FULL_USE * view.limit_bps)
-    passed_bps = view.passed_bps[view.rows]
-    held_bps = np.where(np.isfinite(view.limit_bps), view.limit_bps, passed_bps)
-    return np.where(full, held_bps, np.minimum(passed_bps, held_bps))
+    return np.where(full, held_bps, np.minimum(view.passed_bps[view.rows], held_bps))
+
+
+def used_link_rates(
+    loops: Loops, used_bps: FloatArray, passed_bps: FloatArray, held_bps: FloatArray, lost: FloatArray
+) -> FloatArray:
+    """Return (links,) the sum of the loops' uses of each link.
+
+    A loop uses what its pairs use; where more passed it is that, up to the sum of its pairs' limits. ``used_bps``,
+    ``passed_bps`` and ``held_bps`` are (rows,), ``lost`` (links,).
+
+    Choice: the flows of one sender take turns. While one is above its new limit, whose meter is late, another is below.
+    The pairs' uses alone miss the part above: on Open vSwitch, 40.2 Mb/s of eight TCP flows counted as 37.2, and their
+    loop kept 80 % of a link next to one flow (figure 10).
+    """
+    used, passed, held = (loops.sum(arriving_rates(loops, rate, lost)) for rate in (used_bps, passed_bps, held_bps))
+    return loops.sum_of_loops(np.maximum(used, np.minimum(passed, held)), len(lost))
 
 
 def _loops(view: PolicyView, rows: IntArray) -> Loops:

@@ -9,7 +9,7 @@ from controller.policy.interface import NewPairs
 from controller.policy.registry import make_policy
 from controller.seawall import policy
 from controller.seawall.link_feedback import LinkBacklog
-from controller.seawall.link_state import LinkState, PathLoops, in_path_order
+from controller.seawall.link_state import LinkState, PathLoops, in_path_order, used_link_rates
 from controller.seawall.loops import Loops
 
 VNS = VnTable.from_config(star(4, capacity="100M", limits={10: "40M"}, algorithm="seawall"))
@@ -36,6 +36,24 @@ def test_what_waits_in_a_queue_counts_in_its_marks():
     """5.5 ms of a link of 100 Mb/s are a tenth of what it sends in an interval; 3 ms more may be the clocks'."""
     assert links().marked_load_bps(0.055) == pytest.approx([100e6])
     assert links().marked_load_bps(0.0) == pytest.approx([90e6])
+
+
+@pytest.mark.parametrize(
+    ("used_bps", "passed_bps", "load_bps"),
+    [
+        # Two flows of one sender take turns: one passes 14 through a limit that was 14 before, the other 6 of its 10.
+        ([10.0, 6.0], [14.0, 6.0], 20.0),
+        ([10.0, 6.0], [18.0, 6.0], 20.0),  # no more than the sum of the limits
+        ([10.0, 10.0], [8.0, 9.0], 20.0),  # both are limited, and their meters are late
+        ([5.0, 6.0], [5.0, 6.0], 11.0),
+    ],
+)
+def test_flows_of_a_sender_load_a_link_together(used_bps, passed_bps, load_bps):
+    loops = Loops.build(np.array([0, 0, 1]), np.array([0, 1, 2, 3]), np.array([0, 0, 0]), 2)
+    # Another sender's flow above its limit does not add to them.
+    used, passed = np.array([*used_bps, 10.0]), np.array([*passed_bps, 14.0])
+    loads = used_link_rates(loops, used, passed, np.full(3, 10.0), np.zeros(2))
+    assert loads.tolist() == [load_bps + 10.0, 0.0]
 
 
 def test_who_has_more_than_its_share_leaves_room_on_any_link():
