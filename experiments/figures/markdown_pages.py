@@ -197,28 +197,33 @@ def _elements(elements: Sequence[Element]) -> list[str]:
 
 
 def _systems(results: PaperResults) -> list[str]:
-    """Return the picture of the first fabric's systems by criteria, then the criteria, then a summary."""
-    tables = next(iter(results.digests.values())).get("paper_tables", {})
-    lines = [f"![Systems by criteria]({_picture_of(results.paper)})", ""]
-    for heads, *rows in (comparison.criteria(tables), comparison.summary(tables)):
-        lines += [_row(heads), _row(["---"] * len(heads)), *map(_row, rows), ""]
+    """Return the criteria, and for each fabric the picture of systems by criteria and its summary."""
+    tables_by_fabric = {fabric: digest.get("paper_tables", {}) for fabric, digest in results.digests.items()}
+    lines = []
+    for number, (fabric, tables) in enumerate(tables_by_fabric.items()):
+        title = f"Systems by criteria, {FABRICS[fabric]}"
+        lines += [f"![{title}]({_picture_of(results.paper, fabric)})", ""]
+        criteria = [] if number else [comparison.criteria(tables)]  # the first fabric has all of them
+        for heads, *rows in (*criteria, comparison.summary(tables)):
+            lines += [_row(heads), _row(["---"] * len(heads)), *map(_row, rows), ""]
     files = ", ".join(f"`docs/results/{results.paper.name}-{fabric}.json`" for fabric in results.digests)
     return [*lines, f"Each system's figures under each traffic are the `paper_tables` of {files}."]
 
 
-def _picture_of(paper: Paper) -> str:
-    """Return the name of the picture of a paper that has no claims."""
-    return f"{paper.name}.svg"
+def _picture_of(paper: Paper, fabric: str) -> str:
+    """Return the name of the picture of a fabric's results of a paper that has no claims."""
+    return f"{paper.name}-{fabric}.svg"
 
 
 def _pictures(docs: Path, results: Sequence[PaperResults]) -> dict[Path, str]:
-    """Return the picture of each page that has tables and no claims, of the first fabric."""
+    """Return the pictures of each page that has tables and no claims, one for each fabric."""
     return {
-        (docs / page_of(result.paper)).with_name(_picture_of(result.paper)): comparison.picture(
-            next(iter(result.digests.values())).get("paper_tables", {})
+        (docs / page_of(result.paper)).with_name(_picture_of(result.paper, fabric)): comparison.picture(
+            digest.get("paper_tables", {})
         )
         for result in results
-        if not result.paper.claims and result.digests
+        if not result.paper.claims
+        for fabric, digest in result.digests.items()
     }
 
 

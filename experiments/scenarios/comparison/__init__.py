@@ -2,7 +2,8 @@
 
 In the first every ceiling is the limit; in the second ceilings are the link's rate. Systems that never borrow run only
 in the first: in the second they would do the same. Weights are in proportion to guarantees. Each paper's law has its
-published form next to the product's if the two differ.
+published form next to the product's if the two differ. Fabrics in real time run only the second block: without
+borrowing, the queue of a receiving port helps every system to its limits.
 """
 
 import dataclasses
@@ -43,7 +44,8 @@ SYSTEMS: dict[str, str | Callable[[Scenario], str]] = {
 }
 """By name the control of each system, which may depend on the number of senders to one receiver."""
 BORROWERS = ("max-min", "Gatekeeper", "Gatekeeper, as published", "Seawall", "Seawall, as published")
-
+EMULATED = ("max-min", "Gatekeeper", "Seawall")
+"""The systems on fabrics in real time: those that borrow, without the published forms."""
 
 WITHOUT_WEIGHTS = ("DETS, RAA-FE",)
 """Systems under which the product rejects weights."""
@@ -79,8 +81,9 @@ def _compared(
         name=f"comparison-{scenario.name}-{block}",
         limits=limits,
         controls=tuple(control_of(name, scenario) for name in systems if not (weighted and name in WITHOUT_WEIGHTS)),
-        emulated_controls=(),
+        emulated_controls=() if block == ALONE else tuple(control_of(name, scenario) for name in EMULATED),
         paper_controls=(),
         promise="limits" if block == ALONE else "ceilings",
         seeds=3,
+        emulated_seeds=3,
     )
