@@ -104,12 +104,12 @@ class Nodes(NamedTuple):
     """The nodes of a cluster as this one knows them.
 
     ``urls`` are the others' REST URLs, by name, and ``owners`` the owner of each switch (None: unowned), both empty
-    except in sharded mode. ``active`` is the node that accepts changes and its URL, None if that is this one, or if
-    there is none.
+    except in sharded mode. ``forward_changes_to`` is the node that accepts changes and its URL; None: this node, or no
+    node accepts them.
     """
 
     me: str
     urls: Mapping[str, str]
     owners: Mapping[str, str | None]
-    active: tuple[str, str] | None
+    forward_changes_to: tuple[str, str] | None
     hop: NodeClient

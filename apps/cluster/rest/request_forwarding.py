@@ -40,7 +40,8 @@ class RequestForwarder(RemoteNodes):
             return None
         nodes = self._nodes()
         if request.method in _CHANGES and request.path not in _OF_THIS_NODE:
-            return None if nodes.active is None else _ask(nodes, *nodes.active, changes=True)
+            target_node = nodes.forward_changes_to
+            return None if target_node is None else _ask(nodes, *target_node, changes=True)
         if request.url_rule.rule == _EXPLANATION:
             owner = nodes.owners.get(str((request.view_args or {})["sender_switch"]))
             if owner is not None and owner in nodes.urls:
