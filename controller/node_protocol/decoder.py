@@ -68,8 +68,8 @@ def decode(
         raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are less than a header's {HEAD.size}")
     fields = HEAD.unpack_from(data)
     magic, version, kind, to_allocator, omitted, sender_fabric, token, number, ack = fields[:9]
-    # ``pairs`` and ``limits`` are the numbers of the messages that have the omitted columns; 0: nothing is omitted.
-    *acked, pairs, limits, first_rows, pair_rows = fields[9:]
+    # Each reference is the number of the message that has the omitted columns; 0: nothing is omitted.
+    *acked, pairs_ref, limits_ref, first_rows, pair_rows = fields[9:]
     counts = first_rows, pair_rows  # of the two tables
     if magic != MAGIC or kind not in KINDS or to_allocator > 1:
         raise MessageRejectedError(RejectCause.NOT_A_FRAME, f"begins with {data[:8].hex()}")
@@ -80,24 +80,24 @@ def decode(
     form = KINDS[kind]
     previous = (before or {}).get(form)
     last = previous.frame if previous is not None else None
-    if omitted & ~MAY_OMIT.get(kind, 0) or (limits and form is not ReportMessage):
+    if omitted & ~MAY_OMIT.get(kind, 0) or (limits_ref and form is not ReportMessage):
         raise MessageRejectedError(RejectCause.NOT_A_FRAME, "omits columns that its kind requires")
-    if pairs:
+    if pairs_ref:
         if previous is not None and token < previous.token:
             raise MessageRejectedError(
                 RejectCause.TOKEN, f"token {token} is below {previous.token}: its owner was replaced"
             )
-        if previous is None or previous.token != token or not previous.first <= pairs <= previous.latest:
-            raise MessageRejectedError(RejectCause.PAIRS, f"has the pairs of number {pairs}, which are not known")
+        if previous is None or previous.token != token or not previous.first <= pairs_ref <= previous.latest:
+            raise MessageRejectedError(RejectCause.PAIRS, f"has the pairs of number {pairs_ref}, which are not known")
         if len(previous.frame.sender) != pair_rows:
             raise MessageRejectedError(
                 RejectCause.LENGTH, f"{pair_rows} rows are not the {len(previous.frame.sender)} of its pairs"
             )
     # The omitted limits are rates of a Grant; they fit only if its pairs are this message's, the same array.
-    granted = (sent_grants or {}).get(limits) if limits else None
-    if limits and (not pairs or last is None or granted is None or granted.sender is not last.sender):
-        raise MessageRejectedError(RejectCause.PAIRS, f"has the limits of number {limits}, which are not known")
-    names_of = COLUMNS[form][0], columns_of_entries(kind, pairs > 0, omitted, limits > 0)
+    granted = (sent_grants or {}).get(limits_ref) if limits_ref else None
+    if limits_ref and (not pairs_ref or last is None or granted is None or granted.sender is not last.sender):
+        raise MessageRejectedError(RejectCause.PAIRS, f"has the limits of number {limits_ref}, which are not known")
+    names_of = COLUMNS[form][0], columns_of_entries(kind, pairs_ref > 0, omitted, limits_ref > 0)
     if counts[1] and not form.tables[1]:
         raise MessageRejectedError(RejectCause.LENGTH, f"{counts[1]} rows of a table that has no columns")
     if max(counts) > MAX_ROWS:
@@ -105,12 +105,12 @@ def decode(
     size = HEAD.size + counts[0] * names_of[0].octets + counts[1] * names_of[1].octets
     if len(data) != size:
         raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
-    head = Header(token, number, ack, bool(to_allocator), (acked[0], acked[1]), pairs, omitted, limits)
+    head = Header(token, number, ack, bool(to_allocator), (acked[0], acked[1]), pairs_ref, omitted, limits_ref)
     columns = dict[str, Any]()
-    if pairs and last is not None:
+    if pairs_ref and last is not None:
         columns = _read_with_last_pairs(data, counts, names_of, vns, last)
     if not columns:
-        columns = _read(data, form, counts, names_of, vns, links, last, pairs > 0)
+        columns = _read(data, form, counts, names_of, vns, links, last, pairs_ref > 0)
     # Each omitted column gets its usual value in all rows.
     columns |= {
         name: _same(value, pair_rows)
