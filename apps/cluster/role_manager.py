@@ -80,7 +80,7 @@ class RoleManager:
         if before is not None:
             before.connection.disconnect(EvictionReason.REPLACED)
         connection.keep()
-        self._handle_unmanaged(role_state)
+        self._ignore_all_but_errors(role_state)
         if connection.closed:
             self._on_disconnected(role_state)
         else:
@@ -114,12 +114,13 @@ class RoleManager:
         role_state.in_control = False
         role_state.gate.close()
         self.release(role_state.connection)
-        self._handle_unmanaged(role_state)
+        self._ignore_all_but_errors(role_state)
 
-    def _handle_unmanaged(self, role_state: _SwitchRole) -> None:
-        """Handle a switch's messages while it is not under control: only role errors matter."""
+    def _ignore_all_but_errors(self, role_state: _SwitchRole) -> None:
+        """Let only errors, which reject role requests, have an effect while a switch is not under control."""
 
         def report(kind: int, message: bytes) -> bool:
+            """Fail the request that an error rejects; return whether the message was an error."""
             if kind == MessageType.ERROR:
                 try:
                     error = parse_error(message)

@@ -195,7 +195,8 @@ class MeteringFlows:
     def _entry_of(self, pair: Pair, host: Host) -> tuple[int, bytes]:
         """Return the switch and the packed key of the flow entry of a pair's frames to a host.
 
-        No other flow entry has this key: frames within a VN have the receiver's own port.
+        No other flow entry has this key: the one for frames within the receiver's VN (pipeline.forward_within_vn) has
+        the receiver's port as in_port.
         """
         sender = self._vns.key(pair.sender)
         number = self._port_numbers.number(PortId(sender.dpid, sender.port_no))

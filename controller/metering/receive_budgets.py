@@ -225,6 +225,7 @@ class RemainingBudget(NamedTuple):
         """Return the rates and the saved bits that the meters of pairs may have, shape (pairs,) each.
 
         ``receiver`` (pairs,) are rows of the VN table. No rate exceeds the grant, no saved bits the credit.
+        The numbers are those of the module's docstring.
         """
         horizon_s = float(self.ahead_s[0])
         active, used_bps, growth_bps, own_credit_bits = _use_of_grants(grant_bps, credit_bits, measured)
@@ -237,6 +238,8 @@ class RemainingBudget(NamedTuple):
         max_bps = np.maximum((self.free_bits / self.ahead_s[:, None]).min(axis=0), 0.0)
         # 3
         scale = np.minimum(max_bps / np.maximum(used_sum_bps, 1.0), 1.0)
+        # What may arrive before the next reading; if an active sender pauses, all that is free. Active senders use a
+        # part of it; 4 and 5 share what remains.
         available_bits = np.where(pausing_count > 0, self.free_bits[0], self.lasting_bits)
         remaining_bits = available_bits - scale * used_sum_bps * horizon_s
         # 4
@@ -246,6 +249,7 @@ class RemainingBudget(NamedTuple):
         remaining_bits = np.minimum(remaining_bits - reserve_bits, self.saved_bits)
         part = np.clip(remaining_bits / np.maximum(requested_bits, 1.0), 0.0, 1.0)
         part, idle_share_bits = part[receiver], idle_share_bits[receiver]
+        # As in first_meter_setting: half of an idle share is for the rate, the other half is saved.
         idle_bps = np.minimum(grant_bps, idle_share_bits / (2 * horizon_s))
         rate_bps = np.where(active, used_bps * scale[receiver] + part * growth_bps, idle_bps)
         saved_bits = np.where(active, part * own_credit_bits, idle_share_bits - idle_bps * horizon_s)

@@ -122,6 +122,7 @@ class MaxMinPolicy(ByDemands, Policy):
         own, vlan_vid, links = f"{format_location(sender)}'s send", int(view.vns.vlan_vid[sender]), view.links.names
 
         def name(bound: int) -> str:
+            """Return the text of a constraint; the sender's own limit is named so, those of other VNs with the VLAN."""
             words = constraint_name(constraints, format_location, links.__getitem__, bound)
             if words.startswith(own):
                 return words.replace(own, "its own send", 1)

@@ -47,7 +47,7 @@ class EndProcess:
             raise RuntimeError(f"{self._path.stem}: did not get ready: {self.last_line()}")
 
     def begin(self, at_ns: int) -> None:
-        """Start the traffic at a time of CLOCK_MONOTONIC, or once the process is ready."""
+        """Start the traffic at a time of CLOCK_MONOTONIC, later if the process is not ready by then."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # the process has ended: its status has the reason
             self.process.stdin.write(f"{at_ns}\n".encode())

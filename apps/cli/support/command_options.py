@@ -204,7 +204,11 @@ def _client(**options: Any) -> Client:
 
 
 def _token(token_file: str | Path | None, options: Mapping[str, Any]) -> str | None:
-    """Return the bearer token of the environment or of a file; None without either."""
+    """Return the bearer token; None without any.
+
+    A file named by an option precedes DETS_TOKEN, which precedes a file named in the settings file. ``token_file`` is
+    the file of the option or the settings, ``options["token_file"]`` that of the option alone.
+    """
     token = os.environ.get("DETS_TOKEN")
     if token is not None and options["token_file"] is None:
         return _checked_token("DETS_TOKEN", token)

@@ -113,7 +113,7 @@ class BulkMeterStats(BulkBarrier):
         self.filled: IntArray = np.empty(0, np.int64)
         self.partial_bytes: IntArray = np.empty(0, np.int64)
         self.parts: NDArray[np.uint8] = np.empty((1, _MAX_MESSAGE_BYTES), np.uint8)
-        self.expect([])
+        self.expect([])  # before the base class, whose start() reads these arrays
         super().__init__()
 
     def expect(self, meters: list[int]) -> None:

@@ -45,7 +45,10 @@ def name_of(kind: str, share: int, control: str = "") -> str:
 
 
 def _pairs(kind: str) -> tuple[Source, ...]:
-    """Return the background traffic of a kind: half of the PNs send to the other half."""
+    """Return the background traffic of a kind to the second half of the PNs.
+
+    It comes from the first half; APART, from PNs of its own.
+    """
     more: dict[str, Any] = {"flows": 10} if kind == "tcp" else {"rate_bps": LINK_BPS}
     first = PNS + 1 if kind == APART else 1
     pairs = enumerate(range(PNS // 2 + 1, PNS + 1), start=first)
