@@ -4,7 +4,7 @@ The real controller sets the meters of one edge switch over OpenFlow, with grant
 (grant_injection.py). Each case has its own sender and receiver, a *slot*; as many cases as the machine carries run side
 by side, as a *batch*. Every batch runs three times: with the product's enforcement, and with every meter modified in
 every interval, to a burst of 200 ms and of 20 ms. Rates are those of tagged frames on the wire. Each receiver's port
-has a single queue, at PORT_FACTOR times the grant, which the case shares with the pings of another tenant.
+has a single queue, at PORT_FACTOR times the grant.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from experiments.bench.enforcement.cases import (
 from experiments.bench.enforcement.grant_injection import ENVIRONMENT, GrantPlan, Slot
 from experiments.bench.enforcement.grant_schedules import PATTERNS
 from experiments.bench.enforcement.report import table
-from experiments.bench.enforcement.result_figures import case_figures, ping_figures, read_grants, targets, tcp_figures
+from experiments.bench.enforcement.result_figures import case_figures, read_grants, targets, tcp_figures
 from experiments.bench.harness import check_bounds, check_known, check_left_out, finished
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.machine.cpu_usage import BUSY_IDLE_SHARE, cpu_shares, process_cpu_s, read_cpu_ticks, vswitchd_pid
@@ -48,13 +48,12 @@ from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, TopoSwitch
 
 DATAPATHS = {"userspace": "user", "kernel": "kernel"}
-SENDERS_VLAN, PING_VLAN = 1, 2
+SENDERS_VLAN = 1
 SAMPLE_S = 0.011  # between two readings of the receivers' byte counters
 WARM_UP_S = 2.5  # traffic before the measurement
 MEASURE_S = 8.0
 SETUP_S = 5.0  # start and stop of a batch's controller, for the estimate of the time left
 GRACE_S = 4.0  # for the reports of TCP senders after the measurement
-PINGS_PER_S = 20
 SILENT_RATIO = 0.01  # delivered / granted; below it a case counts as without traffic
 
 
@@ -149,7 +148,7 @@ def has_kernel_datapath() -> bool:
 
 
 def describe_fabric(grant_bps: int, slots: int) -> Fabric:
-    """Return a star: a sender and a receiver PN per slot, and a PN that pings the receivers in another VLAN.
+    """Return a star with a sender and a receiver PN per slot.
 
     Slot n, from 0 on, has PNs 2n + 1 (sender) and 2n + 2 (receiver), at the ports of these numbers.
     """
@@ -157,21 +156,17 @@ def describe_fabric(grant_bps: int, slots: int) -> Fabric:
     nodes = []
     for slot in range(slots):
         nodes.append(PhysicalNode(2 * slot + 1, "s1", 2 * slot + 1, (SENDERS_VLAN,), sending_bps))
-        receiving_bps = PORT_FACTOR * grant_bps
-        nodes.append(PhysicalNode(2 * slot + 2, "s1", 2 * slot + 2, (SENDERS_VLAN, PING_VLAN), receiving_bps))
-    nodes.append(PhysicalNode(2 * slots + 1, "s1", 2 * slots + 1, (PING_VLAN,), 100_000_000))
-    return Fabric("dets-enforcement", (TopoSwitch("s1", 1),), tuple(nodes), (SENDERS_VLAN, PING_VLAN))
+        nodes.append(PhysicalNode(2 * slot + 2, "s1", 2 * slot + 2, (SENDERS_VLAN,), PORT_FACTOR * grant_bps))
+    return Fabric("dets-enforcement", (TopoSwitch("s1", 1),), tuple(nodes), (SENDERS_VLAN,))
 
 
 def describe_control(fabric: Fabric, grant_bps: int, openflow_port: int, rest_port: int) -> dict[str, Any]:
     """Return the controller's configuration: limits so high that the schedule alone decides, and no queues."""
-    limits_bps = {SENDERS_VLAN: grant_bps, PING_VLAN: grant_bps}
-    config = configuration(fabric, limits_bps, "fs", {}, openflow_port, rest_port, queues=False)
-    switch = config["switches"]["s1"]
-    for pn in fabric.pns:
-        if len(pn.vlans) == 1:
-            limits = {"send_limit": pn.link_rate_bps, "receive_limit": grant_bps}
-            switch["ports"][pn.port_no]["vns"] = {pn.vlans[0]: limits}
+    config = configuration(fabric, {SENDERS_VLAN: grant_bps}, "fs", {}, openflow_port, rest_port, queues=False)
+    ports = config["switches"]["s1"]["ports"]
+    for sender in fabric.pns[::2]:
+        limits = {"send_limit": sender.link_rate_bps, "receive_limit": grant_bps}
+        ports[sender.port_no]["vns"] = {SENDERS_VLAN: limits}
     return config
 
 
@@ -216,14 +211,12 @@ def _measure(
             traffic.start(sources, WARM_UP_S + seconds + 1.0)
             time.sleep(WARM_UP_S)
             traffic.check_running(sources)
-            pings = _pings(ovs, batch, seconds)
             first_ticks, first_cpu_s, start_s = read_cpu_ticks(), process_cpu_s(vswitchd_pid()), time.monotonic()
             time.sleep(seconds)
             window = Window(start_s, time.monotonic())
             vswitchd_cpu_s = process_cpu_s(vswitchd_pid()) - first_cpu_s
             idle_share = cpu_shares(first_ticks, read_cpu_ticks()).idle
             traffic.check_running(sources)
-        outputs = [ping.communicate(timeout=10)[0].decode() for ping in pings]
         controller.check_alive()
         traffic.wait([source for source in sources if source.wire_rate_bps is None], GRACE_S)
         logs = read_grants(Path(plan.log), len(batch))
@@ -243,9 +236,8 @@ def _measure(
                 **shared,
                 **case_figures(case, log, read_samples(samples, interface), window),
                 **({} if case.traffic.udp else tcp_figures(traffic.report(source.name))),
-                **ping_figures(output),
             }
-            for case, log, interface, source, output in zip(batch, logs, interfaces, sources, outputs, strict=True)
+            for case, log, interface, source in zip(batch, logs, interfaces, sources, strict=True)
         ]
 
 
@@ -270,13 +262,3 @@ def _source(fabric: Fabric, slot: int, case: Case) -> Flow:
         return Flow(sender, receiver, FIRST_PORT, wire_rate_bps=offered_bps)
     congestion_control, streams = case.traffic.congestion_control, case.traffic.streams
     return Flow(sender, receiver, FIRST_PORT, congestion_control=congestion_control, streams=streams)
-
-
-def _pings(ovs: OvsFabric, batch: Sequence[Case], seconds: float) -> list[subprocess.Popen[bytes]]:
-    """Start pings from the last PN's host of PING_VLAN to the receiver of each case; return the processes."""
-    fabric = ovs.fabric
-    host = ovs.host(fabric.vn(PING_VLAN, fabric.pns[-1].number).name)
-    count = str(round(PINGS_PER_S * seconds))
-    receiver_ips = [fabric.vn(PING_VLAN, 2 * slot + 2).ip for slot in range(len(batch))]
-    command = ["ping", "-n", "-i", f"{1 / PINGS_PER_S:g}", "-c", count, "-w", f"{seconds:.0f}", "-W", "1"]
-    return [host.popen([*command, ip], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for ip in receiver_ips]

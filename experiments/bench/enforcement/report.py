@@ -14,7 +14,6 @@ SIDE_BY_SIDE = {  # (key, format) of a figure by its heading
     "MeterMods/s": ("meter_mods_per_s", "{:.1f}"),
     "drops/MB": ("dropped_frames_per_mb", "{:.0f}"),
     "retransmits/MB": ("retransmits_per_mb", "{:.0f}"),
-    "ping p99, ms": ("ping_p99_ms", "{:.1f}"),
     "vswitchd CPU": ("vswitchd_cpu", "{:.0%}"),
 }
 

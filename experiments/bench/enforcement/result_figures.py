@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,19 +119,6 @@ def tcp_figures(report: Mapping[str, int]) -> dict[str, float | None]:
     if delivered_segments <= 0:
         return {"retransmits_per_mb": None}
     return {"retransmits_per_mb": report["lost"] / (delivered_segments * TCP_PAYLOAD_BYTES / 1e6)}
-
-
-def ping_figures(output: str) -> dict[str, float | None]:
-    """Return the figures of ``ping``'s output: round trips in ms, and the share of lost packets."""
-    times_ms = [float(text) for text in re.findall(r"time=([\d.]+) ms", output)]
-    summary = re.search(r"(\d+) packets transmitted, (\d+) received", output)
-    if not times_ms or summary is None:
-        return {"ping_p50_ms": None, "ping_p99_ms": None, "ping_lost": 1.0}
-    return {
-        "ping_p50_ms": float(np.percentile(times_ms, 50)),
-        "ping_p99_ms": float(np.percentile(times_ms, 99)),
-        "ping_lost": 1.0 - int(summary[2]) / int(summary[1]),
-    }
 
 
 def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
