@@ -37,10 +37,10 @@ from experiments.bench.enforcement.cases import (
 from experiments.bench.enforcement.grant_injection import ENVIRONMENT, GrantPlan, Slot
 from experiments.bench.enforcement.grant_schedules import PATTERNS
 from experiments.bench.enforcement.report import table
-from experiments.bench.enforcement.result_figures import case_figures, read_grants, targets, tcp_figures
+from experiments.bench.enforcement.result_figures import case_figures, read_grants, targets
 from experiments.bench.harness import check_bounds, check_known, check_left_out, finished
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
-from experiments.machine.cpu_usage import BUSY_IDLE_SHARE, cpu_shares, process_cpu_s, read_cpu_ticks, vswitchd_pid
+from experiments.machine.cpu_usage import BUSY_IDLE_SHARE, cpu_shares, read_cpu_ticks
 from experiments.measure.rate_series import Window, read_samples
 from experiments.measure.sampler import Sampler
 from experiments.ovs.fabric import OvsFabric, OvsOptions
@@ -53,7 +53,6 @@ SAMPLE_S = 0.011  # between two readings of the receivers' byte counters
 WARM_UP_S = 2.5  # traffic before the measurement
 MEASURE_S = 8.0
 SETUP_S = 5.0  # start and stop of a batch's controller, for the estimate of the time left
-GRACE_S = 4.0  # for the reports of TCP senders after the measurement
 SILENT_RATIO = 0.01  # delivered / granted; below it a case counts as without traffic
 
 
@@ -211,20 +210,13 @@ def _measure(
             traffic.start(sources, WARM_UP_S + seconds + 1.0)
             time.sleep(WARM_UP_S)
             traffic.check_running(sources)
-            first_ticks, first_cpu_s, start_s = read_cpu_ticks(), process_cpu_s(vswitchd_pid()), time.monotonic()
+            first_ticks, start_s = read_cpu_ticks(), time.monotonic()
             time.sleep(seconds)
             window = Window(start_s, time.monotonic())
-            vswitchd_cpu_s = process_cpu_s(vswitchd_pid()) - first_cpu_s
             idle_share = cpu_shares(first_ticks, read_cpu_ticks()).idle
             traffic.check_running(sources)
         controller.check_alive()
-        traffic.wait([source for source in sources if source.wire_rate_bps is None], GRACE_S)
         logs = read_grants(Path(plan.log), len(batch))
-        shared = {
-            "way": mode,
-            "vswitchd_cpu": vswitchd_cpu_s / (window.end_s - window.start_s),
-            "cpu_idle_share": idle_share,
-        }
         return [
             {
                 "case": case.name,
@@ -233,11 +225,11 @@ def _measure(
                 "udp": case.traffic.udp,
                 "pattern": case.pattern,
                 "within": case.traffic.within,
-                **shared,
+                "way": mode,
+                "cpu_idle_share": idle_share,
                 **case_figures(case, log, read_samples(samples, interface), window),
-                **({} if case.traffic.udp else tcp_figures(traffic.report(source.name))),
             }
-            for case, log, interface, source in zip(batch, logs, interfaces, sources, strict=True)
+            for case, log, interface in zip(batch, logs, interfaces, strict=True)
         ]
 
 

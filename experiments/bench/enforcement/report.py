@@ -12,9 +12,6 @@ RATIO = "{:.3f}"
 SIDE_BY_SIDE = {  # (key, format) of a figure by its heading
     "after a step down": ("step_ratio", RATIO),
     "MeterMods/s": ("meter_mods_per_s", "{:.1f}"),
-    "drops/MB": ("dropped_frames_per_mb", "{:.0f}"),
-    "retransmits/MB": ("retransmits_per_mb", "{:.0f}"),
-    "vswitchd CPU": ("vswitchd_cpu", "{:.0%}"),
 }
 
 
