@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from controller.errors import InvalidValueError
-from controller.units import check_interval_ms, parse_rate
+from controller.units import parse_rate
 from experiments.bench.enforcement.burst_bench import run_bursts
 from experiments.bench.enforcement.cases import (
     ENFORCEMENT_MODES,
@@ -64,7 +64,6 @@ def run(
     pattern: Annotated[list[str] | None, "Only this schedule; repeatable."] = None,
     seconds: Annotated[float, "How long each batch is measured."] = MEASURE_S,
     seed: Annotated[int, "Seed of random schedules."] = 1,
-    interval_ms: Annotated[int, "The control interval, also that of the schedules."] = INTERVAL_MS,
     bursts: Annotated[bool, "Measure what bursting senders gain and others lose, instead."] = False,
     output: Annotated[Path, "Folder of the results."] = Path("results/bench-enforcement"),
 ) -> dict[str, Any]:
@@ -76,11 +75,11 @@ def run(
     check_bounds(seconds=(seconds, 1, 600), seed=(seed, 0, 2**32 - 1))
     if bursts:
         others = {"datapath": datapath, "grant": grant, "traffic": traffic, "pattern": pattern, "seconds": seconds}
-        check_left_out(run, {**others, "interval_ms": interval_ms}, "means nothing with --bursts")
+        check_left_out(run, others, "means nothing with --bursts")
         return run_bursts(full, seed, output)
     grants_bps = [parse_rate(text, "grant") for text in grant or []]
     cases = _cases(full, grants_bps, traffic, pattern)
-    _check(datapath, interval_ms)
+    _check(datapath)
     batches = packed(cases, MAX_PPS[DATAPATHS[datapath]])
     rows: list[dict[str, Any]] = []
     warnings: list[str] = []
@@ -91,7 +90,7 @@ def run(
             for batch, mode in itertools.product(equal_grants, ENFORCEMENT_MODES):
                 left_s = runs_left * run_s
                 print(f"{batch[0].name} and {len(batch) - 1} more: {mode}; {left_s:.0f} s left", file=sys.stderr)
-                rows += _measure(ovs, ports, batch, mode, seconds, seed, interval_ms)
+                rows += _measure(ovs, ports, batch, mode, seconds, seed)
                 runs_left -= 1
             warnings += ovs.warnings
     silent = [f"{row['case']} ({row['way']})" for row in rows if row["ratio"] < SILENT_RATIO]
@@ -100,7 +99,7 @@ def run(
     busy = sorted({row["case"] for row in rows if row["cpu_idle_share"] < BUSY_IDLE_SHARE})
     if busy:
         warnings.append(f"the processors were idle for less than {BUSY_IDLE_SHARE:.0%} in: {', '.join(busy)}")
-    settings = {"datapath": datapath, "seconds": seconds, "warm_up_s": WARM_UP_S, "interval_ms": interval_ms}
+    settings = {"datapath": datapath, "seconds": seconds, "warm_up_s": WARM_UP_S, "interval_ms": INTERVAL_MS}
     settings |= {"seed": seed, "cases": len(cases), "warnings": list(dict.fromkeys(warnings))}
     return finished("enforcement", {"rows": rows}, targets(rows), settings, output, table(rows), rows)
 
@@ -125,13 +124,12 @@ def _cases(
     )
 
 
-def _check(datapath: str, interval_ms: int) -> None:
-    """Raise InvalidValueError for a datapath that is unknown or absent here, or an interval out of bounds."""
+def _check(datapath: str) -> None:
+    """Raise InvalidValueError for a datapath that is unknown or absent here."""
     check_known("datapath", [datapath], list(DATAPATHS))
     if datapath == "kernel" and not has_kernel_datapath():
         reason = f"needs the module openvswitch, which this kernel ({os.uname().release}) does not have"
         raise InvalidValueError("datapath", datapath, reason)
-    check_interval_ms(interval_ms)
 
 
 def has_kernel_datapath() -> bool:
@@ -186,15 +184,14 @@ def _measure(
     mode: str,
     seconds: float,
     seed: int,
-    interval_ms: int,
 ) -> list[dict[str, Any]]:
     """Run a batch of cases in one enforcement mode, side by side; return a row of figures for each case."""
     fabric = ovs.fabric
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dets-enforcement-")))
         config = describe_control(fabric, batch[0].grant_bps, *ports)
-        config["control"]["interval_ms"] = interval_ms
-        plan = _plan(batch, mode, seconds, seed, interval_ms, folder)
+        config["control"]["interval_ms"] = INTERVAL_MS
+        plan = _plan(batch, mode, seconds, seed, folder)
         plan.write(folder / "plan.json")
         environment = {ENVIRONMENT: str(folder / "plan.json")}
         application = Path(__file__).with_name("grant_injection_app.py")
@@ -233,13 +230,13 @@ def _measure(
         ]
 
 
-def _plan(batch: Sequence[Case], mode: str, seconds: float, seed: int, interval_ms: int, folder: Path) -> GrantPlan:
+def _plan(batch: Sequence[Case], mode: str, seconds: float, seed: int, folder: Path) -> GrantPlan:
     """Return the grants of a batch: a slot per case, with the case's schedule, for longer than the batch runs."""
     slots = [
         Slot(SENDERS_VLAN, 1, 2 * number + 1, 2 * number + 2, case.grant_bps, case.pattern)
         for number, case in enumerate(batch)
     ]
-    intervals = round((WARM_UP_S + seconds + 60.0) / (interval_ms * 1e-3))
+    intervals = round((WARM_UP_S + seconds + 60.0) / (INTERVAL_MS * 1e-3))
     return GrantPlan(tuple(slots), ENFORCEMENT_MODES[mode], seed, intervals, str(folder / "grants.csv"))
 
 
