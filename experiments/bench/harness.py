@@ -7,7 +7,6 @@ A benchmark is a function ``run``. Its parameters are the options of ``dets benc
 
 from __future__ import annotations
 
-import csv
 import inspect
 import json
 import sys
@@ -70,9 +69,8 @@ def finished(
     settings: Row,
     output: Path | None = None,
     table: str = "",
-    rows: Sequence[Row] = (),
 ) -> dict[str, Any]:
-    """Return a run's result; with ``output`` also write NAME.json and the table and rows, if any, to it.
+    """Return a run's result; with ``output`` also write NAME.json and the table, if any, to it.
 
     The machine and the command are added to ``settings``.
     """
@@ -84,11 +82,6 @@ def finished(
     (output / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     if table:
         (output / f"{name}.md").write_text(table)
-    if rows:
-        with (output / f"{name}.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)), restval="")
-            writer.writeheader()
-            writer.writerows(rows)
     return result
 
 

@@ -101,7 +101,7 @@ def run(
         warnings.append(f"the processors were idle for less than {BUSY_IDLE_SHARE:.0%} in: {', '.join(busy)}")
     settings = {"datapath": datapath, "seconds": seconds, "warm_up_s": WARM_UP_S, "interval_ms": INTERVAL_MS}
     settings |= {"seed": seed, "cases": len(cases), "warnings": list(dict.fromkeys(warnings))}
-    return finished("enforcement", {"rows": rows}, targets(rows), settings, output, table(rows), rows)
+    return finished("enforcement", {"rows": rows}, targets(rows), settings, output, table(rows))
 
 
 def _cases(

@@ -96,11 +96,11 @@ def figures(run: ScenarioRun) -> dict[str, float | int]:
 
 
 def run_bursts(full: bool, seed: int, output: Path) -> dict[str, Any]:
-    """Measure the default subset of patterns, or all; write JSON, CSV and table."""
+    """Measure the default subset of patterns, or all; write JSON and table."""
     fabrics = ("model", "ovs") if os.geteuid() == 0 else ("model",)
     rows = list(_measure(fabrics, PATTERNS if full else DEFAULT_SUBSET, seed))
     print(table(rows))
-    return finished("bursts", {"rows": rows}, targets(rows), {"seed": seed}, output, table(rows), rows)
+    return finished("bursts", {"rows": rows}, targets(rows), {"seed": seed}, output, table(rows))
 
 
 def _measure(fabrics: Sequence[str], patterns: Sequence[BurstPattern], seed: int) -> Iterator[dict[str, Any]]:

@@ -162,9 +162,9 @@ def test_targets_are_missed_when_they_are():
 
 def test_results_are_written_whole(tmp_path):
     rows = [row(way, 1.0) for way in ENFORCEMENT_MODES] + [row("dets", 1.0, "step", step_ratio=1.01)]
-    finished("enforcement", {"rows": rows}, targets(rows), {}, tmp_path, table(rows), rows)
+    finished("enforcement", {"rows": rows}, targets(rows), {}, tmp_path, table(rows))
     names = {path.name for path in tmp_path.iterdir()}
-    assert names >= {"enforcement.json", "enforcement.md", "enforcement.csv"}
+    assert names >= {"enforcement.json", "enforcement.md"}
     lines = table(rows).splitlines()
     assert len(lines) == 2 + 2
     assert len({line.count("|") for line in lines}) == 1
