@@ -68,11 +68,12 @@ def finished(
     targets: Sequence[Target],
     settings: Row,
     output: Path | None = None,
-    table: str = "",
+    columns: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return a run's result; with ``output`` also write NAME.json and the table, if any, to it.
+    """Return a run's result; with ``output`` also write it there, as NAME.json.
 
-    The machine and the command are added to ``settings``.
+    With ``columns`` (``markdown``) the figures' "rows" are also printed as a table and written, as NAME.md. The machine
+    and the command are added to ``settings``.
     """
     all_settings = {**settings, **machine(), "command": "dets " + " ".join(sys.argv[1:])}
     result = {"settings": all_settings, "figures": figures, "targets": [target.row() for target in targets]}
@@ -80,15 +81,27 @@ def finished(
         return result
     output.mkdir(parents=True, exist_ok=True)
     (output / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    if table:
+    if columns is not None:
+        table = markdown(figures["rows"], columns)
+        print(table)
         (output / f"{name}.md").write_text(table)
     return result
 
 
-def markdown(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], object]]) -> str:
-    """Return rows as a Markdown table; ``columns`` are the functions that make a row's cells, by heading."""
+def markdown(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
+    """Return rows as a Markdown table; ``columns`` are format strings of a row's figures, by heading.
+
+    A cell whose figure a row does not have, or has as None, is empty.
+    """
+
+    def cell(row: Row, form: str) -> str:
+        try:
+            return form.format_map(row)
+        except (KeyError, TypeError):
+            return ""
+
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    lines += ["| " + " | ".join(str(cell(row)) for cell in columns.values()) + " |" for row in rows]
+    lines += ["| " + " | ".join(cell(row, form) for form in columns.values()) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,7 +37,6 @@ from experiments.bench.enforcement.cases import (
 )
 from experiments.bench.enforcement.grant_injection import ENVIRONMENT, GrantPlan, Slot
 from experiments.bench.enforcement.grant_schedules import PATTERNS
-from experiments.bench.enforcement.report import table
 from experiments.bench.enforcement.result_figures import case_figures, read_grants, targets
 from experiments.bench.harness import check_bounds, check_known, check_left_out, finished
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
@@ -53,6 +53,14 @@ SAMPLE_S = 0.011  # between two readings of the receivers' byte counters
 WARM_UP_S = 2.5  # traffic before the measurement
 MEASURE_S = 8.0
 SETUP_S = 5.0  # start and stop of a batch's controller, for the estimate of the time left
+COLUMNS = {
+    "case": "{case}",
+    "enforcement": "{way}",
+    "granted, bit/s": "{granted_bps:,.0f}",
+    "delivered / granted": "{ratio:.3f}",
+    "after a step down": "{step_ratio:.3f}",
+    "MeterMods/s": "{meter_mods_per_s:.1f}",
+}
 SILENT_RATIO = 0.01  # delivered / granted; below it a case counts as without traffic
 
 
@@ -93,6 +101,7 @@ def run(
                 rows += _measure(ovs, ports, batch, mode, seconds, seed)
                 runs_left -= 1
             warnings += ovs.warnings
+    rows.sort(key=itemgetter("case"))
     silent = [f"{row['case']} ({row['way']})" for row in rows if row["ratio"] < SILENT_RATIO]
     if silent:
         warnings.append(f"no traffic, for example because a source could not start, in: {', '.join(silent)}")
@@ -101,7 +110,7 @@ def run(
         warnings.append(f"the processors were idle for less than {BUSY_IDLE_SHARE:.0%} in: {', '.join(busy)}")
     settings = {"datapath": datapath, "seconds": seconds, "warm_up_s": WARM_UP_S, "interval_ms": INTERVAL_MS}
     settings |= {"seed": seed, "cases": len(cases), "warnings": list(dict.fromkeys(warnings))}
-    return finished("enforcement", {"rows": rows}, targets(rows), settings, output, table(rows))
+    return finished("enforcement", {"rows": rows}, targets(rows), settings, output, COLUMNS)
 
 
 def _cases(

@@ -29,7 +29,7 @@ from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from experiments.bench.harness import Target, check_bounds, finished, resident_bytes, spread
 from experiments.bench.loop import surge_reaction
 from experiments.bench.loop.cost_fit import fit
-from experiments.bench.loop.report import SWITCHES, VARIED, rows_all_varying, summary, table, targets
+from experiments.bench.loop.report import COLUMNS, SWITCHES, VARIED, rows_all_varying, summary, targets
 from experiments.bench.loop.switch_process import OFFERED, LoopPlan
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
 from experiments.machine.cpu_usage import process_cpu_s
@@ -111,7 +111,7 @@ def run(
             f"a round: {cost.switch_us:.0f} us x switches + {cost.pair_ns:.0f} ns x pairs + {cost.fixed_ms:.2f} ms "
             f"of CPU; {cost.worst:.0%} off at most"
         )
-    return finished("loop", figures, judged, settings, output, table(rows))
+    return finished("loop", figures, judged, settings, output, COLUMNS)
 
 
 def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict[str, Any]]:

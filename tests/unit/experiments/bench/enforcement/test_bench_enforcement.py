@@ -23,7 +23,6 @@ from experiments.bench.enforcement.cases import (
 )
 from experiments.bench.enforcement.grant_injection import COLUMNS, GrantPlan, Slot, naive_enforcement
 from experiments.bench.enforcement.grant_schedules import PATTERNS, WALK_FLOOR, grants_bps
-from experiments.bench.enforcement.report import table
 from experiments.bench.enforcement.result_figures import (
     GrantLog,
     case_figures,
@@ -162,12 +161,12 @@ def test_targets_are_missed_when_they_are():
 
 def test_results_are_written_whole(tmp_path):
     rows = [row(way, 1.0) for way in ENFORCEMENT_MODES] + [row("dets", 1.0, "step", step_ratio=1.01)]
-    finished("enforcement", {"rows": rows}, targets(rows), {}, tmp_path, table(rows))
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names >= {"enforcement.json", "enforcement.md"}
-    lines = table(rows).splitlines()
-    assert len(lines) == 2 + 2
-    assert len({line.count("|") for line in lines}) == 1
+    finished("enforcement", {"rows": rows}, targets(rows), {}, tmp_path, bench.COLUMNS)
+    assert len(json.loads((tmp_path / "enforcement.json").read_text())["figures"]["rows"]) == len(rows)
+    lines = (tmp_path / "enforcement.md").read_text().splitlines()
+    assert lines[2] == "| 5M udp-2x constant | dets | 5,000,000 | 1.000 |  | 0.0 |"
+    assert lines[-1] == "| 5M udp-2x step | dets | 5,000,000 | 1.000 | 1.010 | 0.0 |"
+    assert len(lines) == 2 + len(rows)
 
 
 def test_a_plan_comes_back_as_it_was_written(tmp_path):
