@@ -26,10 +26,10 @@ from typing import Annotated, Any
 import numpy as np
 
 from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
-from experiments.bench.harness import Target, check_bounds, finished, resident_bytes, spread
+from experiments.bench.harness import Target, check_bounds, finished, markdown, resident_bytes, spread
 from experiments.bench.loop import surge_reaction
 from experiments.bench.loop.cost_fit import fit
-from experiments.bench.loop.report import COLUMNS, SWITCHES, VARIED, rows_all_varying, summary, targets
+from experiments.bench.loop.report import COLUMNS, SWITCHES, VARIED, rows_all_varying, targets
 from experiments.bench.loop.switch_process import OFFERED, LoopPlan
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
 from experiments.machine.cpu_usage import process_cpu_s
@@ -95,8 +95,7 @@ def run(
     rows: list[dict[str, Any]] = []
     for size in sizes_of(switches, pairs, interval_ms):
         size_rows = measure_size(size, seconds, output if profile else None)
-        for row in size_rows:
-            print(f"{row['pairs']:>9,} {row['who']:<8} {row['varied']:>4.0%}: {summary(row)}", flush=True)
+        print(markdown(size_rows, COLUMNS), flush=True)
         rows += size_rows
     settings = {"switches": switches, "interval_ms": interval_ms, "seconds": seconds}
     figures: dict[str, Any] = {"rows": rows, "blast": surge_reaction.figures(interval_ms)}
@@ -107,10 +106,6 @@ def run(
     ]
     if (cost := fit(rows_all_varying(rows))) is not None:
         figures["fit"] = asdict(cost)
-        print(
-            f"a round: {cost.switch_us:.0f} us x switches + {cost.pair_ns:.0f} ns x pairs + {cost.fixed_ms:.2f} ms "
-            f"of CPU; {cost.worst:.0%} off at most"
-        )
     return finished("loop", figures, judged, settings, output, COLUMNS)
 
 

@@ -33,15 +33,6 @@ COLUMNS = {
 }
 
 
-def summary(row: dict[str, Any]) -> str:
-    """Return a row as a short text."""
-    taken_over = f", adopted after {row['taken_over_cpu_s']:.1f} s of CPU" if "taken_over_cpu_s" in row else ""
-    return (
-        f"a round every {row['round_every_ms']:.1f} ms, {row['cpu_us_per_pair']:.3f} us of CPU per pair, "
-        f"{row['set_share']:.0%} set, CPU {row['cpu_share']:.0%}, {row['skipped_rounds']} skipped{taken_over}"
-    )
-
-
 def rows_all_varying(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the controller's rows in which every receiver's load varies."""
     return [row for row in rows if (row["who"], row["varied"]) == ("dets", VARIED[0])]
