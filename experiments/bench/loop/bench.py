@@ -25,6 +25,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from apps.cli.support.recording_files import record, replayed
 from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from experiments.bench.harness import Target, check_bounds, finished, markdown, resident_bytes, spread
 from experiments.bench.loop import surge_reaction
@@ -33,7 +34,7 @@ from experiments.bench.loop.report import COLUMNS, SWITCHES, VARIED, rows_all_va
 from experiments.bench.loop.switch_process import OFFERED, LoopPlan
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
 from experiments.machine.cpu_usage import process_cpu_s
-from experiments.machine.process_runner import STOP_TIMEOUT_S, ControllerError, end, wait_until
+from experiments.machine.process_runner import STOP_TIMEOUT_S, end, wait_until
 
 INTERVAL_MS = 55
 # (switches, pairs of each), all set: enough values of either to fit the cost of each. Those of ten switches have a
@@ -47,7 +48,7 @@ MEASURED_S = 6.0
 SETTLE_S = 3.0
 FIRST_AUDIT_S = 12.0  # the first audit reads every pair; later audits read only changes
 # Up to this size some intervals are recorded and replayed: a recording holds every reading of every pair.
-MAX_RECORDED, RECORDED_S, REPLAY_TIMEOUT_S = 10_000, 2.0, 300.0
+MAX_RECORDED, RECORDED_S = 10_000, 2.0
 ADOPT_TIMEOUT_S = 600.0
 MAX_PER_SWITCH = 60_000  # of 65,535 meter ids, the VNs' own included
 # Up to this size the controller's cost is also measured without traffic, once all senders count as idle.
@@ -167,32 +168,9 @@ def _measure_controller(
             rows.append(_measure_rounds(plan, controller, 0.0, seconds) | {"who": "idle"})
         if total <= MAX_RECORDED:
             send_command(f"vary {VARIED[0]} {OFFERED}")
-            rows[0]["replay"] = _replay(controller.url, folder / "recording")
+            record(controller.client, folder / "recording", RECORDED_S)
+            rows[0]["replay"] = replayed(folder / "recording", None)
         return rows
-
-
-def _replay(rest_url: str, recording: Path) -> dict[str, Any]:
-    """Record some intervals of a controller and replay them, as operators do; return the report of the replay."""
-    dets, environment = [sys.executable, "-m", "apps.cli"], {**os.environ, "DETS_URL": rest_url}
-
-    def run_dets(*words: str) -> subprocess.CompletedProcess[str]:
-        """Return the finished ``dets`` command; ControllerError if it failed."""
-        finished_process = subprocess.run(
-            [*dets, *words],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=REPLAY_TIMEOUT_S,
-            check=False,
-        )
-        if finished_process.returncode != 0 and not finished_process.stdout:
-            raise ControllerError(f"dets {words[0]} failed: {finished_process.stderr}")
-        return finished_process
-
-    run_dets("record", "--output", str(recording), "--duration", str(RECORDED_S))
-    report = json.loads(run_dets("replay", str(recording), "--json").stdout)
-    return {"intervals": report["intervals"], "same": report["same"]}
 
 
 def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float, seconds: float) -> dict[str, Any]:
