@@ -11,7 +11,6 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,6 @@ from controller.allocation import AllocationInput, native
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.policy.per_receiver import PerReceiverPolicy
 from controller.policy.registry import policies
-from experiments.bench.allocation import problem_instances
 from experiments.bench.harness import Target, finished
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -33,7 +31,7 @@ TARGET_FLATNESS = 1.5
 TARGET_BYTES_PER_PAIR = 200
 TARGET_STAR_MS = {1_000: 55.0, 10_000: 100.0}
 algorithms = {name: policy() for name, policy in policies.items() if issubclass(policy, PerReceiverPolicy)}
-FAT_TREES = ((8, 10_000), (16, 100_000), (24, 1_000_000))
+STAR_FLOWS, LINK_BPS = 100_000, 1e9
 
 
 def requests(pairs: int, senders: int, seed: int = 1) -> AllocationInput:
@@ -161,35 +159,23 @@ def bytes_per_pair(pairs: int) -> float | None:
     return (resident("VmHWM:") - before) / pairs
 
 
-def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
-    """Return a row per fabric."""
+def bench_star(hosts: int, budget_s: float) -> dict[str, Any]:
+    """Return the times of max-min in ms on random flows between hosts at one switch, at most ``budget_s`` seconds each.
+
+    Constraints are the hosts' uplinks, then their downlinks.
+    """
     rng = np.random.default_rng(1)
-    problems: list[tuple[str, Callable[[], tuple[FlowPaths, Any]]]] = [
-        (f"star of {hosts} hosts", partial(problem_instances.star, hosts, 100_000, rng)) for hosts in TARGET_STAR_MS
-    ]
-    for k, flows in FAT_TREES[: 1 if quick else None]:
-        problems.append((f"fat tree, k = {k}", partial(problem_instances.fat_tree, k, flows, rng)))
-    rows = []
-    for name, make_problem in problems:
-        rows.append(_bench_fabric(name, *make_problem(), budget_s))
-    return rows
-
-
-def _bench_fabric(name: str, paths: FlowPaths, capacity_bps: Any, budget_s: float) -> dict[str, Any]:
-    """Return the times of max-min on a fabric, in ms, at most ``budget_s`` seconds each."""
-    problem = paths, capacity_bps, np.full(paths.flows, np.inf), np.ones(paths.flows)
-    best, median, calls = timed(lambda: max_min(*problem), budget_s, 20)
-    rng = np.random.default_rng(2)
-    mixed = paths, capacity_bps, rng.exponential(2e7, paths.flows), rng.uniform(0.5, 2.0, paths.flows)
+    sender = rng.integers(0, hosts, STAR_FLOWS)
+    receiver = (sender + rng.integers(1, hosts, STAR_FLOWS)) % hosts
+    uses = np.column_stack([sender, hosts + receiver]).ravel()
+    paths = FlowPaths(np.arange(0, 2 * STAR_FLOWS + 1, 2), uses, 2 * hosts)
+    capacity_bps = np.full(2 * hosts, LINK_BPS)
+    greedy = np.full(STAR_FLOWS, np.inf), np.ones(STAR_FLOWS)
+    mixed = rng.exponential(2e7, STAR_FLOWS), rng.uniform(0.5, 2.0, STAR_FLOWS)
     return {
-        "fabric": name,
-        "flows": paths.flows,
-        "constraints": paths.constraints,
-        "ms": best * 1e3,
-        "median_ms": median * 1e3,
-        "calls": calls,
-        "with_demands_and_weights_ms": timed(lambda: max_min(*mixed), budget_s, 20)[0] * 1e3,
-        "paths_ms": timed(lambda: FlowPaths(paths.offsets, paths.constraint, paths.constraints), 0.0)[0] * 1e3,
+        "hosts": hosts,
+        "ms": timed(lambda: max_min(paths, capacity_bps, *greedy), budget_s, 20)[0] * 1e3,
+        "with_demands_and_weights_ms": timed(lambda: max_min(paths, capacity_bps, *mixed), budget_s, 20)[0] * 1e3,
     }
 
 
@@ -214,9 +200,9 @@ def targets(
         ]
     if memory is not None:
         rows.append(Target("memory", memory, "bytes/pair", TARGET_BYTES_PER_PAIR))
-    for row, target_ms in zip(fabrics, TARGET_STAR_MS.values(), strict=False):
-        label = f"max-min, {row['fabric']}, {row['flows']} flows"
-        rows.append(Target(label, row["ms"], "ms", target_ms))
+    for row in fabrics:
+        label = f"max-min, star of {row['hosts']} hosts, {STAR_FLOWS} flows"
+        rows.append(Target(label, row["ms"], "ms", TARGET_STAR_MS[row["hosts"]]))
     return rows
 
 
@@ -227,7 +213,7 @@ def run(quick: Annotated[bool, "Fewer and smaller cases."] = False) -> dict[str,
     memory = bytes_per_pair(sizes[-1])
     receivers = bench_receivers(sizes, senders, budget_s)
     calls = call_us(budget_s)
-    fabrics = bench_max_min(budget_s * 4, quick)
+    fabrics = [bench_star(hosts, budget_s * 4) for hosts in TARGET_STAR_MS]
     figures = {
         "call_us": calls,
         "receivers": receivers,
