@@ -1,15 +1,13 @@
 """``dets bench allocation``: speed of the allocation algorithms, in native code and with numpy alone.
 
 Everything is measured in one run, on one core. A time is the best of several calls, since longer times measure what
-else the machine does; the median is next to it. All rows differ, 70 % of the senders fully use their limit and no rate
+else the machine does. All rows differ, 70 % of the senders fully use their limit and no rate
 is settled: this is the case with most work.
 """
 
 from __future__ import annotations
 
 import platform
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +18,7 @@ from controller.allocation import AllocationInput, native
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.policy.per_receiver import PerReceiverPolicy
 from controller.policy.registry import policies
-from experiments.bench.harness import Target, finished
+from experiments.bench.harness import Target, best_s, finished
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SENDERS = (2, 10, 100, 1_000)
@@ -57,16 +55,6 @@ def requests(pairs: int, senders: int, seed: int = 1) -> AllocationInput:
     )
 
 
-def timed(call: Callable[[], object], budget_s: float, max_calls: int = 200) -> tuple[float, float, int]:
-    """Return the best and the median seconds of a call, and the number of calls within the budget (3 at least)."""
-    durations_s: list[float] = []
-    while len(durations_s) < 3 or (sum(durations_s) < budget_s and len(durations_s) < max_calls):
-        start = time.perf_counter()
-        call()
-        durations_s.append(time.perf_counter() - start)
-    return min(durations_s), statistics.median(durations_s), len(durations_s)
-
-
 def allocation_call(algorithm: PerReceiverPolicy, table: AllocationInput) -> Callable[[], object]:
     """Return a call of the algorithm on the table, with a state that is past its start."""
     _, state = algorithm.allocate(table, algorithm.first_state(table.receivers))
@@ -81,7 +69,7 @@ def call_us(budget_s: float) -> dict[str, float]:
         call = allocation_call(algorithm, table)
         return lambda: [call() for _ in range(repeats)]
 
-    return {name: timed(calls(function), budget_s)[0] / repeats * 1e6 for name, function in algorithms.items()}
+    return {name: best_s(calls(function), budget_s) / repeats * 1e6 for name, function in algorithms.items()}
 
 
 def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: float) -> list[dict[str, Any]]:
@@ -95,7 +83,7 @@ def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: floa
         for senders_each in senders:
             tables = [requests(pairs, senders_each, seed) for seed in range(max(sizes) // pairs)]
             for name in algorithms:
-                best, median, runs = timed(_run_over(tables, algorithms[name]), budget_s)
+                best = best_s(_run_over(tables, algorithms[name]), budget_s)
                 total_pairs = sum(table.entries for table in tables)
                 rows.append(
                     {
@@ -103,9 +91,7 @@ def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: floa
                         "pairs": tables[0].entries,
                         "senders_per_receiver": senders_each,
                         "ns_per_pair": best / total_pairs * 1e9,
-                        "median_ns_per_pair": median / total_pairs * 1e9,
                         "pairs_per_s": total_pairs / best,
-                        "calls": runs * len(tables),
                     }
                 )
     return rows
@@ -127,10 +113,10 @@ def bench_forms(pairs: int, budget_s: float) -> dict[str, dict[str, float]]:
     table = requests(pairs, NOMINAL_SENDERS)
     rows = {}
     for name in algorithms:
-        used_s = timed(allocation_call(algorithms[name], table), budget_s)[0]
+        used_s = best_s(allocation_call(algorithms[name], table), budget_s)
         library, native.library = native.library, None
         try:
-            numpy_s = timed(allocation_call(algorithms[name], table), budget_s)[0]
+            numpy_s = best_s(allocation_call(algorithms[name], table), budget_s)
         finally:
             native.library = library
         rows[name] = {
@@ -174,8 +160,8 @@ def bench_star(hosts: int, budget_s: float) -> dict[str, Any]:
     mixed = rng.exponential(2e7, STAR_FLOWS), rng.uniform(0.5, 2.0, STAR_FLOWS)
     return {
         "hosts": hosts,
-        "ms": timed(lambda: max_min(paths, capacity_bps, *greedy), budget_s, 20)[0] * 1e3,
-        "with_demands_and_weights_ms": timed(lambda: max_min(paths, capacity_bps, *mixed), budget_s, 20)[0] * 1e3,
+        "ms": best_s(lambda: max_min(paths, capacity_bps, *greedy), budget_s, 20) * 1e3,
+        "with_demands_and_weights_ms": best_s(lambda: max_min(paths, capacity_bps, *mixed), budget_s, 20) * 1e3,
     }
 
 

@@ -17,7 +17,6 @@ def test_a_quick_run_has_figures_settings_and_targets():
     assert {row["pairs"] for row in receivers} == {1_000, 10_000}
     for row in receivers:
         assert math.isclose(row["ns_per_pair"] * row["pairs_per_s"], 1e9, rel_tol=1e-9)
-        assert row["median_ns_per_pair"] >= row["ns_per_pair"]
     assert [row["hosts"] for row in result["figures"]["max_min"]] == [1_000, 10_000]
     assert result["settings"]["quick"] is True
     for target in result["targets"]:
