@@ -8,9 +8,9 @@ reconnects with full flow tables.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -120,7 +120,6 @@ def come_back(controller: ControllerProcess, report_progress: Callable[[str], No
 def everything(controller: ControllerProcess, changed_vns: list[dict[str, Any]], seconds: float) -> None:
     """List, change and scrape repeatedly, at least once, each in a thread; raise any error of these."""
     deadline_s = time.monotonic() + seconds
-    errors: list[BaseException] = []
     actions = (
         lambda: list_vns(controller.client),
         lambda: change(controller.client, changed_vns, _LIMIT_BPS // 2),
@@ -130,21 +129,13 @@ def everything(controller: ControllerProcess, changed_vns: list[dict[str, Any]],
 
     def repeat(action: Callable[[], object]) -> None:
         lower_priority()
-        try:
+        action()
+        while time.monotonic() < deadline_s:
+            time.sleep(1.0)
             action()
-            while time.monotonic() < deadline_s:
-                time.sleep(1.0)
-                action()
-        except BaseException as error:
-            errors.append(error)
 
-    threads = [threading.Thread(target=repeat, args=(action,)) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    with ThreadPoolExecutor(len(actions)) as clients:
+        list(clients.map(repeat, actions))
 
 
 def watched(controller: ControllerProcess, work: Callable[[], object]) -> dict[str, Any]:
