@@ -34,7 +34,7 @@ def test_the_smallest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: small disks")
 def test_full_disks_and_clocks_that_step(tmp_path: Path) -> None:
-    report = run_faults(tmp_path, names=FAULTS)
-    assert report.judgement.problems == []
-    assert list(report.took_s) == list(FAULTS)
-    assert report.judgement.kept > len(FAULTS)
+    verdict = run_faults(tmp_path, names=FAULTS)
+    assert verdict.problems == []
+    assert list(verdict.took_s) == list(FAULTS)
+    assert verdict.kept > len(FAULTS)

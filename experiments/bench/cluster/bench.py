@@ -78,13 +78,13 @@ def run(
             title = "a cross-shard pair, both sides, without the network"
             targets.append(Target(title, cost["more_ns"], "ns more", TARGET_CROSS_SHARD_NS))
         if kills and not sharded:
-            killed = run_kills(kills, seed, Path(name) / "kills", _report_progress)
-            figures["kills"] = asdict(killed)
-            targets.append(_no_problems(killed.judgement, f"{kills} kills and pauses"))
+            verdict = run_kills(kills, seed, Path(name) / "kills", _report_progress)
+            figures["kills"] = asdict(verdict)
+            targets.append(_no_problems(verdict, f"{kills} kills and pauses"))
         if faults:
-            faulted = run_faults(Path(name) / "faults", _report_progress, sharded=sharded)
-            figures["faults"] = asdict(faulted)
-            targets.append(_no_problems(faulted.judgement, "partitions, full disks and clock steps"))
+            verdict = run_faults(Path(name) / "faults", _report_progress, sharded=sharded)
+            figures["faults"] = asdict(verdict)
+            targets.append(_no_problems(verdict, "partitions, full disks and clock steps"))
     options = {"switches": switches, "pairs": pairs, "repeats": repeats, "sharded": sharded}
     options |= {"cross_shard_pairs": cross_shard_pairs, "seed": seed}
     options |= {"kills": kills, "faults": faults, "node_failures": node_failures}

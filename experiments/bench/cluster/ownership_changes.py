@@ -43,14 +43,13 @@ CAUSES = ("moved", "drained", "killed", "machine dead", "paused", "stopped")
 class SharedReport:
     """The verdict, and by cause the longest time without a decision for a switch whose owner changed, intervals.
 
-    ``frozen_s`` is the longest time for which a node's grants were frozen, by cause; ``disturbances`` counts those in a
-    row by name. ``refused_writes`` is how many changes switches refused during the node failures.
+    ``frozen_s`` is the longest time for which a node's grants were frozen, by cause. ``refused_writes`` is how many
+    changes switches refused during the node failures.
     """
 
     judgement: ClusterVerdict = field(default_factory=ClusterVerdict)
     undecided: dict[str, list[float]] = field(default_factory=dict)
     frozen_s: dict[str, list[float]] = field(default_factory=dict)
-    disturbances: dict[str, int] = field(default_factory=dict)
     refused_writes: int = 0
 
 
@@ -216,7 +215,8 @@ class _Run:
         self.loaded.change_once()
         self._injector.undo()
         name = "machine dead" if whole_machine else "killed"
-        self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
+        counts = self.loaded.judgement.disturbances
+        counts[name] = counts.get(name, 0) + 1
         return f"{name_of(number)} {name}; other nodes own its {len(lost_switches)} switches after {takeover_s:.1f} s"
 
     def refused_writes(self) -> int:
@@ -243,7 +243,8 @@ class _Run:
         if self._injector.dead or self._nodes.paused:  # three nodes tolerate two failures
             name = "member of etcd killed"
         kinds[name]()
-        self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
+        counts = self.loaded.judgement.disturbances
+        counts[name] = counts.get(name, 0) + 1
         return name if name in ("balanced", "member of etcd killed") else f"{name_of(number)} {name}"
 
     def _drain(self, number: int) -> None:

@@ -10,7 +10,6 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.bench.cluster.testbed.failure_injection import FailureInjector
@@ -23,18 +22,10 @@ SECOND_SHARE = 0.3  # of the turns have a second disturbance
 SETTLE_S = 60.0
 
 
-@dataclass
-class KillsReport:
-    """The verdict, and how often each disturbance happened."""
-
-    judgement: ClusterVerdict
-    disturbances: dict[str, int] = field(default_factory=dict)
-
-
 def run_kills(
     count: int, seed: int, folder: Path, report_progress: Callable[[str], None] = lambda _line: None
-) -> KillsReport:
-    """Disturb an active-standby pair of nodes ``count`` times; return the report.
+) -> ClusterVerdict:
+    """Disturb an active-standby pair of nodes ``count`` times; return the verdict.
 
     Raises ControllerError if the nodes do not recover.
     """
@@ -44,12 +35,12 @@ def run_kills(
         for turn in range(count):
             outcome = run.turn()
             report_progress(f"{turn + 1:>3}: {outcome}")
-        return KillsReport(run.loaded.judge(), run.disturbances)
+        return run.loaded.judge()
 
 
 class _Run:
     def __init__(self, loaded: LoadedCluster, random_: random.Random) -> None:
-        self.loaded, self.disturbances = loaded, dict[str, int]()
+        self.loaded = loaded
         self._pair, self._random = loaded.cluster, random_
         self._done = FailureInjector(loaded.cluster)
 
@@ -91,5 +82,6 @@ class _Run:
         }
         name = self._random.choice(list(kinds))
         kinds[name]()
-        self.disturbances[name] = self.disturbances.get(name, 0) + 1
+        counts = self.loaded.judgement.disturbances
+        counts[name] = counts.get(name, 0) + 1
         return name

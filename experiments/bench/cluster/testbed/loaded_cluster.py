@@ -61,13 +61,18 @@ def shared_document(openflow_port: int, rest_port: int) -> dict[str, Any]:
 
 @dataclass
 class ClusterVerdict:
-    """The verdict. ``problems`` must be empty; ``kept`` counts acknowledged changes."""
+    """The verdict. ``problems`` must be empty; ``kept`` counts acknowledged changes.
+
+    ``disturbances`` counts random failures by name, ``took_s`` is how long each fault took, its repair included.
+    """
 
     generations: int = 0
     kept: int = 0
     refused: int = 0
     meters_set: int = 0
     highest_rise: float = 0.0
+    disturbances: dict[str, int] = field(default_factory=dict)
+    took_s: dict[str, float] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
