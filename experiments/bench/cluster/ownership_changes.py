@@ -53,14 +53,7 @@ class SharedReport:
     refused_writes: int = 0
 
 
-def run_ownership_changes(
-    repeats: int,
-    kills: int,
-    seed: int,
-    folder: Path,
-    report_progress: Callable[[str], None] = lambda _line: None,
-    node_failures: int = 0,
-) -> SharedReport:
+def run_ownership_changes(repeats: int, kills: int, node_failures: int, seed: int, folder: Path) -> SharedReport:
     """Change owners ``repeats`` times by each cause, then disturb ``kills`` times at random; return the report.
 
     Then ``node_failures`` nodes fail, one every DEATH_EVERY_S. Raises ControllerError if the nodes do not recover.
@@ -72,15 +65,16 @@ def run_ownership_changes(
             for cause in CAUSES:
                 run.measure(cause)
                 undecided, frozen_s = run.report.undecided[cause][-1], run.report.frozen_s[cause][-1]
-                report_progress(
-                    f"{cause}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s"
+                print(
+                    f"{cause}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s",
+                    flush=True,
                 )
         for number in range(kills):
-            report_progress(f"{number + 1:>3}: {run.turn()}")
+            print(f"{number + 1:>3}: {run.turn()}", flush=True)
         before = run.refused_writes()
         for number in range(node_failures):
             due_s = time.monotonic() + DEATH_EVERY_S
-            report_progress(f"{number + 1:>3}: {run.death()}")
+            print(f"{number + 1:>3}: {run.death()}", flush=True)
             time.sleep(max(0.0, due_s - time.monotonic()))
         run.report.refused_writes = run.refused_writes() - before
         run.report.judgement = run.loaded.judge()

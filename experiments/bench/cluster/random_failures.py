@@ -22,9 +22,7 @@ SECOND_SHARE = 0.3  # of the turns have a second disturbance
 SETTLE_S = 60.0
 
 
-def run_kills(
-    count: int, seed: int, folder: Path, report_progress: Callable[[str], None] = lambda _line: None
-) -> ClusterVerdict:
+def run_kills(count: int, seed: int, folder: Path) -> ClusterVerdict:
     """Disturb an active-standby pair of nodes ``count`` times; return the verdict.
 
     Raises ControllerError if the nodes do not recover.
@@ -33,8 +31,7 @@ def run_kills(
         run = _Run(LoadedCluster(pair, fabric), random.Random(seed))
         run.loaded.begin()
         for turn in range(count):
-            outcome = run.turn()
-            report_progress(f"{turn + 1:>3}: {outcome}")
+            print(f"{turn + 1:>3}: {run.turn()}", flush=True)
         return run.loaded.judge()
 
 

@@ -21,7 +21,6 @@ VARIED = 0.1  # of the receivers; the grants of the others do not change undistu
 SETTLE_S, AFTER_S = 5.0, 2.0
 TAKEOVER_S = 60.0
 POLL_INTERVAL_S = 0.2
-Tell = Callable[[str], None]
 
 
 def killed(pair: Cluster, number: int) -> None:
@@ -47,9 +46,7 @@ def stopped(pair: Cluster, number: int) -> None:
 ENDS = {"killed": killed, "machine dead": machine_dead, "paused": paused, "stopped": stopped}
 
 
-def measure(
-    switches: int, pairs_per_switch: int, repeats: int, seconds: float, folder: Path, report_progress: Tell
-) -> dict[str, Any]:
+def measure(switches: int, pairs_per_switch: int, repeats: int, seconds: float, folder: Path) -> dict[str, Any]:
     """Return the costs of a node alone and of active and standby nodes, and the figures of every takeover.
 
     ``seconds`` is how long each cost is measured. Raises ControllerError if the nodes do not recover.
@@ -62,7 +59,7 @@ def measure(
         wait_entries(node, plan)
         time.sleep(SETTLE_S)
         alone = costs({"node": node.pid}, node, seconds)
-    report_progress(f"a node alone: {alone['node_percent']:.1f} % of a processor")
+    print(f"a node alone: {alone['node_percent']:.1f} % of a processor", flush=True)
 
     def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
         return replace(plan, openflow_port=openflow_port, rest_port=rest_port).configuration()
@@ -72,7 +69,7 @@ def measure(
         with fabric_process(
             replace(plan, openflow_port=first_port, standby_port=second_port), folder / "pair"
         ) as send_command:
-            return {"alone": alone, **_measure_pair(pair, send_command, plan, repeats, seconds, report_progress)}
+            return {"alone": alone, **_measure_pair(pair, send_command, plan, repeats, seconds)}
 
 
 def _measure_pair(
@@ -81,21 +78,22 @@ def _measure_pair(
     plan: LoopPlan,
     repeats: int,
     seconds: float,
-    report_progress: Tell,
 ) -> dict[str, Any]:
     """Return the CPU costs of both nodes, and the takeovers by how the active node ended."""
     active = _settled(pair, plan)
     members = {f"member_{number}": member.pid for number, member in enumerate(pair.etcd.members, 1)}
     pids = {"active": pair.nodes[active].pid, "standby": pair.nodes[1 - active].pid, **members}
     cost = costs(pids, pair.nodes[active], seconds)
-    report_progress(
-        f"the active node of a pair: {cost['active_percent']:.1f} %, the standby {cost['standby_percent']:.1f} %"
+    print(
+        f"active node of a pair: {cost['active_percent']:.1f} %, standby: {cost['standby_percent']:.1f} %", flush=True
     )
     takeovers: dict[str, list[dict[str, Any]]] = {name: [] for name in ENDS}
     for _ in range(repeats):
         for name, end in ENDS.items():
             figures = _take_over(pair, send_command, plan, end)
-            report_progress(f"{name}: {figures['first_s']:.3f} s at the first switch, {figures['last_s']:.3f} s at all")
+            print(
+                f"{name}: {figures['first_s']:.3f} s at the first switch, {figures['last_s']:.3f} s at all", flush=True
+            )
             takeovers[name].append(figures)
     return {"pair": cost, "takeovers": takeovers}
 

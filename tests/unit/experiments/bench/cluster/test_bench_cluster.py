@@ -89,7 +89,7 @@ def test_a_limit_is_shared_out_when_every_sender_has_its_share(rates_kbps: list[
 def test_faults_are_of_active_and_standby_or_of_sharded_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sharded: bool
 ) -> None:
-    def faults(_folder: Path, _tell: Any, *, sharded: bool) -> ClusterVerdict:
+    def faults(_folder: Path, *, sharded: bool) -> ClusterVerdict:
         return ClusterVerdict(kept=2, took_s={"clocks step": 1.0}, problems=[f"sharded: {sharded}"])
 
     monkeypatch.setattr(bench, "run_faults", faults)
