@@ -7,11 +7,10 @@ without a decision. testbed checks meters, grants, writers and revisions.
 
 from __future__ import annotations
 
-import random
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +18,7 @@ from pathlib import Path
 from apps.cluster.etcd_client import EtcdClient
 from apps.cluster.placement_requests import PlacementRequests
 from controller.openflow.constants import MessageType
-from experiments.bench.cluster.random_failures import LONGEST_PAUSE_S, LONGEST_WAIT_S
-from experiments.bench.cluster.testbed.failure_injection import FailureInjector
+from experiments.bench.cluster.testbed.failure_injection import LONGEST_PAUSE_S, SETTLE_S, RandomFailures
 from experiments.bench.cluster.testbed.loaded_cluster import (
     PREFIX,
     SWITCHES,
@@ -33,7 +31,6 @@ from experiments.bench.cluster.testbed.switch_logs import ReadingLog
 from experiments.machine.cluster_process import ShardedNodes, name_of, number_of
 
 INTERVAL_S = 0.055
-SETTLE_S = 60.0
 AFTER_S = 1.5
 DEATH_EVERY_S, LONGEST_DEATH_S, MACHINE_SHARE = 60.0, 10.0, 0.5
 CAUSES = ("moved", "drained", "killed", "machine dead", "paused", "stopped")
@@ -59,7 +56,7 @@ def run_ownership_changes(repeats: int, kills: int, node_failures: int, seed: in
     Then ``node_failures`` nodes fail, one every DEATH_EVERY_S. Raises ControllerError if the nodes do not recover.
     """
     with ShardedNodes(shared_document, folder) as nodes, row_of_switches(nodes) as fabric:
-        run = _Run(LoadedCluster(nodes, fabric), nodes, random.Random(seed))
+        run = _Run(LoadedCluster(nodes, fabric), nodes, seed)
         run.loaded.begin()
         for _ in range(repeats):
             for cause in CAUSES:
@@ -111,13 +108,12 @@ class _FrozenGrantsMonitor:
             self.longest_s = max(self.longest_s, 0.0 if since_s is None else now_s - since_s)
 
 
-class _Run:
+class _Run(RandomFailures):
     """One run of the benchmark: changes of owners, random failures, and failures of nodes."""
 
-    def __init__(self, loaded: LoadedCluster, nodes: ShardedNodes, random_: random.Random) -> None:
-        self.loaded, self.report = loaded, SharedReport()
-        self._nodes, self._random = nodes, random_
-        self._injector = FailureInjector(nodes)
+    def __init__(self, loaded: LoadedCluster, nodes: ShardedNodes, seed: int) -> None:
+        super().__init__(loaded, nodes, seed)
+        self.report, self._nodes = SharedReport(), nodes
         self._names = {f"s{dpid}": dpid for dpid in SWITCHES}
 
     # -- time without a decision
@@ -178,17 +174,8 @@ class _Run:
     # -- in a row
 
     def turn(self) -> str:
-        """Disturb, change a limit during it and after it, and wait until all switches are under control."""
         self._nodes.wait_ready()
-        names = [self._disturb() for _ in range(self._random.choice((1, 1, 2)))]
-        self.loaded.change_once()
-        time.sleep(self._random.uniform(0.0, LONGEST_WAIT_S))
-        self.loaded.change_once()
-        self._injector.undo()
-        begun_s = time.monotonic()
-        self._nodes.wait_controls()
-        self._nodes.wait(self.loaded.change_once, "a change is stored", SETTLE_S)
-        return f"{', '.join(names)}; all under control {time.monotonic() - begun_s:.1f} s after all were back"
+        return super().turn()
 
     def death(self) -> str:
         """Let a node fail, with its machine or alone, until the others own its switches; wait until it is back."""
@@ -204,13 +191,9 @@ class _Run:
             self._injector.kill(number, signal.SIGKILL)
         self._nodes.wait(lambda: self._nodes.shared_by(other_nodes), "other nodes own its switches", SETTLE_S)
         takeover_s = time.monotonic() - begun_s
-        self.loaded.change_once()
-        time.sleep(self._random.uniform(0.0, LONGEST_DEATH_S))
-        self.loaded.change_once()
-        self._injector.undo()
+        self.change_between(LONGEST_DEATH_S)
         name = "machine dead" if whole_machine else "killed"
-        counts = self.loaded.judgement.disturbances
-        counts[name] = counts.get(name, 0) + 1
+        self.count(name)
         return f"{name_of(number)} {name}; other nodes own its {len(lost_switches)} switches after {takeover_s:.1f} s"
 
     def refused_writes(self) -> int:
@@ -219,27 +202,22 @@ class _Run:
             refused = [kind for switch in self.loaded.fabric.switches.values() for kind, _ in switch.refused]
         return sum(kind != MessageType.ROLE_REQUEST for kind in refused)
 
-    def _disturb(self) -> str:
-        """Inject one random failure; return its name, after the node's name if it concerns one node."""
+    def kinds(self) -> Mapping[str, Callable[[], None]]:
         number = self._random.randrange(len(self._nodes.nodes))
         member = self._random.randrange(len(self._nodes.etcd.members))
         pause_s = self._random.uniform(0.3, LONGEST_PAUSE_S)
-        kinds: dict[str, Callable[[], None]] = {
+        of_members = {"member of etcd killed": lambda: self._injector.kill_member(member)}
+        if self._injector.dead or self._nodes.paused:  # three nodes tolerate two failures
+            return of_members
+        return {
             "killed": lambda: self._injector.kill(number, signal.SIGKILL),
             "machine dead": lambda: self._injector.kill_machine(number),
             "stopped": lambda: self._injector.kill(number, signal.SIGTERM),
             "paused": lambda: self._injector.pause(number, pause_s),
             "drained and stopped": lambda: self._drain(number),
             "balanced": lambda: self._request(lambda requests: requests.move_to_first_candidates()),
-            "member of etcd killed": lambda: self._injector.kill_member(member),
+            **of_members,
         }
-        name = self._random.choice(list(kinds))
-        if self._injector.dead or self._nodes.paused:  # three nodes tolerate two failures
-            name = "member of etcd killed"
-        kinds[name]()
-        counts = self.loaded.judgement.disturbances
-        counts[name] = counts.get(name, 0) + 1
-        return name if name in ("balanced", "member of etcd killed") else f"{name_of(number)} {name}"
 
     def _drain(self, number: int) -> None:
         """Drain a node and stop it; ``undo`` undrains it."""
