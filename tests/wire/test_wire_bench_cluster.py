@@ -17,7 +17,7 @@ FAULTS = ("disks of the nodes full", "clocks step")
 
 
 def test_the_smallest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "ENDS", {"killed": takeover.killed})
+    monkeypatch.setattr(takeover, "ENDS", {"killed": takeover.ENDS["killed"]})
     monkeypatch.setattr(takeover, "SETTLE_S", 1.0)
     monkeypatch.setattr(takeover, "AFTER_S", 1.0)
     result = run(switches=1, pairs=200, repeats=1, seconds=1.0, output=tmp_path)

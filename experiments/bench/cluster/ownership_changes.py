@@ -18,7 +18,7 @@ from pathlib import Path
 from apps.cluster.etcd_client import EtcdClient
 from apps.cluster.placement_requests import PlacementRequests
 from controller.openflow.constants import MessageType
-from experiments.bench.cluster.testbed.failure_injection import LONGEST_PAUSE_S, SETTLE_S, RandomFailures
+from experiments.bench.cluster.testbed.failure_injection import ENDS, LONGEST_PAUSE_S, SETTLE_S, RandomFailures
 from experiments.bench.cluster.testbed.loaded_cluster import (
     PREFIX,
     SWITCHES,
@@ -33,7 +33,7 @@ from experiments.machine.cluster_process import ShardedNodes, name_of, number_of
 INTERVAL_S = 0.055
 AFTER_S = 1.5
 DEATH_EVERY_S, LONGEST_DEATH_S, MACHINE_SHARE = 60.0, 10.0, 0.5
-CAUSES = ("moved", "drained", "killed", "machine dead", "paused", "stopped")
+CAUSES = ("moved", "drained", *ENDS)
 
 
 @dataclass
@@ -159,12 +159,8 @@ class _Run(RandomFailures):
         elif cause == "drained":
             self._request(lambda requests: requests.drain(name_of(number)))
             self._request(lambda requests: requests.wait_drained(name_of(number)))
-        elif cause == "machine dead":
-            self._injector.kill_machine(number)
-        elif cause == "paused":
-            self._injector.pause(number, 0.0)
         else:
-            self._injector.kill(number, signal.SIGKILL if cause == "killed" else signal.SIGTERM)
+            ENDS[cause](self._injector, number)
 
     def _request(self, send: Callable[[PlacementRequests], object]) -> None:
         """Make a placement request in etcd; ``send`` sends it."""
@@ -182,19 +178,16 @@ class _Run(RandomFailures):
         self._nodes.wait_ready()
         self._request(lambda requests: requests.move_to_first_candidates())
         self._nodes.wait_ready()
-        number, whole_machine = self._random.randrange(len(self._nodes.nodes)), self._random.random() < MACHINE_SHARE
+        number = self._random.randrange(len(self._nodes.nodes))
+        cause = "machine dead" if self._random.random() < MACHINE_SHARE else "killed"
         lost_switches = [name for name, owner in self._nodes.owners().items() if owner == name_of(number)]
         other_nodes, begun_s = set(range(len(self._nodes.nodes))) - {number}, time.monotonic()
-        if whole_machine:
-            self._injector.kill_machine(number)
-        else:
-            self._injector.kill(number, signal.SIGKILL)
+        ENDS[cause](self._injector, number)
         self._nodes.wait(lambda: self._nodes.shared_by(other_nodes), "other nodes own its switches", SETTLE_S)
         takeover_s = time.monotonic() - begun_s
         self.change_between(LONGEST_DEATH_S)
-        name = "machine dead" if whole_machine else "killed"
-        self.count(name)
-        return f"{name_of(number)} {name}; other nodes own its {len(lost_switches)} switches after {takeover_s:.1f} s"
+        self.count(cause)
+        return f"{name_of(number)} {cause}; other nodes own its {len(lost_switches)} switches after {takeover_s:.1f} s"
 
     def refused_writes(self) -> int:
         """Return how many messages, role requests excepted, switches have refused so far."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments.bench.cluster.testbed.failure_injection import ENDS, FailureInjector
 from experiments.bench.loop.bench import SwitchProcessControl, fabric_process
 from experiments.bench.loop.switch_process import LoopPlan
-from experiments.machine.cluster_process import Cluster, kill_machine_of
+from experiments.machine.cluster_process import Cluster
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.machine.cpu_usage import process_cpu_s
 from experiments.machine.process_runner import wait_until
@@ -21,29 +21,6 @@ VARIED = 0.1  # of the receivers; the grants of the others do not change undistu
 SETTLE_S, AFTER_S = 5.0, 2.0
 TAKEOVER_S = 60.0
 POLL_INTERVAL_S = 0.2
-
-
-def killed(pair: Cluster, number: int) -> None:
-    """SIGKILL: the node's lease watchdog revokes the lease."""
-    pair.send_signal(number, signal.SIGKILL)
-
-
-def machine_dead(pair: Cluster, number: int) -> None:
-    """Kill a node and its lease watchdog: the lease must expire."""
-    kill_machine_of(pair.nodes[number].pid)
-
-
-def paused(pair: Cluster, number: int) -> None:
-    """SIGSTOP: the connections stay open, without data."""
-    pair.send_signal(number, signal.SIGSTOP)
-
-
-def stopped(pair: Cluster, number: int) -> None:
-    """SIGTERM: the node hands over, as for an upgrade."""
-    pair.send_signal(number, signal.SIGTERM)
-
-
-ENDS = {"killed": killed, "machine dead": machine_dead, "paused": paused, "stopped": stopped}
 
 
 def measure(switches: int, pairs_per_switch: int, repeats: int, seconds: float, folder: Path) -> dict[str, Any]:
@@ -99,7 +76,7 @@ def _measure_pair(
 
 
 def _take_over(
-    pair: Cluster, send_command: SwitchProcessControl, plan: LoopPlan, end: Callable[[Cluster, int], None]
+    pair: Cluster, send_command: SwitchProcessControl, plan: LoopPlan, end: Callable[[FailureInjector, int], None]
 ) -> dict[str, Any]:
     """End the active node by ``end``; return how long the standby took to set meters, and the violated guarantees.
 
@@ -108,14 +85,14 @@ def _take_over(
     the end. Of "steady" senders, those to receivers that do not vary, "missed" were below their guarantee, and
     "missed_before" in the reference. "filled_again" counts meters. Afterwards the ended node runs again.
     """
-    active = _settled(pair, plan)
+    injector, active = FailureInjector(pair), _settled(pair, plan)
     standby = 1 - active
     send_command("watch")
     time.sleep(AFTER_S)
     reports_before = send_command.ask("report")
     send_command("watch")
     began_s = time.monotonic()
-    end(pair, active)
+    end(injector, active)
     wait_until(
         lambda: all(str(standby) in switch["first_set_s"] for switch in send_command.ask("report")),
         "a take-over",
@@ -125,11 +102,7 @@ def _take_over(
     )
     time.sleep(AFTER_S)
     reports = send_command.ask("report")
-    if active in pair.paused:
-        pair.resume(active)
-    else:
-        pair.nodes[active].end(signal.SIGTERM)
-        pair.nodes[active].start()
+    injector.undo()
     delays_s = [switch["first_set_s"][str(standby)] - began_s for switch in reports]
     return {
         "first_s": min(delays_s),

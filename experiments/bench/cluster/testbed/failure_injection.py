@@ -88,6 +88,16 @@ class FailureInjector:
         self._nodes.nodes[number].start()
 
 
+ENDS: Mapping[str, Callable[[FailureInjector, int], None]] = {
+    "killed": lambda injector, number: injector.kill(number, signal.SIGKILL),
+    "machine dead": FailureInjector.kill_machine,
+    "paused": lambda injector, number: injector.pause(number, 0.0),
+    "stopped": lambda injector, number: injector.kill(number, signal.SIGTERM),
+}
+"""How a node ends. Killed: its lease watchdog revokes the lease; with the machine the lease must expire. Paused: its
+connections stay open, without data. Stopped: it hands over, as for an upgrade."""
+
+
 class RandomFailures(ABC):
     """Random failures in a row of loaded nodes; each is counted in the verdict by its name."""
 
