@@ -11,19 +11,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from apps.cluster.etcd_client import EtcdClient
 from apps.cluster.placement_requests import PlacementRequests
 from controller.openflow.constants import MessageType
 from experiments.bench.cluster.testbed.failure_injection import ENDS, LONGEST_PAUSE_S, SETTLE_S, RandomFailures
 from experiments.bench.cluster.testbed.loaded_cluster import (
-    PREFIX,
-    SWITCHES,
+    DPIDS,
     ClusterVerdict,
     LoadedCluster,
+    request_placement,
     row_of_switches,
     shared_document,
 )
@@ -114,7 +112,6 @@ class _Run(RandomFailures):
     def __init__(self, loaded: LoadedCluster, nodes: ShardedNodes, seed: int) -> None:
         super().__init__(loaded, nodes, seed)
         self.report, self._nodes = SharedReport(), nodes
-        self._names = {f"s{dpid}": dpid for dpid in SWITCHES}
 
     # -- time without a decision
 
@@ -126,7 +123,7 @@ class _Run(RandomFailures):
         A move affects one switch, every other cause all switches of the owner.
         """
         self._nodes.wait_ready()
-        self._request(lambda requests: requests.move_to_first_candidates())
+        request_placement(self._nodes, PlacementRequests.move_to_first_candidates)
         self._nodes.wait_ready()
         time.sleep(AFTER_S)
         switch, owner = self._random.choice(sorted(self._nodes.owners().items()))
@@ -136,7 +133,7 @@ class _Run(RandomFailures):
         owned_switches = [name for name, node in self._nodes.owners().items() if node == owner]
         affected = [switch] if cause == "moved" else owned_switches
         with self.loaded.fabric.locked():
-            logs = [ReadingLog(self.loaded.fabric.switches[self._names[name]]) for name in affected]
+            logs = [ReadingLog(self.loaded.fabric.switches[DPIDS[name]]) for name in affected]
         time.sleep(AFTER_S)
         with _FrozenGrantsMonitor(self._nodes) as frozen:
             self._end(cause, number, switch, new_owner)
@@ -149,23 +146,18 @@ class _Run(RandomFailures):
         self.report.undecided.setdefault(cause, []).append(gap_s / INTERVAL_S - 1.0)
         self.report.frozen_s.setdefault(cause, []).append(frozen.longest_s)
         if cause == "drained":
-            self._request(lambda requests: requests.undrain(owner))
+            request_placement(self._nodes, lambda requests: requests.undrain(owner))
         self._injector.undo()
 
     def _end(self, cause: str, number: int, switch: str, new_owner: str) -> None:
         """End a node's ownership by one cause: a move to ``new_owner``, a drain, a pause or a failure."""
         if cause == "moved":
-            self._request(lambda requests: requests.move(switch, new_owner))
+            request_placement(self._nodes, lambda requests: requests.move(switch, new_owner))
         elif cause == "drained":
-            self._request(lambda requests: requests.drain(name_of(number)))
-            self._request(lambda requests: requests.wait_drained(name_of(number)))
+            request_placement(self._nodes, lambda requests: requests.drain(name_of(number)))
+            request_placement(self._nodes, lambda requests: requests.wait_drained(name_of(number)))
         else:
             ENDS[cause](self._injector, number)
-
-    def _request(self, send: Callable[[PlacementRequests], object]) -> None:
-        """Make a placement request in etcd; ``send`` sends it."""
-        with closing(EtcdClient(self._nodes.etcd.urls)) as etcd:
-            send(PlacementRequests(etcd, PREFIX, self._names))
 
     # -- in a row
 
@@ -176,7 +168,7 @@ class _Run(RandomFailures):
     def death(self) -> str:
         """Let a node fail, with its machine or alone, until the others own its switches; wait until it is back."""
         self._nodes.wait_ready()
-        self._request(lambda requests: requests.move_to_first_candidates())
+        request_placement(self._nodes, PlacementRequests.move_to_first_candidates)
         self._nodes.wait_ready()
         number = self._random.randrange(len(self._nodes.nodes))
         cause = "machine dead" if self._random.random() < MACHINE_SHARE else "killed"
@@ -208,14 +200,14 @@ class _Run(RandomFailures):
             "stopped": lambda: self._injector.kill(number, signal.SIGTERM),
             "paused": lambda: self._injector.pause(number, pause_s),
             "drained and stopped": lambda: self._drain(number),
-            "balanced": lambda: self._request(lambda requests: requests.move_to_first_candidates()),
+            "balanced": lambda: request_placement(self._nodes, PlacementRequests.move_to_first_candidates),
             **of_members,
         }
 
     def _drain(self, number: int) -> None:
         """Drain a node and stop it; ``undo`` undrains it."""
         name = name_of(number)
-        self._request(lambda requests: requests.drain(name))
-        self._request(lambda requests: requests.wait_drained(name))
-        self._injector.undo_by(lambda: self._request(lambda requests: requests.undrain(name)))
+        request_placement(self._nodes, lambda requests: requests.drain(name))
+        request_placement(self._nodes, lambda requests: requests.wait_drained(name))
+        self._injector.undo_by(lambda: request_placement(self._nodes, lambda requests: requests.undrain(name)))
         self._injector.kill(number, signal.SIGTERM)
