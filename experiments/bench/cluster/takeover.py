@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.bench.cluster.testbed.failure_injection import ENDS, FailureInjector
-from experiments.bench.loop.bench import SwitchProcessControl, fabric_process
+from experiments.bench.loop.bench import SwitchProcessControl, fabric_process, wait_pairs
 from experiments.bench.loop.switch_process import LoopPlan
 from experiments.machine.cluster_process import Cluster
 from experiments.machine.controller_process import ControllerProcess, free_ports
@@ -33,7 +33,7 @@ def measure(switches: int, pairs_per_switch: int, repeats: int, seconds: float, 
     (folder / "alone").mkdir(parents=True, exist_ok=True)
     with fabric_process(plan, folder / "alone"), ControllerProcess(plan.configuration(), folder / "alone") as node:
         node.wait_ready(set(plan.configuration()["switches"]), timeout_s=TAKEOVER_S)
-        wait_entries(node, plan)
+        wait_pairs(node, plan)
         time.sleep(SETTLE_S)
         alone = costs({"node": node.pid}, node, seconds)
     print(f"a node alone: {alone['node_percent']:.1f} % of a processor", flush=True)
@@ -118,20 +118,9 @@ def _settled(pair: Cluster, plan: LoopPlan) -> int:
     """Wait until the nodes are ready and all pairs are measured; return the active node."""
     pair.wait_ready()
     active = pair.wait_controls()
-    wait_entries(pair.nodes[active], plan)
+    wait_pairs(pair.nodes[active], plan)
     time.sleep(SETTLE_S)
     return active
-
-
-def wait_entries(node: ControllerProcess, plan: LoopPlan) -> None:
-    """Wait until a node controls every pair of the plan; ControllerError if it does not."""
-    wait_until(
-        lambda: (node.get("/v1/loop")["last"] or {}).get("pair_count") == plan.switches * plan.pairs_per_switch,
-        "all pairs under control",
-        TAKEOVER_S,
-        node.check_alive,
-        POLL_INTERVAL_S,
-    )
 
 
 def costs(pids: dict[str, int], node: ControllerProcess, seconds: float) -> dict[str, float]:

@@ -119,9 +119,8 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
     plan = LoopPlan(
         size.switches, size.pairs_per_switch, size.interval_ms, VARIED[0], openflow_port, rest_port, waits=True
     )
-    total = size.switches * size.pairs_per_switch
     with TemporaryDirectory(prefix="dets-loop-") as name, fabric_process(plan, Path(name)) as send_command:
-        profile = None if profiles is None else profiles / f"profile-{total}.txt"
+        profile = None if profiles is None else profiles / f"profile-{plan.pairs}.txt"
         rows = _measure_controller(plan, Path(name), send_command, seconds, profile)
         return (
             rows + _measure_baseline(plan, Path(name), send_command, seconds)
@@ -138,17 +137,11 @@ def _measure_controller(
     The first row also has the cost of adopting all pairs and, with few pairs, the result of a replay. ``send_command``
     sends a line to the process of the switches. At SIGUSR1 the controller begins its profile, at SIGUSR2 it writes it.
     """
-    total = plan.switches * plan.pairs_per_switch
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:
         wait_until(lambda: controller.get("/v1/loop"), "an answer", ADOPT_TIMEOUT_S, controller.check_alive)
         initial_bytes, initial_cpu_s = resident_bytes(controller.pid), process_cpu_s(controller.pid)
         send_command("connect")
-        wait_until(
-            lambda: (controller.get("/v1/loop")["last"] or {}).get("pair_count") == total,
-            "all pairs under control",
-            ADOPT_TIMEOUT_S,
-            controller.check_alive,
-        )
+        wait_pairs(controller, plan)
         adoption_cpu_s = process_cpu_s(controller.pid) - initial_cpu_s
         time.sleep(FIRST_AUDIT_S)
         rows = []
@@ -160,17 +153,27 @@ def _measure_controller(
             rows.append(_measure_rounds(plan, controller, varied, seconds))
             if profile is not None and varied == VARIED[0]:
                 os.kill(controller.pid, signal.SIGUSR2)
-            rows[-1]["bytes_per_pair"] = (resident_bytes(controller.pid) - initial_bytes) / total
+            rows[-1]["bytes_per_pair"] = (resident_bytes(controller.pid) - initial_bytes) / plan.pairs
         rows[0]["taken_over_cpu_s"] = adoption_cpu_s
-        if total <= MAX_IDLE:
+        if plan.pairs <= MAX_IDLE:
             send_command("vary 0 0")
             time.sleep(IDLE_AFTER_S)
             rows.append(_measure_rounds(plan, controller, 0.0, seconds) | {"who": "idle"})
-        if total <= MAX_RECORDED:
+        if plan.pairs <= MAX_RECORDED:
             send_command(f"vary {VARIED[0]} {OFFERED}")
             record(controller.client, folder / "recording", RECORDED_S)
             rows[0]["replay"] = replayed(folder / "recording", None)
         return rows
+
+
+def wait_pairs(controller: ControllerProcess, plan: LoopPlan) -> None:
+    """Wait until a controller has every pair of the plan under control; ControllerError if it does not."""
+    wait_until(
+        lambda: (controller.get("/v1/loop")["last"] or {}).get("pair_count") == plan.pairs,
+        "all pairs under control",
+        ADOPT_TIMEOUT_S,
+        controller.check_alive,
+    )
 
 
 def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float, seconds: float) -> dict[str, Any]:
@@ -238,19 +241,18 @@ def _row(
     who: str, plan: LoopPlan, varied: float, rounds: int, duration_s: float, cpu_s: float, modified_meters: int
 ) -> dict[str, Any]:
     """Return one row of the table; ``duration_s`` and ``cpu_s`` are of all its rounds together."""
-    total = plan.switches * plan.pairs_per_switch
     return {
         "who": who,
         "switches": plan.switches,
-        "pairs": total,
+        "pairs": plan.pairs,
         "varied": varied,
         "interval_ms": plan.interval_ms,
         "rounds": rounds,
         "round_every_ms": duration_s / max(rounds, 1) * 1e3,
-        "pairs_per_s": total * rounds / duration_s,
-        "set_share": modified_meters / max(rounds * total, 1),
+        "pairs_per_s": plan.pairs * rounds / duration_s,
+        "set_share": modified_meters / max(rounds * plan.pairs, 1),
         "cpu_share": cpu_s / duration_s,
-        "cpu_us_per_pair": cpu_s / max(rounds * total, 1) * 1e6,
+        "cpu_us_per_pair": cpu_s / max(rounds * plan.pairs, 1) * 1e6,
         "bytes_per_pair": None,
     }
 
