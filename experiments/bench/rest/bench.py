@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from experiments.bench.harness import Target, check_bounds, finished, missed_intervals
 from experiments.bench.loop.bench import fabric_process
 from experiments.bench.loop.switch_process import LoopPlan
-from experiments.bench.rest.clients import TIMEOUT_S, Streams, all_ready, change, list_vns, lower_priority
+from experiments.bench.rest.clients import TIMEOUT_S, Streams, change, list_vns, lower_priority
 from experiments.bench.rest.hostile_clients import Attack
 from experiments.bench.rest.pages import Pages
 from experiments.machine.controller_process import ControllerProcess, free_ports
@@ -108,11 +108,15 @@ def watch_pages(controller: ControllerProcess, vns: list[dict[str, Any]], second
     return phase | {"requests": pages.requests, "kbytes_per_s_and_page": round(per_page / 1e3, 1)}
 
 
-def come_back(controller: ControllerProcess, report_progress: Callable[[str], None], seconds: float) -> None:
+def come_back(controller: ControllerProcess, send_command: Callable[[str], None], seconds: float) -> None:
     """Disconnect a switch, wait until it is ready again and audited; ControllerError if it takes too long."""
-    report_progress("cut 1")
-    wait_until(lambda: not all_ready(controller), "the switch is reported disconnected", TIMEOUT_S, every_s=0.01)
-    wait_until(lambda: all_ready(controller), "the switch is ready", TIMEOUT_S)
+
+    def is_ready() -> bool:
+        return bool(controller.get("/v1/health")["switches"]["s1"] == "ready")
+
+    send_command("cut 1")
+    wait_until(lambda: not is_ready(), "the switch is reported disconnected", TIMEOUT_S, every_s=0.01)
+    wait_until(is_ready, "the switch is ready", TIMEOUT_S)
     time.sleep(seconds)
 
 
