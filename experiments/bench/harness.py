@@ -132,7 +132,7 @@ def missed_intervals(before: Row, after: Row) -> int:
     return max(round(intervals) - int(after["rounds"] - before["rounds"]), 0)
 
 
-def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process."""
+def resident_bytes(pid: int, field: str = "VmRSS") -> int:
+    """Return the resident memory of a process; with the field "VmHWM" the most so far (proc(5), status)."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line for line in status if line.startswith("VmRSS:")).split()[1]) * 1024
+    return int(next(line for line in status if line.startswith(f"{field}:")).split()[1]) * 1024

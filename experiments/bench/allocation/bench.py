@@ -7,6 +7,7 @@ is settled: this is the case with most work.
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from controller.allocation import AllocationInput, native
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.policy.per_receiver import PerReceiverPolicy
 from controller.policy.registry import policies
-from experiments.bench.harness import Target, best_s, finished
+from experiments.bench.harness import Target, best_s, finished, resident_bytes
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SENDERS = (2, 10, 100, 1_000)
@@ -128,21 +129,17 @@ def bench_forms(pairs: int, budget_s: float) -> dict[str, dict[str, float]]:
 
 def bytes_per_pair(pairs: int) -> float | None:
     """Return the peak of memory per pair of a table and ``algorithms`` on it, as Linux counts it; None if unknown."""
-    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-    def resident(field: str) -> int:
-        return int(next(line for line in status.read_text().splitlines() if line.startswith(field)).split()[1]) * 1024
-
+    reset = Path("/proc/self/clear_refs")
     try:
         reset.write_text("5")  # sets the peak to what is resident now (proc(5))
-        before = resident("VmRSS:")
+        before = resident_bytes(os.getpid())
         table = requests(pairs, NOMINAL_SENDERS)
         reset.write_text("5")  # memory used to make the random table does not count
     except (OSError, StopIteration):
         return None
     for name in algorithms:
         allocation_call(algorithms[name], table)()
-    return (resident("VmHWM:") - before) / pairs
+    return (resident_bytes(os.getpid(), "VmHWM") - before) / pairs
 
 
 def bench_star(hosts: int, budget_s: float) -> dict[str, Any]:
