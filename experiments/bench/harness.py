@@ -7,10 +7,10 @@ A benchmark is a function ``run``. Its parameters are the options of ``dets benc
 
 from __future__ import annotations
 
-import csv
 import inspect
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,12 +69,12 @@ def finished(
     targets: Sequence[Target],
     settings: Row,
     output: Path | None = None,
-    table: str = "",
-    rows: Sequence[Row] = (),
+    columns: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return a run's result; with ``output`` also write NAME.json and the table and rows, if any, to it.
+    """Return a run's result; with ``output`` also write it there, as NAME.json.
 
-    The machine and the command are added to ``settings``.
+    With ``columns`` (``markdown``) the figures' "rows" are also printed as a table and written, as NAME.md. The machine
+    and the command are added to ``settings``.
     """
     all_settings = {**settings, **machine(), "command": "dets " + " ".join(sys.argv[1:])}
     result = {"settings": all_settings, "figures": figures, "targets": [target.row() for target in targets]}
@@ -82,21 +82,38 @@ def finished(
         return result
     output.mkdir(parents=True, exist_ok=True)
     (output / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    if table:
+    if columns is not None:
+        table = markdown(figures["rows"], columns)
+        print(table)
         (output / f"{name}.md").write_text(table)
-    if rows:
-        with (output / f"{name}.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)), restval="")
-            writer.writeheader()
-            writer.writerows(rows)
     return result
 
 
-def markdown(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], object]]) -> str:
-    """Return rows as a Markdown table; ``columns`` are the functions that make a row's cells, by heading."""
+def markdown(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
+    """Return rows as a Markdown table; ``columns`` are format strings of a row's figures, by heading.
+
+    A cell whose figure a row does not have, or has as None, is empty.
+    """
+
+    def cell(row: Row, form: str) -> str:
+        try:
+            return form.format_map(row)
+        except (KeyError, TypeError):
+            return ""
+
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    lines += ["| " + " | ".join(str(cell(row)) for cell in columns.values()) + " |" for row in rows]
+    lines += ["| " + " | ".join(cell(row, form) for form in columns.values()) + " |" for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def best_s(call: Callable[[], object], budget_s: float, max_calls: int = 200) -> float:
+    """Return the shortest duration of a call in seconds; it is called within the budget, but three times at least."""
+    durations_s: list[float] = []
+    while len(durations_s) < 3 or (sum(durations_s) < budget_s and len(durations_s) < max_calls):
+        start_s = time.perf_counter()
+        call()
+        durations_s.append(time.perf_counter() - start_s)
+    return min(durations_s)
 
 
 def spread(values: Any) -> dict[str, float]:
@@ -115,7 +132,7 @@ def missed_intervals(before: Row, after: Row) -> int:
     return max(round(intervals) - int(after["rounds"] - before["rounds"]), 0)
 
 
-def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process."""
+def resident_bytes(pid: int, field: str = "VmRSS") -> int:
+    """Return the resident memory of a process; with the field "VmHWM" the most so far (proc(5), status)."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line for line in status if line.startswith("VmRSS:")).split()[1]) * 1024
+    return int(next(line for line in status if line.startswith(f"{field}:")).split()[1]) * 1024

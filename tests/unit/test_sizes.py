@@ -43,7 +43,7 @@ CEILINGS = {
     "controller/switch": 1690,
     "controller/whatif": 430,
     "experiments": 720,
-    "experiments/bench": 4900,
+    "experiments/bench": 4586,
     "experiments/evaluation": 1150,
     "experiments/figures": 720,
     "experiments/machine": 950,

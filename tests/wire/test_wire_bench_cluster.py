@@ -17,7 +17,7 @@ FAULTS = ("disks of the nodes full", "clocks step")
 
 
 def test_the_smallest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "ENDS", {"killed": takeover.killed})
+    monkeypatch.setattr(takeover, "ENDS", {"killed": takeover.ENDS["killed"]})
     monkeypatch.setattr(takeover, "SETTLE_S", 1.0)
     monkeypatch.setattr(takeover, "AFTER_S", 1.0)
     result = run(switches=1, pairs=200, repeats=1, seconds=1.0, output=tmp_path)
@@ -34,7 +34,7 @@ def test_the_smallest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: small disks")
 def test_full_disks_and_clocks_that_step(tmp_path: Path) -> None:
-    report = run_faults(tmp_path, names=FAULTS)
-    assert report.judgement.problems == []
-    assert list(report.took_s) == list(FAULTS)
-    assert report.judgement.kept > len(FAULTS)
+    verdict = run_faults(tmp_path, names=FAULTS)
+    assert verdict.problems == []
+    assert list(verdict.took_s) == list(FAULTS)
+    assert verdict.kept > len(FAULTS)

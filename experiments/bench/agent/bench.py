@@ -7,12 +7,12 @@ filled at every modify, so a meter that is modified repeatedly passes more than 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -32,18 +32,21 @@ from controller.agents.control_frames import (
     encode,
     records,
 )
-from experiments.bench.harness import Target, check_bounds, finished
+from experiments.bench.harness import Target, best_s, check_bounds, finished
 from experiments.machine.namespaces import Namespaces
 
 PAIRS, SECONDS = 1000, 5.0
 INTERVAL_S = 0.055
 RATE_BPS = 5_000_000
 ALTERNATING_BPS = (3_500_000, 6_500_000)
+# The rates that a class is set to in turn, one in each interval. Without any it keeps RATE_BPS.
+SCHEDULES_BPS: dict[str, tuple[int, ...]] = {"constant": (), "set again": (RATE_BPS,), "by turns": ALTERNATING_BPS}
 VLAN = 10
 UPLINK = "eth0"  # of a namespace
 SENDER = 0x02_0000_0000_01
 FRAME_BYTES = 1518
 LINK_BPS = 1_000_000_000
+BUDGET_S, CALLS = 1.0, 20  # of calls of which the best counts
 
 
 def run(
@@ -59,7 +62,7 @@ def run(
         raise PermissionError("bench agent needs root: it makes a network namespace with HTB classes")
     codec = codec_figures()
     with Namespaces(1) as spaces, spaces.inside(0):
-        rates = {name: passed_bps(change, seconds) / 1e6 for name, change in schedules().items()}
+        rates = {name: passed_bps(rates_bps, seconds) / 1e6 for name, rates_bps in SCHEDULES_BPS.items()}
         batch_ms = batch_of_changes_ms()
         cpu_percent = agent_cost(pairs)
     figures = {
@@ -94,36 +97,24 @@ def _entries(count: int) -> Any:
 
 def codec_figures() -> dict[str, float]:
     """Return the time of encoding and decoding a Traffic Report per pair in us, in long frames and in strict frames."""
-    address, figures = FrameAddress(CONTROLLER_MAC, SENDER, VLAN, 1), {}
-    for name, parameter_bytes in (
-        ("codec_us_per_pair", LONG_PARAMETER_BYTES),
-        ("codec_strict_us_per_pair", SHORT_PARAMETER_BYTES),
-    ):
-        entries, best = _entries(46 * 40), float("inf")
-        for _ in range(20):
-            begun = time.perf_counter()
+    address, entries = FrameAddress(CONTROLLER_MAC, SENDER, VLAN, 1), _entries(46 * 40)
+
+    def per_pair_us(parameter_bytes: int) -> float:
+        def there_and_back() -> None:
             frames = encode(address, Opcode.TRAFFIC_REPORT, entries, 1, 0, parameter_bytes)
-            decoded_pairs = sum(len(frame.entries) for frame in map(decode, frames) if isinstance(frame, ControlFrame))
-            best = min(best, time.perf_counter() - begun)
-            assert decoded_pairs == len(entries)
-        figures[name] = round(best / len(entries) * 1e6, 4)
-    return figures
+            decoded = [frame for frame in map(decode, frames) if isinstance(frame, ControlFrame)]
+            assert sum(len(frame.entries) for frame in decoded) == len(entries)
+
+        return round(best_s(there_and_back, BUDGET_S, CALLS) / len(entries) * 1e6, 4)
+
+    return {
+        "codec_us_per_pair": per_pair_us(LONG_PARAMETER_BYTES),
+        "codec_strict_us_per_pair": per_pair_us(SHORT_PARAMETER_BYTES),
+    }
 
 
-def schedules() -> dict[str, Callable[[HtbShaper, ShapedPair, int], None]]:
-    """Return what is done to a class in every interval: nothing, the same rate again, two rates in turn."""
-
-    def same_rate(shaper: HtbShaper, pair: ShapedPair, _number: int) -> None:
-        shaper.set_rates([(pair, RATE_BPS)])
-
-    def alternating(shaper: HtbShaper, pair: ShapedPair, number: int) -> None:
-        shaper.set_rates([(pair, ALTERNATING_BPS[number % 2])])
-
-    return {"constant": lambda *_: None, "set again": same_rate, "by turns": alternating}
-
-
-def passed_bps(change: Callable[[HtbShaper, ShapedPair, int], None], seconds: float) -> float:
-    """Return the rate in bit/s that a class passes under overload, while ``change`` is called in every interval."""
+def passed_bps(rates_bps: Sequence[int], seconds: float) -> float:
+    """Return the rate in bit/s that a class passes under overload, while it is set to ``rates_bps`` in turn."""
     shaper, pair = HtbShaper(UPLINK, [VLAN], LINK_BPS), ShapedPair(VLAN, (SENDER + 1).to_bytes(6))
     try:
         shaper.set_rates([(pair, RATE_BPS)])
@@ -133,7 +124,8 @@ def passed_bps(change: Callable[[HtbShaper, ShapedPair, int], None], seconds: fl
             intervals = 2 * round(seconds / INTERVAL_S / 2)
             begun_s, before = time.monotonic(), shaper.counters([pair]).sent_octets[0]
             for number in range(intervals):
-                change(shaper, pair, number)
+                if rates_bps:
+                    shaper.set_rates([(pair, rates_bps[number % len(rates_bps)])])
                 time.sleep(max(begun_s + (number + 1) * INTERVAL_S - time.monotonic(), 0.0))
             passed = shaper.counters([pair]).sent_octets[0] - before
             return float(passed * 8 / (time.monotonic() - begun_s))
@@ -143,16 +135,16 @@ def passed_bps(change: Callable[[HtbShaper, ShapedPair, int], None], seconds: fl
 
 def batch_of_changes_ms() -> float:
     """Return the time of setting a hundred rates in one call in ms: the best of several."""
-    shaper = HtbShaper(UPLINK, [VLAN], LINK_BPS)
+    shaper, rates_bps = HtbShaper(UPLINK, [VLAN], LINK_BPS), itertools.cycle(ALTERNATING_BPS)
     pairs = [ShapedPair(VLAN, (SENDER + 1 + number).to_bytes(6)) for number in range(100)]
+
+    def set_rates() -> None:
+        rate_bps = next(rates_bps)
+        shaper.set_rates([(pair, rate_bps) for pair in pairs])
+
     try:
-        shaper.set_rates([(pair, RATE_BPS) for pair in pairs])
-        best = float("inf")
-        for number in range(20):
-            begun = time.perf_counter()
-            shaper.set_rates([(pair, ALTERNATING_BPS[number % 2]) for pair in pairs])
-            best = min(best, time.perf_counter() - begun)
-        return best * 1e3
+        set_rates()
+        return best_s(set_rates, BUDGET_S, CALLS) * 1e3
     finally:
         shaper.close(keep=False)
 
@@ -165,13 +157,12 @@ class _LoopbackController:
     def __init__(self, pairs: int) -> None:
         self._pairs, self._sequence, self._number = pairs, 0, 0
         self._waiting: list[bytes] = []
-        self.sent = 0
 
     def fileno(self) -> int:
         raise OSError("there is no file")
 
     def send(self, frames: list[bytes]) -> None:
-        self.sent += len(frames)
+        pass
 
     def receive(self, max_frames: int) -> list[ControlFrame]:
         received, self._waiting = self._waiting, []
@@ -212,19 +203,13 @@ def agent_cost(pairs: int) -> float:
         used_s, intervals = 0.0, 40
         for _ in range(intervals):
             controller.interval()
-            before_s = _used_s()
+            before_s = time.process_time()
             agent.receive_frames()
             agent.run_interval()
-            used_s += _used_s() - before_s
+            used_s += time.process_time() - before_s
         return used_s / (intervals * INTERVAL_S) * 100
     finally:
         shaper.close(keep=False)
-
-
-def _used_s() -> float:
-    """Return the processor time of this process in seconds."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 _OFFER = """

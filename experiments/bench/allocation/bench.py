@@ -1,17 +1,15 @@
 """``dets bench allocation``: speed of the allocation algorithms, in native code and with numpy alone.
 
 Everything is measured in one run, on one core. A time is the best of several calls, since longer times measure what
-else the machine does; the median is next to it. All rows differ, 70 % of the senders fully use their limit and no rate
+else the machine does. All rows differ, 70 % of the senders fully use their limit and no rate
 is settled: this is the case with most work.
 """
 
 from __future__ import annotations
 
+import os
 import platform
-import statistics
-import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +19,7 @@ from controller.allocation import AllocationInput, native
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.policy.per_receiver import PerReceiverPolicy
 from controller.policy.registry import policies
-from experiments.bench.allocation import problem_instances
-from experiments.bench.harness import Target, finished
+from experiments.bench.harness import Target, best_s, finished, resident_bytes
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SENDERS = (2, 10, 100, 1_000)
@@ -33,7 +30,7 @@ TARGET_FLATNESS = 1.5
 TARGET_BYTES_PER_PAIR = 200
 TARGET_STAR_MS = {1_000: 55.0, 10_000: 100.0}
 algorithms = {name: policy() for name, policy in policies.items() if issubclass(policy, PerReceiverPolicy)}
-FAT_TREES = ((8, 10_000), (16, 100_000), (24, 1_000_000))
+STAR_FLOWS, LINK_BPS = 100_000, 1e9
 
 
 def requests(pairs: int, senders: int, seed: int = 1) -> AllocationInput:
@@ -59,16 +56,6 @@ def requests(pairs: int, senders: int, seed: int = 1) -> AllocationInput:
     )
 
 
-def timed(call: Callable[[], object], budget_s: float, max_calls: int = 200) -> tuple[float, float, int]:
-    """Return the best and the median seconds of a call, and the number of calls within the budget (3 at least)."""
-    durations_s: list[float] = []
-    while len(durations_s) < 3 or (sum(durations_s) < budget_s and len(durations_s) < max_calls):
-        start = time.perf_counter()
-        call()
-        durations_s.append(time.perf_counter() - start)
-    return min(durations_s), statistics.median(durations_s), len(durations_s)
-
-
 def allocation_call(algorithm: PerReceiverPolicy, table: AllocationInput) -> Callable[[], object]:
     """Return a call of the algorithm on the table, with a state that is past its start."""
     _, state = algorithm.allocate(table, algorithm.first_state(table.receivers))
@@ -83,7 +70,7 @@ def call_us(budget_s: float) -> dict[str, float]:
         call = allocation_call(algorithm, table)
         return lambda: [call() for _ in range(repeats)]
 
-    return {name: timed(calls(function), budget_s)[0] / repeats * 1e6 for name, function in algorithms.items()}
+    return {name: best_s(calls(function), budget_s) / repeats * 1e6 for name, function in algorithms.items()}
 
 
 def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: float) -> list[dict[str, Any]]:
@@ -97,7 +84,7 @@ def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: floa
         for senders_each in senders:
             tables = [requests(pairs, senders_each, seed) for seed in range(max(sizes) // pairs)]
             for name in algorithms:
-                best, median, runs = timed(_run_over(tables, algorithms[name]), budget_s)
+                best = best_s(_run_over(tables, algorithms[name]), budget_s)
                 total_pairs = sum(table.entries for table in tables)
                 rows.append(
                     {
@@ -105,9 +92,7 @@ def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: floa
                         "pairs": tables[0].entries,
                         "senders_per_receiver": senders_each,
                         "ns_per_pair": best / total_pairs * 1e9,
-                        "median_ns_per_pair": median / total_pairs * 1e9,
                         "pairs_per_s": total_pairs / best,
-                        "calls": runs * len(tables),
                     }
                 )
     return rows
@@ -129,10 +114,10 @@ def bench_forms(pairs: int, budget_s: float) -> dict[str, dict[str, float]]:
     table = requests(pairs, NOMINAL_SENDERS)
     rows = {}
     for name in algorithms:
-        used_s = timed(allocation_call(algorithms[name], table), budget_s)[0]
+        used_s = best_s(allocation_call(algorithms[name], table), budget_s)
         library, native.library = native.library, None
         try:
-            numpy_s = timed(allocation_call(algorithms[name], table), budget_s)[0]
+            numpy_s = best_s(allocation_call(algorithms[name], table), budget_s)
         finally:
             native.library = library
         rows[name] = {
@@ -144,52 +129,36 @@ def bench_forms(pairs: int, budget_s: float) -> dict[str, dict[str, float]]:
 
 def bytes_per_pair(pairs: int) -> float | None:
     """Return the peak of memory per pair of a table and ``algorithms`` on it, as Linux counts it; None if unknown."""
-    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-    def resident(field: str) -> int:
-        return int(next(line for line in status.read_text().splitlines() if line.startswith(field)).split()[1]) * 1024
-
+    reset = Path("/proc/self/clear_refs")
     try:
         reset.write_text("5")  # sets the peak to what is resident now (proc(5))
-        before = resident("VmRSS:")
+        before = resident_bytes(os.getpid())
         table = requests(pairs, NOMINAL_SENDERS)
         reset.write_text("5")  # memory used to make the random table does not count
     except (OSError, StopIteration):
         return None
     for name in algorithms:
         allocation_call(algorithms[name], table)()
-    return (resident("VmHWM:") - before) / pairs
+    return (resident_bytes(os.getpid(), "VmHWM") - before) / pairs
 
 
-def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
-    """Return a row per fabric."""
+def bench_star(hosts: int, budget_s: float) -> dict[str, Any]:
+    """Return the times of max-min in ms on random flows between hosts at one switch, at most ``budget_s`` seconds each.
+
+    Constraints are the hosts' uplinks, then their downlinks.
+    """
     rng = np.random.default_rng(1)
-    problems: list[tuple[str, Callable[[], tuple[FlowPaths, Any]]]] = [
-        (f"star of {hosts} hosts", partial(problem_instances.star, hosts, 100_000, rng)) for hosts in TARGET_STAR_MS
-    ]
-    for k, flows in FAT_TREES[: 1 if quick else None]:
-        problems.append((f"fat tree, k = {k}", partial(problem_instances.fat_tree, k, flows, rng)))
-    rows = []
-    for name, make_problem in problems:
-        rows.append(_bench_fabric(name, *make_problem(), budget_s))
-    return rows
-
-
-def _bench_fabric(name: str, paths: FlowPaths, capacity_bps: Any, budget_s: float) -> dict[str, Any]:
-    """Return the times of max-min on a fabric, in ms, at most ``budget_s`` seconds each."""
-    problem = paths, capacity_bps, np.full(paths.flows, np.inf), np.ones(paths.flows)
-    best, median, calls = timed(lambda: max_min(*problem), budget_s, 20)
-    rng = np.random.default_rng(2)
-    mixed = paths, capacity_bps, rng.exponential(2e7, paths.flows), rng.uniform(0.5, 2.0, paths.flows)
+    sender = rng.integers(0, hosts, STAR_FLOWS)
+    receiver = (sender + rng.integers(1, hosts, STAR_FLOWS)) % hosts
+    uses = np.column_stack([sender, hosts + receiver]).ravel()
+    paths = FlowPaths(np.arange(0, 2 * STAR_FLOWS + 1, 2), uses, 2 * hosts)
+    capacity_bps = np.full(2 * hosts, LINK_BPS)
+    greedy = np.full(STAR_FLOWS, np.inf), np.ones(STAR_FLOWS)
+    mixed = rng.exponential(2e7, STAR_FLOWS), rng.uniform(0.5, 2.0, STAR_FLOWS)
     return {
-        "fabric": name,
-        "flows": paths.flows,
-        "constraints": paths.constraints,
-        "ms": best * 1e3,
-        "median_ms": median * 1e3,
-        "calls": calls,
-        "with_demands_and_weights_ms": timed(lambda: max_min(*mixed), budget_s, 20)[0] * 1e3,
-        "paths_ms": timed(lambda: FlowPaths(paths.offsets, paths.constraint, paths.constraints), 0.0)[0] * 1e3,
+        "hosts": hosts,
+        "ms": best_s(lambda: max_min(paths, capacity_bps, *greedy), budget_s, 20) * 1e3,
+        "with_demands_and_weights_ms": best_s(lambda: max_min(paths, capacity_bps, *mixed), budget_s, 20) * 1e3,
     }
 
 
@@ -214,9 +183,9 @@ def targets(
         ]
     if memory is not None:
         rows.append(Target("memory", memory, "bytes/pair", TARGET_BYTES_PER_PAIR))
-    for row, target_ms in zip(fabrics, TARGET_STAR_MS.values(), strict=False):
-        label = f"max-min, {row['fabric']}, {row['flows']} flows"
-        rows.append(Target(label, row["ms"], "ms", target_ms))
+    for row in fabrics:
+        label = f"max-min, star of {row['hosts']} hosts, {STAR_FLOWS} flows"
+        rows.append(Target(label, row["ms"], "ms", TARGET_STAR_MS[row["hosts"]]))
     return rows
 
 
@@ -227,7 +196,7 @@ def run(quick: Annotated[bool, "Fewer and smaller cases."] = False) -> dict[str,
     memory = bytes_per_pair(sizes[-1])
     receivers = bench_receivers(sizes, senders, budget_s)
     calls = call_us(budget_s)
-    fabrics = bench_max_min(budget_s * 4, quick)
+    fabrics = [bench_star(hosts, budget_s * 4) for hosts in TARGET_STAR_MS]
     figures = {
         "call_us": calls,
         "receivers": receivers,

@@ -13,7 +13,6 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from controller.forwarding.pipeline import MetadataFlag, Table
@@ -23,12 +22,13 @@ from experiments.bench.attack import clients, hostile_hosts
 from experiments.bench.attack.hostile_peer import (
     HOSTILE_DPID,
     Address,
+    AttackFunction,
     HostilePeer,
     features_reply,
     message,
     multipart_reply,
     open_connections,
-    reconnect_loop,
+    reconnecting,
 )
 from experiments.switch import replies
 
@@ -49,7 +49,7 @@ class Attack:
     """An attack: its description, its function, and whether it targets REST (``on_rest``) or the OpenFlow port."""
 
     about: str
-    run: Callable[[Address, float], None]
+    run: AttackFunction
     on_rest: bool = False
 
 
@@ -64,28 +64,21 @@ def _send_while_read(peer: HostilePeer, data: bytes, until_s: float) -> None:
         pass
 
 
-def stop_reading(address: Address, until_s: float) -> None:
+@reconnecting(receive_bytes=4096)
+def stop_reading(peer: HostilePeer, until_s: float) -> None:
     """A controlled switch sends long echo requests and reads no reply."""
-
-    def work(peer: HostilePeer) -> None:
-        if peer.become_ready(HOSTILE_DPID) is not None:
-            _send_while_read(peer, message(MessageType.ECHO_REQUEST, bytes(60_000)), until_s)
-
-    reconnect_loop(address, until_s, work, receive_bytes=4096)
+    if peer.become_ready(HOSTILE_DPID) is not None:
+        _send_while_read(peer, message(MessageType.ECHO_REQUEST, bytes(60_000)), until_s)
 
 
-def many_ports(address: Address, until_s: float) -> None:
+@reconnecting(receive_bytes=4096)
+def many_ports(peer: HostilePeer, until_s: float) -> None:
     """A controlled switch reports 20,000 ports and reads none of the discovery probes sent to them."""
-    ports = b"".join(message(MessageType.PORT_STATUS, bytes(8) + port(number)) for number in range(1, 20_001))
-
-    def work(peer: HostilePeer) -> None:
-        if peer.become_ready(HOSTILE_DPID) is not None:
-            peer.send(ports)
-            read_by_s = max(until_s, time.monotonic() + _READ_S)  # the controller has read all ports by then
-            while time.monotonic() < read_by_s and peer.send(b""):  # sends nothing: fails if the connection is closed
-                time.sleep(_PAUSE_S)
-
-    reconnect_loop(address, until_s, work, receive_bytes=4096)
+    if peer.become_ready(HOSTILE_DPID) is not None:
+        peer.send(b"".join(message(MessageType.PORT_STATUS, bytes(8) + port(number)) for number in range(1, 20_001)))
+        read_by_s = max(until_s, time.monotonic() + _READ_S)  # the controller has read all ports by then
+        while time.monotonic() < read_by_s and peer.send(b""):  # sends nothing: fails if the connection is closed
+            time.sleep(_PAUSE_S)
 
 
 def port(number: int, *, up: bool = True) -> bytes:
@@ -93,7 +86,8 @@ def port(number: int, *, up: bool = True) -> bytes:
     return replies.port(number, f"p{number}", number, 0, 0 if up else PORT_STATE_LINK_DOWN, 1_000_000)
 
 
-def hostile_names(address: Address, until_s: float) -> None:
+@reconnecting()
+def hostile_names(peer: HostilePeer, until_s: float) -> None:
     """A controlled switch renames its ports constantly, with names that would change a log or control a terminal."""
 
     def renamed(number: int, name: bytes) -> bytes:
@@ -106,149 +100,123 @@ def hostile_names(address: Address, until_s: float) -> None:
         for number in (1, 2)
     )
     errors = b"".join(message(MessageType.ERROR, b"\0\1\0\1" + name) for name in _HOSTILE_NAMES)
-
-    def work(peer: HostilePeer) -> None:
-        switch = peer.become_ready(HOSTILE_DPID)
-        while switch is not None and not peer.closed and time.monotonic() < until_s:
-            peer.send(statuses + errors)
-            peer.behave(switch, lambda: True)
-
-    reconnect_loop(address, until_s, work)
+    switch = peer.become_ready(HOSTILE_DPID)
+    while switch is not None and not peer.closed and time.monotonic() < until_s:
+        peer.send(statuses + errors)
+        peer.behave(switch, lambda: True)
 
 
-def claim_dpid(address: Address, until_s: float) -> None:
+@reconnecting()
+def claim_dpid(peer: HostilePeer, until_s: float) -> None:
     """A connection presents the dpid of a controlled switch, then disconnects."""
-
-    def work(peer: HostilePeer) -> None:
-        peer.shake_hands(GOOD_DPIDS[0])
-        peer.wait_closed(0.2)
-
-    reconnect_loop(address, until_s, work)
+    peer.shake_hands(GOOD_DPIDS[0])
+    peer.wait_closed(0.2)
 
 
-def claim_dpid_and_stay(address: Address, until_s: float) -> None:
+@reconnecting()
+def claim_dpid_and_stay(peer: HostilePeer, until_s: float) -> None:
     """A connection presents the dpid of a controlled switch and behaves like a switch for as long as possible."""
-
-    def work(peer: HostilePeer) -> None:
-        switch = peer.become_ready(GOOD_DPIDS[0])
-        if switch is not None:
-            peer.behave(switch, lambda: time.monotonic() > until_s, until_s - time.monotonic())
-
-    reconnect_loop(address, until_s, work)
+    switch = peer.become_ready(GOOD_DPIDS[0])
+    if switch is not None:
+        peer.behave(switch, lambda: time.monotonic() > until_s, until_s - time.monotonic())
 
 
-def errors_in_handshake(address: Address, until_s: float) -> None:
+@reconnecting()
+def errors_in_handshake(peer: HostilePeer, until_s: float) -> None:
     """A connection sends HELLO, then meaningless errors in place of a features reply."""
-
-    def work(peer: HostilePeer) -> None:
-        peer.send(message(MessageType.HELLO))
-        if peer.await_message(MessageType.FEATURES_REQUEST) is not None:
-            _send_while_read(peer, _SHORT_ERROR * _PART_BATCH, until_s)
-
-    reconnect_loop(address, until_s, work)
+    peer.send(message(MessageType.HELLO))
+    if peer.await_message(MessageType.FEATURES_REQUEST) is not None:
+        _send_while_read(peer, _SHORT_ERROR * _PART_BATCH, until_s)
 
 
-def _flood(data: bytes, dpid: int | None = None, *, ready: bool = False) -> Callable[[Address, float], None]:
+def _flood(data: bytes, dpid: int | None = None, *, ready: bool = False) -> AttackFunction:
     """Return an attack that sends ``data`` repeatedly: before any handshake, after one, or as a controlled switch."""
 
-    def attack(address: Address, until_s: float) -> None:
-        def work(peer: HostilePeer) -> None:
-            if ready and peer.become_ready(HOSTILE_DPID) is None:
-                return
-            if dpid is not None:
-                peer.shake_hands(dpid)
-            _send_while_read(peer, data, until_s)
-
-        reconnect_loop(address, until_s, work)
+    @reconnecting()
+    def attack(peer: HostilePeer, until_s: float) -> None:
+        if ready and peer.become_ready(HOSTILE_DPID) is None:
+            return
+        if dpid is not None:
+            peer.shake_hands(dpid)
+        _send_while_read(peer, data, until_s)
 
     return attack
 
 
-def endless_reply(address: Address, until_s: float) -> None:
+@reconnecting()
+def endless_reply(peer: HostilePeer, until_s: float) -> None:
     """A switch answers the request for its flow entries with a reply of endless parts."""
-
-    def work(peer: HostilePeer) -> None:
-        if not peer.shake_hands(HOSTILE_DPID):
+    if not peer.shake_hands(HOSTILE_DPID):
+        return
+    while True:
+        request = peer.await_message(MessageType.MULTIPART_REQUEST)
+        if request is None:
             return
-        while True:
-            request = peer.await_message(MessageType.MULTIPART_REQUEST)
-            if request is None:
-                return
-            if int.from_bytes(request[8:10]) == MultipartType.FLOW:
-                break
-        part = multipart_reply(MultipartType.FLOW, bytes(60_000), HEADER.unpack_from(request)[3], more=True)
-        _send_while_read(peer, part, until_s)
-
-    reconnect_loop(address, until_s, work)
+        if int.from_bytes(request[8:10]) == MultipartType.FLOW:
+            break
+    part = multipart_reply(MultipartType.FLOW, bytes(60_000), HEADER.unpack_from(request)[3], more=True)
+    _send_while_read(peer, part, until_s)
 
 
-def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float], None]:
+def _bloat(part_type: MultipartType, record: bytes) -> AttackFunction:
     """Return an attack in which a controlled switch answers one kind of multipart request with 7 MB of records."""
     bodies = [record * (60_000 // len(record))] * 120
 
-    def attack(address: Address, until_s: float) -> None:
-        def work(peer: HostilePeer) -> None:
-            switch = peer.become_ready(HOSTILE_DPID)
-            while switch is not None and not peer.closed and time.monotonic() < until_s:
-                for request in peer.read(0.01):
-                    if request[1] == MessageType.MULTIPART_REQUEST and int.from_bytes(request[8:10]) == part_type:
-                        xid = HEADER.unpack_from(request)[3]
-                        for body in bodies:
-                            peer.send(multipart_reply(part_type, body, xid, more=True))
-                        peer.send(multipart_reply(part_type, b"", xid))
-                    else:
-                        switch.receive(request, time.monotonic())
-                peer.send(switch.drain_messages())
-
-        reconnect_loop(address, until_s, work)
+    @reconnecting()
+    def attack(peer: HostilePeer, until_s: float) -> None:
+        switch = peer.become_ready(HOSTILE_DPID)
+        while switch is not None and not peer.closed and time.monotonic() < until_s:
+            for request in peer.read(0.01):
+                if request[1] == MessageType.MULTIPART_REQUEST and int.from_bytes(request[8:10]) == part_type:
+                    xid = HEADER.unpack_from(request)[3]
+                    for body in bodies:
+                        peer.send(multipart_reply(part_type, body, xid, more=True))
+                    peer.send(multipart_reply(part_type, b"", xid))
+                else:
+                    switch.receive(request, time.monotonic())
+            peer.send(switch.drain_messages())
 
     return attack
 
 
-def relay_probes(address: Address, until_s: float) -> None:
+@reconnecting()
+def relay_probes(peer: HostilePeer, until_s: float) -> None:
     """Relay discovery probes, as a controlled switch, so that its ports seem linked; then report the ports down."""
+    switch = peer.become_ready(HOSTILE_DPID, ports=_MANY_PORTS)
+    if switch is None:
+        return
+    probes: dict[int, bytes] = {}  # by port: the last probe that left by it
+    deadline_s = time.monotonic() + 1.0
 
-    def work(peer: HostilePeer) -> None:
-        switch = peer.become_ready(HOSTILE_DPID, ports=_MANY_PORTS)
-        if switch is None:
-            return
-        probes: dict[int, bytes] = {}  # by port: the last probe that left by it
-        deadline_s = time.monotonic() + 1.0
+    def receive_probes() -> bool:
+        probes.update(switch.drain_frames())
+        return len(probes) > _MANY_PORTS // 2 or time.monotonic() > deadline_s
 
-        def receive_probes() -> bool:
-            probes.update(switch.drain_frames())
-            return len(probes) > _MANY_PORTS // 2 or time.monotonic() > deadline_s
-
-        peer.behave(switch, receive_probes)
-        rng = random.Random(1)
-        while probes and time.monotonic() < until_s and not peer.closed:
-            # A probe that arrives at another port than it left by is the sign of a link between the two ports.
-            relayed = rng.choices(list(probes.values()), k=_PART_BATCH)
-            ports = rng.choices(range(3, _MANY_PORTS), k=_PART_BATCH)
-            relayed_probes = (
-                replies.packet_in(1, Table.CLASSIFY, 0, in_port, frame, 0xFFFF)
-                for in_port, frame in zip(ports, relayed, strict=True)
-            )
-            port_downs = (
-                message(MessageType.PORT_STATUS, bytes([PortReason.MODIFY]) + bytes(7) + port(port_no, up=False))
-                for port_no in ports[:20]
-            )
-            peer.send(b"".join([*relayed_probes, *port_downs]))
-            peer.behave(switch, lambda: True)
-
-    reconnect_loop(address, until_s, work)
+    peer.behave(switch, receive_probes)
+    rng = random.Random(1)
+    while probes and time.monotonic() < until_s and not peer.closed:
+        # A probe that arrives at another port than it left by is the sign of a link between the two ports.
+        relayed = rng.choices(list(probes.values()), k=_PART_BATCH)
+        ports = rng.choices(range(3, _MANY_PORTS), k=_PART_BATCH)
+        relayed_probes = (
+            replies.packet_in(1, Table.CLASSIFY, 0, in_port, frame, 0xFFFF)
+            for in_port, frame in zip(ports, relayed, strict=True)
+        )
+        port_downs = (
+            message(MessageType.PORT_STATUS, bytes([PortReason.MODIFY]) + bytes(7) + port(port_no, up=False))
+            for port_no in ports[:20]
+        )
+        peer.send(b"".join([*relayed_probes, *port_downs]))
+        peer.behave(switch, lambda: True)
 
 
-def send_no_counters(address: Address, until_s: float) -> None:
+@reconnecting()
+def send_no_counters(peer: HostilePeer, until_s: float) -> None:
     """A controlled switch confirms everything and never sends counters."""
-
-    def work(peer: HostilePeer) -> None:
-        switch = peer.become_ready(HOSTILE_DPID)
-        if switch is not None:
-            switch.faults.lose_replies = set(MultipartType)
-            peer.behave(switch, lambda: time.monotonic() > until_s, until_s - time.monotonic())
-
-    reconnect_loop(address, until_s, work)
+    switch = peer.become_ready(HOSTILE_DPID)
+    if switch is not None:
+        switch.faults.lose_replies = set(MultipartType)
+        peer.behave(switch, lambda: time.monotonic() > until_s, until_s - time.monotonic())
 
 
 def idle_connections(address: Address, until_s: float) -> None:
@@ -269,7 +237,7 @@ def dribble(address: Address, until_s: float) -> None:
             time.sleep(0.1)
 
 
-def _many_connections(data: bytes, step: int, dpid: int | None = None) -> Callable[[Address, float], None]:
+def _many_connections(data: bytes, step: int, dpid: int | None = None) -> AttackFunction:
     """Return an attack by _CROWD connections that send ``data`` repeatedly, ``step`` bytes at a time.
 
     Without a ``dpid`` before any handshake; with a ``dpid`` after one, each connection with another dpid, counted from
@@ -319,13 +287,10 @@ def unknown_versions(address: Address, until_s: float) -> None:
             pass
 
 
-def come_and_go(address: Address, until_s: float) -> None:
+@reconnecting()
+def come_and_go(peer: HostilePeer, until_s: float) -> None:
     """A switch connects, is brought up and disconnects, repeatedly."""
-
-    def work(peer: HostilePeer) -> None:
-        peer.become_ready(HOSTILE_DPID)
-
-    reconnect_loop(address, until_s, work)
+    peer.become_ready(HOSTILE_DPID)
 
 
 def _packet_in() -> bytes:

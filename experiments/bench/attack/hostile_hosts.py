@@ -9,7 +9,7 @@ from collections.abc import Callable
 from controller.forwarding.host_probing import ETH_TYPE_IPV4
 from controller.forwarding.pipeline import ETH_TYPE_ARP, ETH_TYPE_IPV6, GROUP_BIT
 from controller.openflow.ethernet import BROADCAST, FrameHeader, build_frame
-from experiments.bench.attack.hostile_peer import HOSTILE_DPID, Address, HostilePeer, reconnect_loop
+from experiments.bench.attack.hostile_peer import HOSTILE_DPID, AttackFunction, HostilePeer, reconnecting
 
 VLAN = 10
 _HOST = 0x06_00_00_00_00_00
@@ -18,27 +18,24 @@ _IPV4 = bytes.fromhex("45000020000040004011") + bytes(2) + bytes([10, 0, 0, 1, 1
 _FRAME_BATCH = 200
 
 
-def tenant(frame_of: Callable[[int], tuple[int, FrameHeader]]) -> Callable[[Address, float], None]:
+def tenant(frame_of: Callable[[int], tuple[int, FrameHeader]]) -> AttackFunction:
     """Return an attack by hosts behind an honest switch: ``frame_of`` gives the port and header of each frame."""
+    sent = itertools.count()
 
-    def attack(address: Address, until_s: float) -> None:
-        sent = itertools.count()
+    @reconnecting()
+    def attack(peer: HostilePeer, until_s: float) -> None:
+        switch = peer.become_ready(HOSTILE_DPID)
+        if switch is None:
+            return
 
-        def work(peer: HostilePeer) -> None:
-            switch = peer.become_ready(HOSTILE_DPID)
+        def send_frames() -> bool:
+            for number in itertools.islice(sent, _FRAME_BATCH):
+                port_no, header = frame_of(number)
+                switch.inject(port_no, build_frame(header, _IPV4).ljust(60, b"\0"), time.monotonic())
+            switch.drain_frames()
+            return time.monotonic() > until_s
 
-            def send_frames() -> bool:
-                assert switch is not None
-                for number in itertools.islice(sent, _FRAME_BATCH):
-                    port_no, header = frame_of(number)
-                    switch.inject(port_no, build_frame(header, _IPV4).ljust(60, b"\0"), time.monotonic())
-                switch.drain_frames()
-                return time.monotonic() > until_s
-
-            if switch is not None:
-                peer.behave(switch, send_frames, until_s - time.monotonic())
-
-        reconnect_loop(address, until_s, work)
+        peer.behave(switch, send_frames, until_s - time.monotonic())
 
     return attack
 

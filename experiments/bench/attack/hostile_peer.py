@@ -20,6 +20,7 @@ from experiments.switch.datapath import Datapath
 TIMEOUT_S = 2.0
 HOSTILE_DPID = 4  # the attacker's switch, which is configured
 Address = tuple[str, int]
+AttackFunction = Callable[[Address, float], None]  # of a controller at an address, until a time
 _PAUSE_S = 0.02
 _FEATURES = Struct("!QIBB2xII")
 _MULTIPART = Struct("!HH4x")
@@ -196,14 +197,22 @@ def open_connections(address: tuple[str, int], count: int) -> Iterator[list[Host
             peer.close()
 
 
-def reconnect_loop(
-    address: Address, until_s: float, work: Callable[[HostilePeer], None], receive_bytes: int | None = None
-) -> None:
-    """Connect and do ``work``, repeatedly; ``receive_bytes`` as for ``HostilePeer``."""
-    while time.monotonic() < until_s:
-        try:
-            with HostilePeer(address, receive_bytes) as peer:
-                work(peer)
-        except OSError:
-            pass
-        time.sleep(_PAUSE_S)
+def reconnecting(receive_bytes: int | None = None) -> Callable[[Callable[[HostilePeer, float], None]], AttackFunction]:
+    """Make an attack of what one connection does until a time: the attack connects and does it, repeatedly.
+
+    ``receive_bytes`` is that of ``HostilePeer``.
+    """
+
+    def attack_of(work: Callable[[HostilePeer, float], None]) -> AttackFunction:
+        def attack(address: Address, until_s: float) -> None:
+            while time.monotonic() < until_s:
+                try:
+                    with HostilePeer(address, receive_bytes) as peer:
+                        work(peer, until_s)
+                except OSError:
+                    pass
+                time.sleep(_PAUSE_S)
+
+        return attack
+
+    return attack_of

@@ -64,7 +64,7 @@ def run(
         if sharded and (repeats or kills or node_failures):
             figures["moves"], targets = _sharded(repeats, kills, node_failures, seed, Path(name))
         if repeats and not sharded:
-            figures |= measure(switches, pairs, repeats, seconds, Path(name), _report_progress)
+            figures |= measure(switches, pairs, repeats, seconds, Path(name))
             figures["takeover_intervals"] = {
                 what: _intervals([takeover["last_s"] for takeover in made])
                 for what, made in figures["takeovers"].items()
@@ -72,19 +72,16 @@ def run(
             targets += takeover_targets(figures)
         if cross_shard_pairs:
             cost = figures["cross_shard"] = measure_cross_shard(cross_shard_pairs)
-            _report_progress(
-                f"a pair: {cost['one_step_ns']:.0f} ns in one step, {cost['cross_shard_ns']:.0f} ns across shards"
-            )
             title = "a cross-shard pair, both sides, without the network"
             targets.append(Target(title, cost["more_ns"], "ns more", TARGET_CROSS_SHARD_NS))
         if kills and not sharded:
-            killed = run_kills(kills, seed, Path(name) / "kills", _report_progress)
-            figures["kills"] = asdict(killed)
-            targets.append(_no_problems(killed.judgement, f"{kills} kills and pauses"))
+            verdict = run_kills(kills, seed, Path(name) / "kills")
+            figures["kills"] = asdict(verdict)
+            targets.append(_no_problems(verdict, f"{kills} kills and pauses"))
         if faults:
-            faulted = run_faults(Path(name) / "faults", _report_progress, sharded=sharded)
-            figures["faults"] = asdict(faulted)
-            targets.append(_no_problems(faulted.judgement, "partitions, full disks and clock steps"))
+            verdict = run_faults(Path(name) / "faults", sharded=sharded)
+            figures["faults"] = asdict(verdict)
+            targets.append(_no_problems(verdict, "partitions, full disks and clock steps"))
     options = {"switches": switches, "pairs": pairs, "repeats": repeats, "sharded": sharded}
     options |= {"cross_shard_pairs": cross_shard_pairs, "seed": seed}
     options |= {"kills": kills, "faults": faults, "node_failures": node_failures}
@@ -92,15 +89,11 @@ def run(
     return finished("cluster", figures, targets, settings, output)
 
 
-def _report_progress(line: str) -> None:
-    print(line, flush=True)
-
-
 def _sharded(
     repeats: int, kills: int, node_failures: int, seed: int, folder: Path
 ) -> tuple[dict[str, Any], list[Target]]:
     """Return the figures of sharded nodes, and their targets."""
-    report = run_ownership_changes(repeats, kills, seed, folder, _report_progress, node_failures)
+    report = run_ownership_changes(repeats, kills, node_failures, seed, folder)
     targets = [
         Target(f"{way}: a switch without a decision", max(made), "intervals", TARGET_MOVES[way])
         for way, made in report.undecided.items()
@@ -139,5 +132,5 @@ def takeover_targets(figures: dict[str, Any]) -> list[Target]:
 
 def _no_problems(judgement: ClusterVerdict, what: str) -> Target:
     for problem in judgement.problems:
-        _report_progress(problem)
+        print(problem, flush=True)
     return Target(f"concurrent writers, lost revisions, unlimited senders: {what}", len(judgement.problems), "", 0)

@@ -7,8 +7,7 @@ in docs/cluster.md; testbed checks the switches' state and the history.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.bench.cluster.active_standby_faults import ActiveStandbyFaults
@@ -26,22 +25,8 @@ from experiments.machine.cluster_process import ETCD_MEMBERS, Cluster, ShardedNo
 from experiments.machine.etcd_process import EtcdProcesses
 
 
-@dataclass
-class FaultsReport:
-    """The verdict, and how long each fault took, its repair included."""
-
-    judgement: ClusterVerdict
-    took_s: dict[str, float] = field(default_factory=dict)
-
-
-def run_faults(
-    folder: Path,
-    report_progress: Callable[[str], None] = lambda _line: None,
-    names: Sequence[str] = (),
-    *,
-    sharded: bool = False,
-) -> FaultsReport:
-    """Cause every fault once, or those with these names, on active-standby or sharded nodes.
+def run_faults(folder: Path, names: Sequence[str] = (), *, sharded: bool = False) -> ClusterVerdict:
+    """Cause every fault once, or those with these names, on active-standby or sharded nodes; return the verdict.
 
     Raises InvalidValueError without root or a program that is needed, ControllerError if the nodes do not recover.
     """
@@ -58,21 +43,20 @@ def run_faults(
         ):
             loaded = LoadedCluster(nodes, fabric)
             if isinstance(nodes, ShardedNodes):
-                return _run(ShardedFaults(loaded, nodes, environment), names, report_progress)
-            return _run(ActiveStandbyFaults(loaded, environment), names, report_progress)
+                return _run(ShardedFaults(loaded, nodes, environment), names)
+            return _run(ActiveStandbyFaults(loaded, environment), names)
 
 
-def _run(faults: FaultScenarios, names: Sequence[str], report_progress: Callable[[str], None]) -> FaultsReport:
+def _run(faults: FaultScenarios, names: Sequence[str]) -> ClusterVerdict:
     """Inject the named faults, all without names, one after the other; return what they took and broke."""
     loaded = faults.loaded
     loaded.begin()
-    report = FaultsReport(loaded.judgement)
+    report = loaded.judgement
     for name, fault in faults.faults().items():
         if not names or name in names:
-            began_s, problems = time.monotonic(), len(loaded.judgement.problems)
+            began_s, problems = time.monotonic(), len(report.problems)
             fault()
             loaded.cluster.wait_ready()
             report.took_s[name] = time.monotonic() - began_s
-            report_progress("; ".join([f"{name}: {report.took_s[name]:.1f} s", *loaded.judgement.problems[problems:]]))
-    loaded.judge()
-    return report
+            print("; ".join([f"{name}: {report.took_s[name]:.1f} s", *report.problems[problems:]]), flush=True)
+    return loaded.judge()

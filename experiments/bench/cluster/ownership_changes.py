@@ -7,25 +7,21 @@ without a decision. testbed checks meters, grants, writers and revisions.
 
 from __future__ import annotations
 
-import random
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from apps.cluster.etcd_client import EtcdClient
 from apps.cluster.placement_requests import PlacementRequests
 from controller.openflow.constants import MessageType
-from experiments.bench.cluster.random_failures import LONGEST_PAUSE_S, LONGEST_WAIT_S
-from experiments.bench.cluster.testbed.failure_injection import FailureInjector
+from experiments.bench.cluster.testbed.failure_injection import ENDS, LONGEST_PAUSE_S, SETTLE_S, RandomFailures
 from experiments.bench.cluster.testbed.loaded_cluster import (
-    PREFIX,
-    SWITCHES,
+    DPIDS,
     ClusterVerdict,
     LoadedCluster,
+    request_placement,
     row_of_switches,
     shared_document,
 )
@@ -33,55 +29,47 @@ from experiments.bench.cluster.testbed.switch_logs import ReadingLog
 from experiments.machine.cluster_process import ShardedNodes, name_of, number_of
 
 INTERVAL_S = 0.055
-SETTLE_S = 60.0
 AFTER_S = 1.5
 DEATH_EVERY_S, LONGEST_DEATH_S, MACHINE_SHARE = 60.0, 10.0, 0.5
-CAUSES = ("moved", "drained", "killed", "machine dead", "paused", "stopped")
+CAUSES = ("moved", "drained", *ENDS)
 
 
 @dataclass
 class SharedReport:
     """The verdict, and by cause the longest time without a decision for a switch whose owner changed, intervals.
 
-    ``frozen_s`` is the longest time for which a node's grants were frozen, by cause; ``disturbances`` counts those in a
-    row by name. ``refused_writes`` is how many changes switches refused during the node failures.
+    ``frozen_s`` is the longest time for which a node's grants were frozen, by cause. ``refused_writes`` is how many
+    changes switches refused during the node failures.
     """
 
     judgement: ClusterVerdict = field(default_factory=ClusterVerdict)
     undecided: dict[str, list[float]] = field(default_factory=dict)
     frozen_s: dict[str, list[float]] = field(default_factory=dict)
-    disturbances: dict[str, int] = field(default_factory=dict)
     refused_writes: int = 0
 
 
-def run_ownership_changes(
-    repeats: int,
-    kills: int,
-    seed: int,
-    folder: Path,
-    report_progress: Callable[[str], None] = lambda _line: None,
-    node_failures: int = 0,
-) -> SharedReport:
+def run_ownership_changes(repeats: int, kills: int, node_failures: int, seed: int, folder: Path) -> SharedReport:
     """Change owners ``repeats`` times by each cause, then disturb ``kills`` times at random; return the report.
 
     Then ``node_failures`` nodes fail, one every DEATH_EVERY_S. Raises ControllerError if the nodes do not recover.
     """
     with ShardedNodes(shared_document, folder) as nodes, row_of_switches(nodes) as fabric:
-        run = _Run(LoadedCluster(nodes, fabric), nodes, random.Random(seed))
+        run = _Run(LoadedCluster(nodes, fabric), nodes, seed)
         run.loaded.begin()
         for _ in range(repeats):
             for cause in CAUSES:
                 run.measure(cause)
                 undecided, frozen_s = run.report.undecided[cause][-1], run.report.frozen_s[cause][-1]
-                report_progress(
-                    f"{cause}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s"
+                print(
+                    f"{cause}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s",
+                    flush=True,
                 )
         for number in range(kills):
-            report_progress(f"{number + 1:>3}: {run.turn()}")
+            print(f"{number + 1:>3}: {run.turn()}", flush=True)
         before = run.refused_writes()
         for number in range(node_failures):
             due_s = time.monotonic() + DEATH_EVERY_S
-            report_progress(f"{number + 1:>3}: {run.death()}")
+            print(f"{number + 1:>3}: {run.death()}", flush=True)
             time.sleep(max(0.0, due_s - time.monotonic()))
         run.report.refused_writes = run.refused_writes() - before
         run.report.judgement = run.loaded.judge()
@@ -118,14 +106,12 @@ class _FrozenGrantsMonitor:
             self.longest_s = max(self.longest_s, 0.0 if since_s is None else now_s - since_s)
 
 
-class _Run:
+class _Run(RandomFailures):
     """One run of the benchmark: changes of owners, random failures, and failures of nodes."""
 
-    def __init__(self, loaded: LoadedCluster, nodes: ShardedNodes, random_: random.Random) -> None:
-        self.loaded, self.report = loaded, SharedReport()
-        self._nodes, self._random = nodes, random_
-        self._injector = FailureInjector(nodes)
-        self._names = {f"s{dpid}": dpid for dpid in SWITCHES}
+    def __init__(self, loaded: LoadedCluster, nodes: ShardedNodes, seed: int) -> None:
+        super().__init__(loaded, nodes, seed)
+        self.report, self._nodes = SharedReport(), nodes
 
     # -- time without a decision
 
@@ -137,7 +123,7 @@ class _Run:
         A move affects one switch, every other cause all switches of the owner.
         """
         self._nodes.wait_ready()
-        self._request(lambda requests: requests.move_to_first_candidates())
+        request_placement(self._nodes, PlacementRequests.move_to_first_candidates)
         self._nodes.wait_ready()
         time.sleep(AFTER_S)
         switch, owner = self._random.choice(sorted(self._nodes.owners().items()))
@@ -147,7 +133,7 @@ class _Run:
         owned_switches = [name for name, node in self._nodes.owners().items() if node == owner]
         affected = [switch] if cause == "moved" else owned_switches
         with self.loaded.fabric.locked():
-            logs = [ReadingLog(self.loaded.fabric.switches[self._names[name]]) for name in affected]
+            logs = [ReadingLog(self.loaded.fabric.switches[DPIDS[name]]) for name in affected]
         time.sleep(AFTER_S)
         with _FrozenGrantsMonitor(self._nodes) as frozen:
             self._end(cause, number, switch, new_owner)
@@ -160,64 +146,40 @@ class _Run:
         self.report.undecided.setdefault(cause, []).append(gap_s / INTERVAL_S - 1.0)
         self.report.frozen_s.setdefault(cause, []).append(frozen.longest_s)
         if cause == "drained":
-            self._request(lambda requests: requests.undrain(owner))
+            request_placement(self._nodes, lambda requests: requests.undrain(owner))
         self._injector.undo()
 
     def _end(self, cause: str, number: int, switch: str, new_owner: str) -> None:
         """End a node's ownership by one cause: a move to ``new_owner``, a drain, a pause or a failure."""
         if cause == "moved":
-            self._request(lambda requests: requests.move(switch, new_owner))
+            request_placement(self._nodes, lambda requests: requests.move(switch, new_owner))
         elif cause == "drained":
-            self._request(lambda requests: requests.drain(name_of(number)))
-            self._request(lambda requests: requests.wait_drained(name_of(number)))
-        elif cause == "machine dead":
-            self._injector.kill_machine(number)
-        elif cause == "paused":
-            self._injector.pause(number, 0.0)
+            request_placement(self._nodes, lambda requests: requests.drain(name_of(number)))
+            request_placement(self._nodes, lambda requests: requests.wait_drained(name_of(number)))
         else:
-            self._injector.kill(number, signal.SIGKILL if cause == "killed" else signal.SIGTERM)
-
-    def _request(self, send: Callable[[PlacementRequests], object]) -> None:
-        """Make a placement request in etcd; ``send`` sends it."""
-        with closing(EtcdClient(self._nodes.etcd.urls)) as etcd:
-            send(PlacementRequests(etcd, PREFIX, self._names))
+            ENDS[cause](self._injector, number)
 
     # -- in a row
 
     def turn(self) -> str:
-        """Disturb, change a limit during it and after it, and wait until all switches are under control."""
         self._nodes.wait_ready()
-        names = [self._disturb() for _ in range(self._random.choice((1, 1, 2)))]
-        self.loaded.change_once()
-        time.sleep(self._random.uniform(0.0, LONGEST_WAIT_S))
-        self.loaded.change_once()
-        self._injector.undo()
-        begun_s = time.monotonic()
-        self._nodes.wait_controls()
-        self._nodes.wait(self.loaded.change_once, "a change is stored", SETTLE_S)
-        return f"{', '.join(names)}; all under control {time.monotonic() - begun_s:.1f} s after all were back"
+        return super().turn()
 
     def death(self) -> str:
         """Let a node fail, with its machine or alone, until the others own its switches; wait until it is back."""
         self._nodes.wait_ready()
-        self._request(lambda requests: requests.move_to_first_candidates())
+        request_placement(self._nodes, PlacementRequests.move_to_first_candidates)
         self._nodes.wait_ready()
-        number, whole_machine = self._random.randrange(len(self._nodes.nodes)), self._random.random() < MACHINE_SHARE
+        number = self._random.randrange(len(self._nodes.nodes))
+        cause = "machine dead" if self._random.random() < MACHINE_SHARE else "killed"
         lost_switches = [name for name, owner in self._nodes.owners().items() if owner == name_of(number)]
         other_nodes, begun_s = set(range(len(self._nodes.nodes))) - {number}, time.monotonic()
-        if whole_machine:
-            self._injector.kill_machine(number)
-        else:
-            self._injector.kill(number, signal.SIGKILL)
+        ENDS[cause](self._injector, number)
         self._nodes.wait(lambda: self._nodes.shared_by(other_nodes), "other nodes own its switches", SETTLE_S)
         takeover_s = time.monotonic() - begun_s
-        self.loaded.change_once()
-        time.sleep(self._random.uniform(0.0, LONGEST_DEATH_S))
-        self.loaded.change_once()
-        self._injector.undo()
-        name = "machine dead" if whole_machine else "killed"
-        self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
-        return f"{name_of(number)} {name}; other nodes own its {len(lost_switches)} switches after {takeover_s:.1f} s"
+        self.change_between(LONGEST_DEATH_S)
+        self.count(cause)
+        return f"{name_of(number)} {cause}; other nodes own its {len(lost_switches)} switches after {takeover_s:.1f} s"
 
     def refused_writes(self) -> int:
         """Return how many messages, role requests excepted, switches have refused so far."""
@@ -225,31 +187,27 @@ class _Run:
             refused = [kind for switch in self.loaded.fabric.switches.values() for kind, _ in switch.refused]
         return sum(kind != MessageType.ROLE_REQUEST for kind in refused)
 
-    def _disturb(self) -> str:
-        """Inject one random failure; return its name, after the node's name if it concerns one node."""
+    def kinds(self) -> Mapping[str, Callable[[], None]]:
         number = self._random.randrange(len(self._nodes.nodes))
         member = self._random.randrange(len(self._nodes.etcd.members))
         pause_s = self._random.uniform(0.3, LONGEST_PAUSE_S)
-        kinds: dict[str, Callable[[], None]] = {
+        of_members = {"member of etcd killed": lambda: self._injector.kill_member(member)}
+        if self._injector.dead or self._nodes.paused:  # three nodes tolerate two failures
+            return of_members
+        return {
             "killed": lambda: self._injector.kill(number, signal.SIGKILL),
             "machine dead": lambda: self._injector.kill_machine(number),
             "stopped": lambda: self._injector.kill(number, signal.SIGTERM),
             "paused": lambda: self._injector.pause(number, pause_s),
             "drained and stopped": lambda: self._drain(number),
-            "balanced": lambda: self._request(lambda requests: requests.move_to_first_candidates()),
-            "member of etcd killed": lambda: self._injector.kill_member(member),
+            "balanced": lambda: request_placement(self._nodes, PlacementRequests.move_to_first_candidates),
+            **of_members,
         }
-        name = self._random.choice(list(kinds))
-        if self._injector.dead or self._nodes.paused:  # three nodes tolerate two failures
-            name = "member of etcd killed"
-        kinds[name]()
-        self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
-        return name if name in ("balanced", "member of etcd killed") else f"{name_of(number)} {name}"
 
     def _drain(self, number: int) -> None:
         """Drain a node and stop it; ``undo`` undrains it."""
         name = name_of(number)
-        self._request(lambda requests: requests.drain(name))
-        self._request(lambda requests: requests.wait_drained(name))
-        self._injector.undo_by(lambda: self._request(lambda requests: requests.undrain(name)))
+        request_placement(self._nodes, lambda requests: requests.drain(name))
+        request_placement(self._nodes, lambda requests: requests.wait_drained(name))
+        self._injector.undo_by(lambda: request_placement(self._nodes, lambda requests: requests.undrain(name)))
         self._injector.kill(number, signal.SIGTERM)

@@ -9,15 +9,13 @@ import re
 import signal
 import time
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 
-from apps.cluster.etcd_client import EtcdClient
 from apps.cluster.placement_requests import PlacementRequests
 from controller.shards.peer_timeout import GRANT_HOLD_S as PEERS_HOLD_S
 from experiments.bench.cluster.fault_scenarios import HOLD_S, FaultScenarios
 from experiments.bench.cluster.testbed.fault_environment import FaultEnvironment
-from experiments.bench.cluster.testbed.loaded_cluster import PREFIX, RECEIVER, SWITCHES, LoadedCluster
+from experiments.bench.cluster.testbed.loaded_cluster import RECEIVER, SWITCHES, LoadedCluster, request_placement
 from experiments.machine.cluster_process import ShardedNodes, name_of, number_of
 
 _RECEIVED = re.compile(r'^dets_cluster_messages_total\{peer="n(\d+)",result="received"\} (\S+)$', re.MULTILINE)
@@ -31,7 +29,6 @@ class ShardedFaults(FaultScenarios):
     def __init__(self, loaded: LoadedCluster, shared: ShardedNodes, environment: FaultEnvironment) -> None:
         super().__init__(loaded, environment)
         self._shared, self._numbers = shared, range(len(shared.nodes))
-        self._dpids = {f"s{dpid}": dpid for dpid in SWITCHES}
         self._owners_before: dict[str, str | None] = {}
         self._writers_before: list[int] = []
 
@@ -53,8 +50,7 @@ class ShardedFaults(FaultScenarios):
     def ready(self) -> int:
         """Wait until every node has its switch again; return the owner of the receiver's switch."""
         self.nodes.wait_ready()
-        with closing(EtcdClient(self.nodes.etcd.urls)) as etcd:
-            PlacementRequests(etcd, PREFIX, self._dpids).move_to_first_candidates()
+        request_placement(self.nodes, PlacementRequests.move_to_first_candidates)
         self.nodes.wait_ready()
         time.sleep(AFTER_S)
         self._owners_before, self._writers_before = self._shared.owners(), self._writers()

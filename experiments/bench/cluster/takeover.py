@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.bench.loop.bench import SwitchProcessControl, fabric_process
+from experiments.bench.cluster.testbed.failure_injection import ENDS, FailureInjector
+from experiments.bench.loop.bench import SwitchProcessControl, fabric_process, wait_pairs
 from experiments.bench.loop.switch_process import LoopPlan
-from experiments.machine.cluster_process import Cluster, kill_machine_of
+from experiments.machine.cluster_process import Cluster
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.machine.cpu_usage import process_cpu_s
 from experiments.machine.process_runner import wait_until
@@ -21,35 +21,9 @@ VARIED = 0.1  # of the receivers; the grants of the others do not change undistu
 SETTLE_S, AFTER_S = 5.0, 2.0
 TAKEOVER_S = 60.0
 POLL_INTERVAL_S = 0.2
-Tell = Callable[[str], None]
 
 
-def killed(pair: Cluster, number: int) -> None:
-    """SIGKILL: the node's lease watchdog revokes the lease."""
-    pair.send_signal(number, signal.SIGKILL)
-
-
-def machine_dead(pair: Cluster, number: int) -> None:
-    """Kill a node and its lease watchdog: the lease must expire."""
-    kill_machine_of(pair.nodes[number].pid)
-
-
-def paused(pair: Cluster, number: int) -> None:
-    """SIGSTOP: the connections stay open, without data."""
-    pair.send_signal(number, signal.SIGSTOP)
-
-
-def stopped(pair: Cluster, number: int) -> None:
-    """SIGTERM: the node hands over, as for an upgrade."""
-    pair.send_signal(number, signal.SIGTERM)
-
-
-ENDS = {"killed": killed, "machine dead": machine_dead, "paused": paused, "stopped": stopped}
-
-
-def measure(
-    switches: int, pairs_per_switch: int, repeats: int, seconds: float, folder: Path, report_progress: Tell
-) -> dict[str, Any]:
+def measure(switches: int, pairs_per_switch: int, repeats: int, seconds: float, folder: Path) -> dict[str, Any]:
     """Return the costs of a node alone and of active and standby nodes, and the figures of every takeover.
 
     ``seconds`` is how long each cost is measured. Raises ControllerError if the nodes do not recover.
@@ -59,10 +33,10 @@ def measure(
     (folder / "alone").mkdir(parents=True, exist_ok=True)
     with fabric_process(plan, folder / "alone"), ControllerProcess(plan.configuration(), folder / "alone") as node:
         node.wait_ready(set(plan.configuration()["switches"]), timeout_s=TAKEOVER_S)
-        wait_entries(node, plan)
+        wait_pairs(node, plan)
         time.sleep(SETTLE_S)
         alone = costs({"node": node.pid}, node, seconds)
-    report_progress(f"a node alone: {alone['node_percent']:.1f} % of a processor")
+    print(f"a node alone: {alone['node_percent']:.1f} % of a processor", flush=True)
 
     def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
         return replace(plan, openflow_port=openflow_port, rest_port=rest_port).configuration()
@@ -72,7 +46,7 @@ def measure(
         with fabric_process(
             replace(plan, openflow_port=first_port, standby_port=second_port), folder / "pair"
         ) as send_command:
-            return {"alone": alone, **_measure_pair(pair, send_command, plan, repeats, seconds, report_progress)}
+            return {"alone": alone, **_measure_pair(pair, send_command, plan, repeats, seconds)}
 
 
 def _measure_pair(
@@ -81,27 +55,28 @@ def _measure_pair(
     plan: LoopPlan,
     repeats: int,
     seconds: float,
-    report_progress: Tell,
 ) -> dict[str, Any]:
     """Return the CPU costs of both nodes, and the takeovers by how the active node ended."""
     active = _settled(pair, plan)
     members = {f"member_{number}": member.pid for number, member in enumerate(pair.etcd.members, 1)}
     pids = {"active": pair.nodes[active].pid, "standby": pair.nodes[1 - active].pid, **members}
     cost = costs(pids, pair.nodes[active], seconds)
-    report_progress(
-        f"the active node of a pair: {cost['active_percent']:.1f} %, the standby {cost['standby_percent']:.1f} %"
+    print(
+        f"active node of a pair: {cost['active_percent']:.1f} %, standby: {cost['standby_percent']:.1f} %", flush=True
     )
     takeovers: dict[str, list[dict[str, Any]]] = {name: [] for name in ENDS}
     for _ in range(repeats):
         for name, end in ENDS.items():
             figures = _take_over(pair, send_command, plan, end)
-            report_progress(f"{name}: {figures['first_s']:.3f} s at the first switch, {figures['last_s']:.3f} s at all")
+            print(
+                f"{name}: {figures['first_s']:.3f} s at the first switch, {figures['last_s']:.3f} s at all", flush=True
+            )
             takeovers[name].append(figures)
     return {"pair": cost, "takeovers": takeovers}
 
 
 def _take_over(
-    pair: Cluster, send_command: SwitchProcessControl, plan: LoopPlan, end: Callable[[Cluster, int], None]
+    pair: Cluster, send_command: SwitchProcessControl, plan: LoopPlan, end: Callable[[FailureInjector, int], None]
 ) -> dict[str, Any]:
     """End the active node by ``end``; return how long the standby took to set meters, and the violated guarantees.
 
@@ -110,14 +85,14 @@ def _take_over(
     the end. Of "steady" senders, those to receivers that do not vary, "missed" were below their guarantee, and
     "missed_before" in the reference. "filled_again" counts meters. Afterwards the ended node runs again.
     """
-    active = _settled(pair, plan)
+    injector, active = FailureInjector(pair), _settled(pair, plan)
     standby = 1 - active
     send_command("watch")
     time.sleep(AFTER_S)
     reports_before = send_command.ask("report")
     send_command("watch")
     began_s = time.monotonic()
-    end(pair, active)
+    end(injector, active)
     wait_until(
         lambda: all(str(standby) in switch["first_set_s"] for switch in send_command.ask("report")),
         "a take-over",
@@ -127,11 +102,7 @@ def _take_over(
     )
     time.sleep(AFTER_S)
     reports = send_command.ask("report")
-    if active in pair.paused:
-        pair.resume(active)
-    else:
-        pair.nodes[active].end(signal.SIGTERM)
-        pair.nodes[active].start()
+    injector.undo()
     delays_s = [switch["first_set_s"][str(standby)] - began_s for switch in reports]
     return {
         "first_s": min(delays_s),
@@ -147,20 +118,9 @@ def _settled(pair: Cluster, plan: LoopPlan) -> int:
     """Wait until the nodes are ready and all pairs are measured; return the active node."""
     pair.wait_ready()
     active = pair.wait_controls()
-    wait_entries(pair.nodes[active], plan)
+    wait_pairs(pair.nodes[active], plan)
     time.sleep(SETTLE_S)
     return active
-
-
-def wait_entries(node: ControllerProcess, plan: LoopPlan) -> None:
-    """Wait until a node controls every pair of the plan; ControllerError if it does not."""
-    wait_until(
-        lambda: (node.get("/v1/loop")["last"] or {}).get("pair_count") == plan.switches * plan.pairs_per_switch,
-        "all pairs under control",
-        TAKEOVER_S,
-        node.check_alive,
-        POLL_INTERVAL_S,
-    )
 
 
 def costs(pids: dict[str, int], node: ControllerProcess, seconds: float) -> dict[str, float]:

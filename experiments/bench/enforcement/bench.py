@@ -4,7 +4,7 @@ The real controller sets the meters of one edge switch over OpenFlow, with grant
 (grant_injection.py). Each case has its own sender and receiver, a *slot*; as many cases as the machine carries run side
 by side, as a *batch*. Every batch runs three times: with the product's enforcement, and with every meter modified in
 every interval, to a burst of 200 ms and of 20 ms. Rates are those of tagged frames on the wire. Each receiver's port
-has a single queue, at PORT_FACTOR times the grant, which the case shares with the pings of another tenant.
+has a single queue, at PORT_FACTOR times the grant.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 from controller.errors import InvalidValueError
-from controller.units import check_interval_ms, parse_rate
+from controller.units import parse_rate
 from experiments.bench.enforcement.burst_bench import run_bursts
 from experiments.bench.enforcement.cases import (
     ENFORCEMENT_MODES,
@@ -36,11 +37,10 @@ from experiments.bench.enforcement.cases import (
 )
 from experiments.bench.enforcement.grant_injection import ENVIRONMENT, GrantPlan, Slot
 from experiments.bench.enforcement.grant_schedules import PATTERNS
-from experiments.bench.enforcement.report import table
-from experiments.bench.enforcement.result_figures import case_figures, ping_figures, read_grants, targets, tcp_figures
+from experiments.bench.enforcement.result_figures import case_figures, read_grants, targets
 from experiments.bench.harness import check_bounds, check_known, check_left_out, finished
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
-from experiments.machine.cpu_usage import BUSY_IDLE_SHARE, cpu_shares, process_cpu_s, read_cpu_ticks, vswitchd_pid
+from experiments.machine.cpu_usage import BUSY_IDLE_SHARE, cpu_shares, read_cpu_ticks
 from experiments.measure.rate_series import Window, read_samples
 from experiments.measure.sampler import Sampler
 from experiments.ovs.fabric import OvsFabric, OvsOptions
@@ -48,13 +48,19 @@ from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, TopoSwitch
 
 DATAPATHS = {"userspace": "user", "kernel": "kernel"}
-SENDERS_VLAN, PING_VLAN = 1, 2
+SENDERS_VLAN = 1
 SAMPLE_S = 0.011  # between two readings of the receivers' byte counters
 WARM_UP_S = 2.5  # traffic before the measurement
 MEASURE_S = 8.0
 SETUP_S = 5.0  # start and stop of a batch's controller, for the estimate of the time left
-GRACE_S = 4.0  # for the reports of TCP senders after the measurement
-PINGS_PER_S = 20
+COLUMNS = {
+    "case": "{case}",
+    "enforcement": "{way}",
+    "granted, bit/s": "{granted_bps:,.0f}",
+    "delivered / granted": "{ratio:.3f}",
+    "after a step down": "{step_ratio:.3f}",
+    "MeterMods/s": "{meter_mods_per_s:.1f}",
+}
 SILENT_RATIO = 0.01  # delivered / granted; below it a case counts as without traffic
 
 
@@ -66,7 +72,6 @@ def run(
     pattern: Annotated[list[str] | None, "Only this schedule; repeatable."] = None,
     seconds: Annotated[float, "How long each batch is measured."] = MEASURE_S,
     seed: Annotated[int, "Seed of random schedules."] = 1,
-    interval_ms: Annotated[int, "The control interval, also that of the schedules."] = INTERVAL_MS,
     bursts: Annotated[bool, "Measure what bursting senders gain and others lose, instead."] = False,
     output: Annotated[Path, "Folder of the results."] = Path("results/bench-enforcement"),
 ) -> dict[str, Any]:
@@ -78,11 +83,11 @@ def run(
     check_bounds(seconds=(seconds, 1, 600), seed=(seed, 0, 2**32 - 1))
     if bursts:
         others = {"datapath": datapath, "grant": grant, "traffic": traffic, "pattern": pattern, "seconds": seconds}
-        check_left_out(run, {**others, "interval_ms": interval_ms}, "means nothing with --bursts")
+        check_left_out(run, others, "means nothing with --bursts")
         return run_bursts(full, seed, output)
     grants_bps = [parse_rate(text, "grant") for text in grant or []]
     cases = _cases(full, grants_bps, traffic, pattern)
-    _check(datapath, interval_ms)
+    _check(datapath)
     batches = packed(cases, MAX_PPS[DATAPATHS[datapath]])
     rows: list[dict[str, Any]] = []
     warnings: list[str] = []
@@ -93,18 +98,19 @@ def run(
             for batch, mode in itertools.product(equal_grants, ENFORCEMENT_MODES):
                 left_s = runs_left * run_s
                 print(f"{batch[0].name} and {len(batch) - 1} more: {mode}; {left_s:.0f} s left", file=sys.stderr)
-                rows += _measure(ovs, ports, batch, mode, seconds, seed, interval_ms)
+                rows += _measure(ovs, ports, batch, mode, seconds, seed)
                 runs_left -= 1
             warnings += ovs.warnings
+    rows.sort(key=itemgetter("case"))
     silent = [f"{row['case']} ({row['way']})" for row in rows if row["ratio"] < SILENT_RATIO]
     if silent:
         warnings.append(f"no traffic, for example because a source could not start, in: {', '.join(silent)}")
     busy = sorted({row["case"] for row in rows if row["cpu_idle_share"] < BUSY_IDLE_SHARE})
     if busy:
         warnings.append(f"the processors were idle for less than {BUSY_IDLE_SHARE:.0%} in: {', '.join(busy)}")
-    settings = {"datapath": datapath, "seconds": seconds, "warm_up_s": WARM_UP_S, "interval_ms": interval_ms}
+    settings = {"datapath": datapath, "seconds": seconds, "warm_up_s": WARM_UP_S, "interval_ms": INTERVAL_MS}
     settings |= {"seed": seed, "cases": len(cases), "warnings": list(dict.fromkeys(warnings))}
-    return finished("enforcement", {"rows": rows}, targets(rows), settings, output, table(rows), rows)
+    return finished("enforcement", {"rows": rows}, targets(rows), settings, output, COLUMNS)
 
 
 def _cases(
@@ -127,13 +133,12 @@ def _cases(
     )
 
 
-def _check(datapath: str, interval_ms: int) -> None:
-    """Raise InvalidValueError for a datapath that is unknown or absent here, or an interval out of bounds."""
+def _check(datapath: str) -> None:
+    """Raise InvalidValueError for a datapath that is unknown or absent here."""
     check_known("datapath", [datapath], list(DATAPATHS))
     if datapath == "kernel" and not has_kernel_datapath():
         reason = f"needs the module openvswitch, which this kernel ({os.uname().release}) does not have"
         raise InvalidValueError("datapath", datapath, reason)
-    check_interval_ms(interval_ms)
 
 
 def has_kernel_datapath() -> bool:
@@ -149,7 +154,7 @@ def has_kernel_datapath() -> bool:
 
 
 def describe_fabric(grant_bps: int, slots: int) -> Fabric:
-    """Return a star: a sender and a receiver PN per slot, and a PN that pings the receivers in another VLAN.
+    """Return a star with a sender and a receiver PN per slot.
 
     Slot n, from 0 on, has PNs 2n + 1 (sender) and 2n + 2 (receiver), at the ports of these numbers.
     """
@@ -157,21 +162,17 @@ def describe_fabric(grant_bps: int, slots: int) -> Fabric:
     nodes = []
     for slot in range(slots):
         nodes.append(PhysicalNode(2 * slot + 1, "s1", 2 * slot + 1, (SENDERS_VLAN,), sending_bps))
-        receiving_bps = PORT_FACTOR * grant_bps
-        nodes.append(PhysicalNode(2 * slot + 2, "s1", 2 * slot + 2, (SENDERS_VLAN, PING_VLAN), receiving_bps))
-    nodes.append(PhysicalNode(2 * slots + 1, "s1", 2 * slots + 1, (PING_VLAN,), 100_000_000))
-    return Fabric("dets-enforcement", (TopoSwitch("s1", 1),), tuple(nodes), (SENDERS_VLAN, PING_VLAN))
+        nodes.append(PhysicalNode(2 * slot + 2, "s1", 2 * slot + 2, (SENDERS_VLAN,), PORT_FACTOR * grant_bps))
+    return Fabric("dets-enforcement", (TopoSwitch("s1", 1),), tuple(nodes), (SENDERS_VLAN,))
 
 
 def describe_control(fabric: Fabric, grant_bps: int, openflow_port: int, rest_port: int) -> dict[str, Any]:
     """Return the controller's configuration: limits so high that the schedule alone decides, and no queues."""
-    limits_bps = {SENDERS_VLAN: grant_bps, PING_VLAN: grant_bps}
-    config = configuration(fabric, limits_bps, "fs", {}, openflow_port, rest_port, queues=False)
-    switch = config["switches"]["s1"]
-    for pn in fabric.pns:
-        if len(pn.vlans) == 1:
-            limits = {"send_limit": pn.link_rate_bps, "receive_limit": grant_bps}
-            switch["ports"][pn.port_no]["vns"] = {pn.vlans[0]: limits}
+    config = configuration(fabric, {SENDERS_VLAN: grant_bps}, "fs", {}, openflow_port, rest_port, queues=False)
+    ports = config["switches"]["s1"]["ports"]
+    for sender in fabric.pns[::2]:
+        limits = {"send_limit": sender.link_rate_bps, "receive_limit": grant_bps}
+        ports[sender.port_no]["vns"] = {SENDERS_VLAN: limits}
     return config
 
 
@@ -192,15 +193,14 @@ def _measure(
     mode: str,
     seconds: float,
     seed: int,
-    interval_ms: int,
 ) -> list[dict[str, Any]]:
     """Run a batch of cases in one enforcement mode, side by side; return a row of figures for each case."""
     fabric = ovs.fabric
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dets-enforcement-")))
         config = describe_control(fabric, batch[0].grant_bps, *ports)
-        config["control"]["interval_ms"] = interval_ms
-        plan = _plan(batch, mode, seconds, seed, interval_ms, folder)
+        config["control"]["interval_ms"] = INTERVAL_MS
+        plan = _plan(batch, mode, seconds, seed, folder)
         plan.write(folder / "plan.json")
         environment = {ENVIRONMENT: str(folder / "plan.json")}
         application = Path(__file__).with_name("grant_injection_app.py")
@@ -216,22 +216,13 @@ def _measure(
             traffic.start(sources, WARM_UP_S + seconds + 1.0)
             time.sleep(WARM_UP_S)
             traffic.check_running(sources)
-            pings = _pings(ovs, batch, seconds)
-            first_ticks, first_cpu_s, start_s = read_cpu_ticks(), process_cpu_s(vswitchd_pid()), time.monotonic()
+            first_ticks, start_s = read_cpu_ticks(), time.monotonic()
             time.sleep(seconds)
             window = Window(start_s, time.monotonic())
-            vswitchd_cpu_s = process_cpu_s(vswitchd_pid()) - first_cpu_s
             idle_share = cpu_shares(first_ticks, read_cpu_ticks()).idle
             traffic.check_running(sources)
-        outputs = [ping.communicate(timeout=10)[0].decode() for ping in pings]
         controller.check_alive()
-        traffic.wait([source for source in sources if source.wire_rate_bps is None], GRACE_S)
         logs = read_grants(Path(plan.log), len(batch))
-        shared = {
-            "way": mode,
-            "vswitchd_cpu": vswitchd_cpu_s / (window.end_s - window.start_s),
-            "cpu_idle_share": idle_share,
-        }
         return [
             {
                 "case": case.name,
@@ -240,22 +231,21 @@ def _measure(
                 "udp": case.traffic.udp,
                 "pattern": case.pattern,
                 "within": case.traffic.within,
-                **shared,
+                "way": mode,
+                "cpu_idle_share": idle_share,
                 **case_figures(case, log, read_samples(samples, interface), window),
-                **({} if case.traffic.udp else tcp_figures(traffic.report(source.name))),
-                **ping_figures(output),
             }
-            for case, log, interface, source, output in zip(batch, logs, interfaces, sources, outputs, strict=True)
+            for case, log, interface in zip(batch, logs, interfaces, strict=True)
         ]
 
 
-def _plan(batch: Sequence[Case], mode: str, seconds: float, seed: int, interval_ms: int, folder: Path) -> GrantPlan:
+def _plan(batch: Sequence[Case], mode: str, seconds: float, seed: int, folder: Path) -> GrantPlan:
     """Return the grants of a batch: a slot per case, with the case's schedule, for longer than the batch runs."""
     slots = [
         Slot(SENDERS_VLAN, 1, 2 * number + 1, 2 * number + 2, case.grant_bps, case.pattern)
         for number, case in enumerate(batch)
     ]
-    intervals = round((WARM_UP_S + seconds + 60.0) / (interval_ms * 1e-3))
+    intervals = round((WARM_UP_S + seconds + 60.0) / (INTERVAL_MS * 1e-3))
     return GrantPlan(tuple(slots), ENFORCEMENT_MODES[mode], seed, intervals, str(folder / "grants.csv"))
 
 
@@ -270,13 +260,3 @@ def _source(fabric: Fabric, slot: int, case: Case) -> Flow:
         return Flow(sender, receiver, FIRST_PORT, wire_rate_bps=offered_bps)
     congestion_control, streams = case.traffic.congestion_control, case.traffic.streams
     return Flow(sender, receiver, FIRST_PORT, congestion_control=congestion_control, streams=streams)
-
-
-def _pings(ovs: OvsFabric, batch: Sequence[Case], seconds: float) -> list[subprocess.Popen[bytes]]:
-    """Start pings from the last PN's host of PING_VLAN to the receiver of each case; return the processes."""
-    fabric = ovs.fabric
-    host = ovs.host(fabric.vn(PING_VLAN, fabric.pns[-1].number).name)
-    count = str(round(PINGS_PER_S * seconds))
-    receiver_ips = [fabric.vn(PING_VLAN, 2 * slot + 2).ip for slot in range(len(batch))]
-    command = ["ping", "-n", "-i", f"{1 / PINGS_PER_S:g}", "-c", count, "-w", f"{seconds:.0f}", "-W", "1"]
-    return [host.popen([*command, ip], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for ip in receiver_ips]

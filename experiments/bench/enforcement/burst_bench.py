@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from experiments.bench.enforcement.burst_patterns import BurstPattern, worst_gain
-from experiments.bench.harness import Target, finished, markdown
+from experiments.bench.harness import Target, finished
 from experiments.measure.rate_series import RECOVERED_SHARE, longest_run
 from experiments.runs.model_run import run_on_model
 from experiments.runs.scenario_run import ScenarioRun
@@ -42,6 +42,12 @@ VICTIM_LIMIT_BPS, BURST_LIMIT_BPS = 25_000_000, 11_000_000
 FIRST_SEND_S = 0.060  # each UDP sender sends first, one after the other
 BEFORE_S = (1.5, 3.3)  # the UDP senders pause: TCP is measured for comparison
 BEGIN_S, LASTS_S = 3.5, 4.0  # of the bursts
+COLUMNS = {
+    **{name: f"{{{name}}}" for name in ("fabric", "queues", "pattern", "algorithm")},
+    "gain": "{gain:+.1%}",
+    "most intervals in a row of TCP below 95 %": "{below_on_end}",
+    "before the bursts": "{below_on_end_before}",
+}
 MAX_GAIN = 0.10
 MAX_BELOW_INTERVALS = 2
 
@@ -70,37 +76,31 @@ def scenario(pattern: BurstPattern, *, queues: bool) -> Scenario:
 
 
 def figures(run: ScenarioRun) -> dict[str, float | int]:
-    """Return the gain, and the TCP VLAN's rate and its intervals below 95 % of the limit, before and during the bursts.
+    """Return the gain, and the most intervals in a row of the TCP VLAN below 95 % of its limit, before and in bursts.
 
-    ``below_on_end`` is the most intervals in a row, ``below_share`` the share of all intervals.
+    The shares of the processors tell whether this machine could carry the run.
     """
     column = {vid: index for index, (vid, _) in enumerate(run.receivers)}
     burst_bits, victim_bits = (run.received_bits[:, column[vid]] for vid in (BURST_VLAN, VICTIM_VLAN))
     after_first_sends = run.time_s >= BEFORE_S[0]
     total_bits = np.append(0.0, np.cumsum(burst_bits))
-    victim_bps = victim_bits / np.diff(run.time_s)
-    below = victim_bps < RECOVERED_SHARE * VICTIM_LIMIT_BPS
+    below = victim_bits / np.diff(run.time_s) < RECOVERED_SHARE * VICTIM_LIMIT_BPS
     before = (run.time_s[:-1] >= BEFORE_S[0]) & (run.time_s[1:] <= BEFORE_S[1])
     during = (run.time_s[:-1] >= BEGIN_S) & (run.time_s[1:] <= BEGIN_S + LASTS_S)
     return {
         "gain": worst_gain(run.time_s[after_first_sends], total_bits[after_first_sends], BURST_LIMIT_BPS),
         "below_on_end_before": longest_run(below[before]),
-        "below_share_before": float(below[before].mean()),
         "below_on_end": longest_run(below[during]),
-        "below_share": float(below[during].mean()),
-        "victim_share_before": float(victim_bps[before].mean() / VICTIM_LIMIT_BPS),
-        "victim_share": float(victim_bps[during].mean() / VICTIM_LIMIT_BPS),
         "cpu_idle_share": run.notes.get("cpu_idle_share", 1.0),
         "cpu_stolen_share": run.notes.get("cpu_stolen_share", 0.0),
     }
 
 
 def run_bursts(full: bool, seed: int, output: Path) -> dict[str, Any]:
-    """Measure the default subset of patterns, or all; write JSON, CSV and table."""
+    """Measure the default subset of patterns, or all; write JSON and table."""
     fabrics = ("model", "ovs") if os.geteuid() == 0 else ("model",)
     rows = list(_measure(fabrics, PATTERNS if full else DEFAULT_SUBSET, seed))
-    print(table(rows))
-    return finished("bursts", {"rows": rows}, targets(rows), {"seed": seed}, output, table(rows), rows)
+    return finished("bursts", {"rows": rows}, targets(rows), {"seed": seed}, output, COLUMNS)
 
 
 def _measure(fabrics: Sequence[str], patterns: Sequence[BurstPattern], seed: int) -> Iterator[dict[str, Any]]:
@@ -137,17 +137,3 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
             name = f"{fabric}, queues {queues}: {quantity}, worst ({worst['algorithm']}, {worst['pattern']})"
             found.append(Target(name, float(worst[key]), unit, maximum))
     return found
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a Markdown table: a row per fabric, queues and pattern, the algorithms side by side.
-
-    A cell is the gain, then the most intervals in a row of the TCP VLAN below 95 % (in brackets: before the bursts).
-    """
-    cells: dict[tuple[str, str, str], dict[str, str]] = {}
-    for row in rows:
-        text = f"{row['gain']:+.1%}, {row['below_on_end']} ({row['below_on_end_before']})"
-        key = row["fabric"], row["queues"], row["pattern"]
-        cells.setdefault(key, dict(zip(("fabric", "queues", "pattern"), key, strict=True)))[row["algorithm"]] = text
-    columns = {name: itemgetter(name) for name in ("fabric", "queues", "pattern", *ALGORITHMS)}
-    return markdown(list(cells.values()), columns)

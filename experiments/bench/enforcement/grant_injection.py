@@ -27,7 +27,7 @@ from experiments.bench.enforcement.grant_schedules import grants_bps
 from experiments.model.control.settings_operator import Operator
 
 ENVIRONMENT = "DETS_GRANTS"
-COLUMNS = ("time_s", "slot", "grant_bps", "rate_bps", "burst_bits", "offered_bps", "dropped_bps", "modifies")
+COLUMNS = ("time_s", "slot", "grant_bps", "modifies")
 NAIVE_MIN_BITS = 13_000  # a bucket that holds less than a frame passes nothing
 
 
@@ -134,20 +134,14 @@ class GrantInjector:
     def _line(self, slot: int, sent_s: float, grant_bps: int) -> str:
         """Return the CSV line of one slot, with the values of COLUMNS.
 
-        ``sent_s`` is when the interval's meter-mods had been sent, ``grant_bps`` the injected grant. While the pair
-        table has no row of the slot's pair, the meter's setting and the measured rates are 0. "modifies" counts the
-        meter's modifies since the start, at most one per interval.
+        ``sent_s`` is when the interval's meter-mods had been sent, ``grant_bps`` the injected grant. "modifies" counts
+        the meter's modifies since the start, at most one per interval.
         """
         state = self._driver.central.state
-        pairs, enforced, measured = state.entries, state.enforcement, state.measured
-        rows = np.flatnonzero((pairs.sender == self._senders[slot]) & (pairs.receiver == self._receivers[slot]))
-        if not len(rows):
-            return f"{sent_s:.6f},{slot},{grant_bps},0,0,0,0,{self._modifies[slot]}\n"
-        row = int(rows[0])
-        if enforced.modified_s[row] != self._modified_s[slot]:
-            self._modified_s[slot] = float(enforced.modified_s[row])
-            self._modifies[slot] += 1
-        return (
-            f"{sent_s:.6f},{slot},{grant_bps},{enforced.rate_bps[row]:.0f},{enforced.burst_bits[row]:.0f},"
-            f"{measured.offered_bps[row]:.0f},{measured.dropped_bps[row]:.0f},{self._modifies[slot]}\n"
-        )
+        pairs, modified_s = state.entries, state.enforcement.modified_s
+        is_own = (pairs.sender == self._senders[slot]) & (pairs.receiver == self._receivers[slot])
+        for row in np.flatnonzero(is_own).tolist():  # none while the pair table does not have the pair
+            if modified_s[row] != self._modified_s[slot]:
+                self._modified_s[slot] = float(modified_s[row])
+                self._modifies[slot] += 1
+        return f"{sent_s:.6f},{slot},{grant_bps},{self._modifies[slot]}\n"

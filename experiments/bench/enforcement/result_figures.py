@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.bench.enforcement.cases import WIRE_BITS, Case
+from experiments.bench.enforcement.cases import Case
 from experiments.bench.enforcement.grant_injection import COLUMNS
 from experiments.bench.enforcement.grant_schedules import STEP
 from experiments.bench.harness import Target
-from experiments.measure.frame_sizes import TCP_PAYLOAD_BYTES, VLAN_TAG_BYTES
+from experiments.measure.frame_sizes import VLAN_TAG_BYTES
 from experiments.measure.rate_series import MeasurementError, Samples, Window
 
 FloatArray = NDArray[np.float64]
@@ -27,12 +26,11 @@ AFTER_STEP_S = 1.0  # time of a step down that is measured, from one interval af
 class GrantLog:
     """The grants of one slot, (intervals,) each: an interval's grant applies from its ``time_s`` on.
 
-    ``dropped_bps`` is what the meter dropped; ``modifies`` is the number of meter-mods so far.
+    ``modifies`` is the number of meter-mods so far.
     """
 
     time_s: FloatArray
     grant_bps: FloatArray
-    dropped_bps: FloatArray
     modifies: FloatArray
 
     def granted_bits(self, start_s: float, end_s: float) -> float:
@@ -52,7 +50,7 @@ def read_grants(path: Path, slots: int) -> list[GrantLog]:
     logs = []
     for slot in range(slots):
         columns = dict(zip(COLUMNS, table[table[:, 1] == slot].T, strict=True))
-        logs.append(GrantLog(*(columns[name] for name in ("time_s", "grant_bps", "dropped_bps", "modifies"))))
+        logs.append(GrantLog(columns["time_s"], columns["grant_bps"], columns["modifies"]))
     return logs
 
 
@@ -74,65 +72,36 @@ def case_figures(case: Case, log: GrantLog, samples: Samples, window: Window) ->
     in_window = (log.time_s >= window.start_s) & (log.time_s < window.end_s)
     if in_window.sum() < 2:
         raise MeasurementError(f"{case.name}: the controller ran no two intervals while it was measured")
-    dropped_bits = float((log.dropped_bps[in_window][:-1] * np.diff(log.time_s[in_window])).sum())
     modifies = log.modifies[in_window]
-    delivered_mb = delivered_bits / 8e6
-    ratio = delivered_bits / granted_bits
     figures: dict[str, Any] = {
         "granted_bps": granted_bits / duration_s,
         "delivered_bps": delivered_bits / duration_s,
-        "ratio": ratio,
+        "ratio": delivered_bits / granted_bits,
         "meter_mods_per_s": float(modifies[-1] - modifies[0]) / duration_s,
-        "dropped_frames_per_mb": dropped_bits / WIRE_BITS / delivered_mb if delivered_mb else None,
     }
     if case.pattern == "step":
-        figures |= step_figures(log, samples, window)
+        figures["step_ratio"] = step_ratio(log, samples, window)
     return figures
 
 
-def step_figures(log: GrantLog, samples: Samples, window: Window) -> dict[str, float]:
-    """Return how exactly the meter followed the steps down of the grant.
+def step_ratio(log: GrantLog, samples: Samples, window: Window) -> float:
+    """Return delivered over granted bits of all steps down, each for AFTER_STEP_S from one interval after the step on.
 
-    ``step_ratio`` is delivered over granted bits, of all steps together, each for AFTER_STEP_S from one interval after
-    the step on. ``step_first_interval_bits`` are the bits above the new grant in the interval after the step, of the
-    worst step. Steps whose time is not wholly in ``window`` do not count.
+    Steps whose time is not wholly in ``window`` do not count; without any MeasurementError.
     """
     interval_s = float(np.median(np.diff(log.time_s)))
     # A step divides the grant by STEP, and both grants are rounded to kb/s: half of STEP is a safe sign of it.
     steps_down = np.flatnonzero(log.grant_bps[1:] < log.grant_bps[:-1] / (STEP / 2)) + 1
-    delivered_bits = granted_bits = worst_excess_bits = 0.0
+    delivered_bits = granted_bits = 0.0
     for step_s in log.time_s[steps_down]:
         start_s, end_s = step_s + interval_s, step_s + interval_s + AFTER_STEP_S
         if step_s < window.start_s or end_s > window.end_s:
             continue
         delivered_bits += wire_bits(samples, start_s, end_s)
         granted_bits += log.granted_bits(start_s, end_s)
-        excess_bits = wire_bits(samples, step_s, start_s) - log.granted_bits(step_s, start_s)
-        worst_excess_bits = max(worst_excess_bits, excess_bits)
     if not granted_bits:
         raise MeasurementError(f"no step down with {AFTER_STEP_S:g} s of measurement after it")
-    return {"step_ratio": delivered_bits / granted_bits, "step_first_interval_bits": worst_excess_bits}
-
-
-def tcp_figures(report: Mapping[str, int]) -> dict[str, float | None]:
-    """Return TCP's retransmissions per MB delivered, from the sender's report of segments; None if none arrived."""
-    delivered_segments = report.get("sent", 0) - report.get("lost", 0)
-    if delivered_segments <= 0:
-        return {"retransmits_per_mb": None}
-    return {"retransmits_per_mb": report["lost"] / (delivered_segments * TCP_PAYLOAD_BYTES / 1e6)}
-
-
-def ping_figures(output: str) -> dict[str, float | None]:
-    """Return the figures of ``ping``'s output: round trips in ms, and the share of lost packets."""
-    times_ms = [float(text) for text in re.findall(r"time=([\d.]+) ms", output)]
-    summary = re.search(r"(\d+) packets transmitted, (\d+) received", output)
-    if not times_ms or summary is None:
-        return {"ping_p50_ms": None, "ping_p99_ms": None, "ping_lost": 1.0}
-    return {
-        "ping_p50_ms": float(np.percentile(times_ms, 50)),
-        "ping_p99_ms": float(np.percentile(times_ms, 99)),
-        "ping_lost": 1.0 - int(summary[2]) / int(summary[1]),
-    }
+    return delivered_bits / granted_bits
 
 
 def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:

@@ -25,15 +25,16 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from apps.cli.support.recording_files import record, replayed
 from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
-from experiments.bench.harness import Target, check_bounds, finished, resident_bytes, spread
+from experiments.bench.harness import Target, check_bounds, finished, markdown, resident_bytes, spread
 from experiments.bench.loop import surge_reaction
 from experiments.bench.loop.cost_fit import fit
-from experiments.bench.loop.report import SWITCHES, VARIED, rows_all_varying, summary, table, targets
+from experiments.bench.loop.report import COLUMNS, SWITCHES, VARIED, rows_all_varying, targets
 from experiments.bench.loop.switch_process import OFFERED, LoopPlan
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
 from experiments.machine.cpu_usage import process_cpu_s
-from experiments.machine.process_runner import STOP_TIMEOUT_S, ControllerError, end, wait_until
+from experiments.machine.process_runner import STOP_TIMEOUT_S, end, wait_until
 
 INTERVAL_MS = 55
 # (switches, pairs of each), all set: enough values of either to fit the cost of each. Those of ten switches have a
@@ -47,7 +48,7 @@ MEASURED_S = 6.0
 SETTLE_S = 3.0
 FIRST_AUDIT_S = 12.0  # the first audit reads every pair; later audits read only changes
 # Up to this size some intervals are recorded and replayed: a recording holds every reading of every pair.
-MAX_RECORDED, RECORDED_S, REPLAY_TIMEOUT_S = 10_000, 2.0, 300.0
+MAX_RECORDED, RECORDED_S = 10_000, 2.0
 ADOPT_TIMEOUT_S = 600.0
 MAX_PER_SWITCH = 60_000  # of 65,535 meter ids, the VNs' own included
 # Up to this size the controller's cost is also measured without traffic, once all senders count as idle.
@@ -95,8 +96,7 @@ def run(
     rows: list[dict[str, Any]] = []
     for size in sizes_of(switches, pairs, interval_ms):
         size_rows = measure_size(size, seconds, output if profile else None)
-        for row in size_rows:
-            print(f"{row['pairs']:>9,} {row['who']:<8} {row['varied']:>4.0%}: {summary(row)}", flush=True)
+        print(markdown(size_rows, COLUMNS), flush=True)
         rows += size_rows
     settings = {"switches": switches, "interval_ms": interval_ms, "seconds": seconds}
     figures: dict[str, Any] = {"rows": rows, "blast": surge_reaction.figures(interval_ms)}
@@ -107,11 +107,7 @@ def run(
     ]
     if (cost := fit(rows_all_varying(rows))) is not None:
         figures["fit"] = asdict(cost)
-        print(
-            f"a round: {cost.switch_us:.0f} us x switches + {cost.pair_ns:.0f} ns x pairs + {cost.fixed_ms:.2f} ms "
-            f"of CPU; {cost.worst:.0%} off at most"
-        )
-    return finished("loop", figures, judged, settings, output, table(rows))
+    return finished("loop", figures, judged, settings, output, COLUMNS)
 
 
 def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict[str, Any]]:
@@ -123,9 +119,8 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
     plan = LoopPlan(
         size.switches, size.pairs_per_switch, size.interval_ms, VARIED[0], openflow_port, rest_port, waits=True
     )
-    total = size.switches * size.pairs_per_switch
     with TemporaryDirectory(prefix="dets-loop-") as name, fabric_process(plan, Path(name)) as send_command:
-        profile = None if profiles is None else profiles / f"profile-{total}.txt"
+        profile = None if profiles is None else profiles / f"profile-{plan.pairs}.txt"
         rows = _measure_controller(plan, Path(name), send_command, seconds, profile)
         return (
             rows + _measure_baseline(plan, Path(name), send_command, seconds)
@@ -142,17 +137,11 @@ def _measure_controller(
     The first row also has the cost of adopting all pairs and, with few pairs, the result of a replay. ``send_command``
     sends a line to the process of the switches. At SIGUSR1 the controller begins its profile, at SIGUSR2 it writes it.
     """
-    total = plan.switches * plan.pairs_per_switch
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:
         wait_until(lambda: controller.get("/v1/loop"), "an answer", ADOPT_TIMEOUT_S, controller.check_alive)
         initial_bytes, initial_cpu_s = resident_bytes(controller.pid), process_cpu_s(controller.pid)
         send_command("connect")
-        wait_until(
-            lambda: (controller.get("/v1/loop")["last"] or {}).get("pair_count") == total,
-            "all pairs under control",
-            ADOPT_TIMEOUT_S,
-            controller.check_alive,
-        )
+        wait_pairs(controller, plan)
         adoption_cpu_s = process_cpu_s(controller.pid) - initial_cpu_s
         time.sleep(FIRST_AUDIT_S)
         rows = []
@@ -164,40 +153,27 @@ def _measure_controller(
             rows.append(_measure_rounds(plan, controller, varied, seconds))
             if profile is not None and varied == VARIED[0]:
                 os.kill(controller.pid, signal.SIGUSR2)
-            rows[-1]["bytes_per_pair"] = (resident_bytes(controller.pid) - initial_bytes) / total
+            rows[-1]["bytes_per_pair"] = (resident_bytes(controller.pid) - initial_bytes) / plan.pairs
         rows[0]["taken_over_cpu_s"] = adoption_cpu_s
-        if total <= MAX_IDLE:
+        if plan.pairs <= MAX_IDLE:
             send_command("vary 0 0")
             time.sleep(IDLE_AFTER_S)
             rows.append(_measure_rounds(plan, controller, 0.0, seconds) | {"who": "idle"})
-        if total <= MAX_RECORDED:
+        if plan.pairs <= MAX_RECORDED:
             send_command(f"vary {VARIED[0]} {OFFERED}")
-            rows[0]["replay"] = _replay(controller.url, folder / "recording")
+            record(controller.client, folder / "recording", RECORDED_S)
+            rows[0]["replay"] = replayed(folder / "recording", None)
         return rows
 
 
-def _replay(rest_url: str, recording: Path) -> dict[str, Any]:
-    """Record some intervals of a controller and replay them, as operators do; return the report of the replay."""
-    dets, environment = [sys.executable, "-m", "apps.cli"], {**os.environ, "DETS_URL": rest_url}
-
-    def run_dets(*words: str) -> subprocess.CompletedProcess[str]:
-        """Return the finished ``dets`` command; ControllerError if it failed."""
-        finished_process = subprocess.run(
-            [*dets, *words],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=REPLAY_TIMEOUT_S,
-            check=False,
-        )
-        if finished_process.returncode != 0 and not finished_process.stdout:
-            raise ControllerError(f"dets {words[0]} failed: {finished_process.stderr}")
-        return finished_process
-
-    run_dets("record", "--output", str(recording), "--duration", str(RECORDED_S))
-    report = json.loads(run_dets("replay", str(recording), "--json").stdout)
-    return {"intervals": report["intervals"], "same": report["same"]}
+def wait_pairs(controller: ControllerProcess, plan: LoopPlan) -> None:
+    """Wait until a controller has every pair of the plan under control; ControllerError if it does not."""
+    wait_until(
+        lambda: (controller.get("/v1/loop")["last"] or {}).get("pair_count") == plan.pairs,
+        "all pairs under control",
+        ADOPT_TIMEOUT_S,
+        controller.check_alive,
+    )
 
 
 def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float, seconds: float) -> dict[str, Any]:
@@ -265,19 +241,18 @@ def _row(
     who: str, plan: LoopPlan, varied: float, rounds: int, duration_s: float, cpu_s: float, modified_meters: int
 ) -> dict[str, Any]:
     """Return one row of the table; ``duration_s`` and ``cpu_s`` are of all its rounds together."""
-    total = plan.switches * plan.pairs_per_switch
     return {
         "who": who,
         "switches": plan.switches,
-        "pairs": total,
+        "pairs": plan.pairs,
         "varied": varied,
         "interval_ms": plan.interval_ms,
         "rounds": rounds,
         "round_every_ms": duration_s / max(rounds, 1) * 1e3,
-        "pairs_per_s": total * rounds / duration_s,
-        "set_share": modified_meters / max(rounds * total, 1),
+        "pairs_per_s": plan.pairs * rounds / duration_s,
+        "set_share": modified_meters / max(rounds * plan.pairs, 1),
         "cpu_share": cpu_s / duration_s,
-        "cpu_us_per_pair": cpu_s / max(rounds * total, 1) * 1e6,
+        "cpu_us_per_pair": cpu_s / max(rounds * plan.pairs, 1) * 1e6,
         "bytes_per_pair": None,
     }
 

@@ -1,11 +1,11 @@
-"""The report of ``dets bench loop``: targets and a table."""
+"""The report of ``dets bench loop``: targets and the columns of its table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.bench.harness import Row, Target, markdown
+from experiments.bench.harness import Target
 from experiments.bench.loop.cost_fit import fit, round_ms
 
 SWITCHES = 10  # switches of the sizes with a baseline
@@ -14,15 +14,23 @@ TARGET_TIMES_BASELINE = {1_000: 8.0, 10_000: 20.0, 100_000: 100.0}
 TARGET_ROUND_MS = {(200, 100_000): 15.0, (20, 1_000_000): 110.0}  # of CPU, by switches and pairs
 TARGET_SWITCH_US, TARGET_PAIR_NS, TARGET_FIXED_MS, TARGET_FIT = 60.0, 80.0, 1.0, 0.15
 TARGET_IDLE_SHARE = 0.02
-
-
-def summary(row: dict[str, Any]) -> str:
-    """Return a row as a short text."""
-    taken_over = f", adopted after {row['taken_over_cpu_s']:.1f} s of CPU" if "taken_over_cpu_s" in row else ""
-    return (
-        f"a round every {row['round_every_ms']:.1f} ms, {row['cpu_us_per_pair']:.3f} us of CPU per pair, "
-        f"{row['set_share']:.0%} set, CPU {row['cpu_share']:.0%}, {row['skipped_rounds']} skipped{taken_over}"
-    )
+COLUMNS = {
+    "pairs": "{pairs:,}",
+    "switches": "{switches}",
+    "who": "{who}",
+    "set": "{set_share:.0%}",
+    "round every, ms": "{round_every_ms:.1f}",
+    "round p50 / p99 / max, ms": "{total_ms[p50]:.1f} / {total_ms[p99]:.1f} / {total_ms[max]:.1f}",
+    "poll p50": "{poll_ms[p50]:.1f}",
+    "step p50 / p99 / max": "{step_ms[p50]:.1f} / {step_ms[p99]:.1f} / {step_ms[max]:.1f}",
+    "push p50": "{push_ms[p50]:.1f}",
+    "pairs/s": "{pairs_per_s:,.0f}",
+    "skipped": "{skipped_rounds}",
+    "late answers": "{poll_timeouts}",
+    "CPU": "{cpu_share:.0%}",
+    "CPU us/pair": "{cpu_us_per_pair:.3f}",
+    "bytes/pair": "{bytes_per_pair:,.0f}",
+}
 
 
 def rows_all_varying(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -67,31 +75,3 @@ def targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
             ratio = baseline_ms[row["pairs"]] / round_ms(row)
             found.append(Target(f"CPU against the baseline, {row['pairs']:,} pairs", ratio, "x", target, least=True))
     return found
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the rows as a Markdown table."""
-
-    def spread_text(row: Row, key: str) -> str:
-        return " / ".join(f"{row[key][part]:.1f}" for part in ("p50", "p99", "max"))
-
-    return markdown(
-        rows,
-        {
-            "pairs": lambda row: f"{row['pairs']:,}",
-            "switches": lambda row: row["switches"],
-            "who": lambda row: row["who"],
-            "set": lambda row: f"{row['set_share']:.0%}",
-            "round every, ms": lambda row: f"{row['round_every_ms']:.1f}",
-            "round p50 / p99 / max, ms": lambda row: spread_text(row, "total_ms"),
-            "poll p50": lambda row: f"{row['poll_ms']['p50']:.1f}",
-            "step p50 / p99 / max": lambda row: spread_text(row, "step_ms"),
-            "push p50": lambda row: f"{row['push_ms']['p50']:.1f}",
-            "pairs/s": lambda row: f"{row['pairs_per_s']:,.0f}",
-            "skipped": lambda row: row["skipped_rounds"],
-            "late answers": lambda row: row["poll_timeouts"],
-            "CPU": lambda row: f"{row['cpu_share']:.0%}",
-            "CPU us/pair": lambda row: f"{row['cpu_us_per_pair']:.3f}",
-            "bytes/pair": lambda row: "" if row["bytes_per_pair"] is None else f"{row['bytes_per_pair']:,.0f}",
-        },
-    )

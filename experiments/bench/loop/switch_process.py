@@ -78,6 +78,11 @@ class LoopPlan:
     waits: bool = False
 
     @property
+    def pairs(self) -> int:
+        """How many pairs all switches have together."""
+        return self.switches * self.pairs_per_switch
+
+    @property
     def vlans(self) -> int:
         """How many VLANs a switch has: enough that no receiver has more than MAX_SENDERS senders."""
         if self.vlan_count is not None:

@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from apps.cli.support.rest_client import Client
-from experiments.machine.controller_process import ControllerProcess
 
 TIMEOUT_S = 60.0
 _NICE = 10
@@ -35,11 +34,6 @@ def change(client: Client, vns: Sequence[dict[str, Any]], limit_bps: int) -> int
         for vn in vns
     ]
     return int(client.call("/v1/limits", method="POST", body={"limits": limits})["revision"])
-
-
-def all_ready(controller: ControllerProcess) -> bool:
-    """Return whether every switch is ready."""
-    return set(controller.get("/v1/health")["switches"].values()) == {"ready"}
 
 
 class Streams:

@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 
 # On loopback every client may have its own address; the rate limit of a flooding client does not affect others.
 ADDRESSES = {
@@ -41,30 +41,21 @@ class Attack:
         self._rapid, self._slow, self._others = rapid, slow, others
         self._token = f"Authorization: Bearer {token}\r\n" if token else ""
         self._stopped = threading.Event()
-        self._failures: list[BaseException] = []
         self.answers: Answers = Counter()
 
     def run(self) -> Answers:
         """Run all clients at once; return ``answers``. Raises any error of a client, such as OSError."""
-        finite = [threading.Thread(target=self._safely, args=(self._flood,)) for _ in range(_FLOODERS)]
-        finite += [threading.Thread(target=self._safely, args=(work,)) for work in (self._bodies, self._paths)]
-        dribbling = threading.Thread(target=self._safely, args=(self._dribble,))
-        for thread in (dribbling, *finite):
-            thread.start()
-        for thread in finite:
-            thread.join()
-        self._stopped.set()
-        dribbling.join()
-        if self._failures:
-            raise self._failures[0]
+        finite = [*[self._flood] * _FLOODERS, self._bodies, self._paths]
+        with ThreadPoolExecutor(1 + len(finite)) as threads:
+            dribbling = threads.submit(self._dribble)
+            ended = [threads.submit(client) for client in finite]
+            try:
+                wait(ended)
+            finally:
+                self._stopped.set()
+        for client in (dribbling, *ended):
+            client.result()
         return self.answers
-
-    def _safely(self, work: Callable[[], None]) -> None:
-        """Run a client, and keep its error."""
-        try:
-            work()
-        except BaseException as error:
-            self._failures.append(error)
 
     def _connect(self, kind: str) -> socket.socket:
         """Return a connection to the server from the address of a kind of client."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from experiments.bench.rest.clients import Streams, lower_priority
@@ -29,29 +30,26 @@ class Pages:
         self._controller = controller
         self._shown_vns = [vns[number * len(vns) // pages] for number in range(pages)]
         self._streams = Streams(controller.url, [self._query(number) for number in range(pages)])
-        self._failed: list[BaseException] = []
         self._stopped = threading.Event()
 
     def __enter__(self) -> Pages:
         self._streams.__enter__()
-        works = (
-            (self._request_explanations, EXPLANATIONS_INTERVAL_S),
-            (self._request_vns, VNS_INTERVAL_S),
-            (lambda: self._request("/metrics"), SCRAPE_INTERVAL_S),
-            (self._request_one_vn, 1.0 / CLIENT_REQUESTS_PER_S),
-        )
-        self._threads = [threading.Thread(target=self._repeat, args=work) for work in works]
-        for thread in self._threads:
-            thread.start()
+        works: dict[Callable[[], None], float] = {
+            self._request_explanations: EXPLANATIONS_INTERVAL_S,
+            self._request_vns: VNS_INTERVAL_S,
+            lambda: self._request("/metrics"): SCRAPE_INTERVAL_S,
+            self._request_one_vn: 1.0 / CLIENT_REQUESTS_PER_S,
+        }
+        self._threads = ThreadPoolExecutor(len(works))
+        self._repeated = [self._threads.submit(self._repeat, work, every_s) for work, every_s in works.items()]
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._stopped.set()
-        for thread in self._threads:
-            thread.join()
+        self._threads.shutdown()
         self._streams.__exit__(*exception)
-        if self._failed:
-            raise self._failed[0]
+        for repeated in self._repeated:
+            repeated.result()
 
     @property
     def received_bytes(self) -> int:
@@ -66,16 +64,13 @@ class Pages:
         return "?interval_ms=1000" + ("", f"&vlan={vn['vlan_vid']}", vn_query)[number % 3]
 
     def _repeat(self, work: Callable[[], None], every_s: float) -> None:
-        """Do a page's work every ``every_s`` seconds until stopped; an error ends it and is kept."""
+        """Do a page's work every ``every_s`` seconds until stopped."""
         lower_priority()
         due_s = time.monotonic()
-        try:
-            while not self._stopped.is_set():
-                work()
-                due_s = max(due_s + every_s, time.monotonic())
-                self._stopped.wait(max(due_s - time.monotonic(), 0.0))
-        except BaseException as error:
-            self._failed.append(error)
+        while not self._stopped.is_set():
+            work()
+            due_s = max(due_s + every_s, time.monotonic())
+            self._stopped.wait(max(due_s - time.monotonic(), 0.0))
 
     def _request(self, path: str) -> None:
         """Request a REST resource and count the request."""

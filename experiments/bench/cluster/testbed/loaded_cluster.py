@@ -10,12 +10,15 @@ and the history must show:
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from apps.cli.support.rest_client import RequestError
+from apps.cluster.etcd_client import EtcdClient
+from apps.cluster.placement_requests import PlacementRequests
 from controller.forwarding.pipeline import Table
 from controller.openflow.ethernet import BROADCAST, FrameHeader, build_frame
 from controller.openflow.match import Match
@@ -26,6 +29,7 @@ from experiments.wire.fabric import WireFabric
 LINK_BPS, LIMIT_BPS, OFFERED_BPS = 1_000_000_000, 400_000_000, 300_000_000
 TALKING, CHANGED = 10, 20  # VLANs
 SWITCHES, PORTS, UPLINKS = (1, 2, 3), (1, 2, 3), (4, 5)  # in a row
+DPIDS = {f"s{dpid}": dpid for dpid in SWITCHES}
 RECEIVER, SENDERS = (1, 3), ((1, 1), (2, 1), (3, 1))
 CHANGED_VN = f"/v1/vns/{CHANGED}/s1/1"
 LISTED = 100  # changes of the history, newest first
@@ -61,13 +65,18 @@ def shared_document(openflow_port: int, rest_port: int) -> dict[str, Any]:
 
 @dataclass
 class ClusterVerdict:
-    """The verdict. ``problems`` must be empty; ``kept`` counts acknowledged changes."""
+    """The verdict. ``problems`` must be empty; ``kept`` counts acknowledged changes.
+
+    ``disturbances`` counts random failures by name, ``took_s`` is how long each fault took, its repair included.
+    """
 
     generations: int = 0
     kept: int = 0
     refused: int = 0
     meters_set: int = 0
     highest_rise: float = 0.0
+    disturbances: dict[str, int] = field(default_factory=dict)
+    took_s: dict[str, float] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -89,6 +98,12 @@ def row_of_switches(cluster: Cluster, sources: Mapping[int, str] | None = None) 
     for switch, other in pairwise(SWITCHES):
         fabric.link((switch, UPLINKS[0]), (other, UPLINKS[1]))
     return fabric
+
+
+def request_placement(cluster: Cluster, send: Callable[[PlacementRequests], object]) -> None:
+    """Make a placement request in etcd; ``send`` sends it."""
+    with closing(EtcdClient(cluster.etcd.urls)) as etcd:
+        send(PlacementRequests(etcd, PREFIX, DPIDS))
 
 
 class LoadedCluster:

@@ -43,16 +43,16 @@ def test_an_option_that_means_nothing_is_to_be_left_out() -> None:
 
 def test_what_a_run_leaves(tmp_path: Path) -> None:
     rows = [{"case": "a", "value": 1}, {"case": "b", "value": 2, "more": 3}]
-    table = harness.markdown(rows, {"case": lambda row: row["case"], "twice": lambda row: 2 * row["value"]})
-    assert table == "| case | twice |\n|---|---|\n| a | 2 |\n| b | 4 |\n"
+    columns = {"case": "{case}", "value": "{value:.1f}", "more": "{more}"}
+    table = harness.markdown([*rows, {"case": "c", "value": None}], columns)
+    assert table == "| case | value | more |\n|---|---|---|\n| a | 1.0 |  |\n| b | 2.0 | 3 |\n| c |  |  |\n"
     targets = [Target("value", 2.0, "", 1.0)]
-    result = harness.finished("x", {"rows": rows}, targets, {"seconds": 1}, tmp_path / "new", table, rows)
+    result = harness.finished("x", {"rows": rows}, targets, {"seconds": 1}, tmp_path / "new", columns)
     assert [row["met"] for row in result["targets"]] == [False]
     assert result["settings"]["seconds"] == 1
     assert result["settings"]["cores"] == os.cpu_count()
     assert json.loads((tmp_path / "new" / "x.json").read_text()) == result
-    assert (tmp_path / "new" / "x.md").read_text() == table
-    assert (tmp_path / "new" / "x.csv").read_text().splitlines() == ["case,value,more", "a,1,", "b,2,3"]
+    assert (tmp_path / "new" / "x.md").read_text() == harness.markdown(rows, columns)
     assert harness.finished("y", {}, [], {})["targets"] == []
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
+from experiments.bench.harness import markdown
 from experiments.bench.loop import bench, report
 from experiments.bench.loop.cost_fit import fit
 from experiments.bench.loop.switch_process import MAX_SENDERS, LoopPlan, pairs_of
@@ -34,7 +35,7 @@ def test_a_plan_has_each_of_its_pairs_once(switches: int, pairs_per_switch: int)
 def test_what_an_idle_controller_takes_is_judged_and_is_no_part_of_the_fit(share: float, met: bool) -> None:
     rows = [row("dets", 1_000, 2.0), {**row("idle", 1_000, 1.0), "cpu_share": share}]
     assert {one.name: (one.value, one.met) for one in report.targets(rows)} == {"idle, 10 switches: CPU": (share, met)}
-    assert "| idle |" in report.table(rows)
+    assert "| idle |" in markdown(rows, report.COLUMNS)
 
 
 def row(who: str, pairs: int, cost_us: float, round_ms: float = 40.0) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def test_the_grid_is_followed_by_a_million_pairs() -> None:
 
 
 def test_the_table_has_a_line_for_each_row() -> None:
-    lines = report.table(ROWS).splitlines()
+    lines = markdown(ROWS, report.COLUMNS).splitlines()
     assert len(lines) == 2 + len(ROWS)
     assert {line.count("|") for line in lines} == {16}
     assert lines[2].startswith("| 1,000 | 10 | dets | 100% | 1.0 | 40.0 / 40.0 / 40.0 |")
