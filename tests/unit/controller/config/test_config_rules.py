@@ -209,7 +209,6 @@ ONE_PROBLEM = [
         "f:8:39: switches.s1.ports.1.trunk[1]: ",
         "30 is not a VLAN of this file; its VLANs are 10, 20",
     ),
-    ("[10, 20]}", "[10, 10]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "10 is on this port already"),
     ("[10, 20]}", "[]}", "f:8:34: switches.s1.ports.1.trunk: ", "names no VLAN"),
     ("[10, 20]}", "10}", "f:8:34: switches.s1.ports.1.trunk: ", "10 is not a list"),
     ("trunk: [10, 20]}", "access: [10]}", "f:8:35: switches.s1.ports.1.access: ", "[10] is a list: write one whole"),
@@ -260,12 +259,6 @@ ONE_PROBLEM = [
         "10001 is above 10000, the maximum",
     ),
     ("vlans:", "control: 5\nvlans:", "f:1:10: control: ", "5 is not a section"),
-    (
-        "vlans:",
-        "openflow: {first_meter_id: 9, last_meter_id: 8}\nvlans:",
-        "f:1:46: openflow.last_meter_id: ",
-        "8 is below",
-    ),
     ("vlans:", "openflow: {listen: localhost}\nvlans:", "f:1:20: openflow.listen: ", "'localhost' is not HOST:PORT"),
     ("vlans:", "openflow: {listen: 'h:65536'}\nvlans:", "f:1:20: openflow.listen: ", "outside 1 to 65535"),
     (
@@ -353,16 +346,6 @@ def test_a_file_that_is_no_mapping() -> None:
     assert line.startswith("f:1:1: [1, 2] is not a section")
 
 
-def test_a_duplicate_port_names_both_lines() -> None:
-    lines = refused(SMALL + "      1: {capacity: 10M, access: 10}\n")
-    assert lines == ["f:9:7: switches.s1.ports.1: is written twice: first in line 8, again in line 9"]
-
-
-def test_a_duplicate_dpid_names_the_other_switch() -> None:
-    lines = refused(SMALL + '  s2: {dpid: "0000000000000001"}\n')
-    assert lines == ["f:9:14: switches.s2.dpid: 0000000000000001 is also the dpid of switch s1 (line 6)"]
-
-
 NAMED = """\
 vlans:
   10: {name: blue, send_limit: 1M, receive_limit: 1M}
@@ -438,11 +421,6 @@ def test_an_unknown_algorithm_names_the_known() -> None:
     (line,) = refused(SMALL.replace("20: {", "20: {algorithm: nope, "))
     assert line.startswith("f:3:19: vlans.20.algorithm: 'nope' ")
     assert all(name in line for name in ("fs", "sp", "fp", "fe"))
-
-
-def test_a_bad_parameter_is_located() -> None:
-    (line,) = refused(SMALL.replace("20: {", "20: {algorithm: fp, parameters: {d: 0.5}, "))
-    assert line.startswith("f:3:39: vlans.20.parameters.d: 0.5 ")
 
 
 def test_an_unknown_parameter_is_located() -> None:
