@@ -11,7 +11,7 @@ from support.algorithms import ALGORITHMS
 from controller.allocation import AllocationInput, native
 from controller.policy.registry import make_policy
 
-OFTEN = settings(derandomize=True, deadline=None, max_examples=150)
+OFTEN = settings(max_examples=150)
 INTERVALS = 60
 CONTROLS = [
     *((name, {}) for name in ALGORITHMS),

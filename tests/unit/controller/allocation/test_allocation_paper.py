@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import reference_allocation as plain
 from support.algorithms import ALGORITHMS
@@ -21,7 +21,6 @@ PAPER = ("fs", "sp", "fp", "fe", "level")
 # Rounding only: sums taken in another order.
 CLOSE = 1e-9
 
-EXACT = settings(derandomize=True, deadline=None, max_examples=100)
 
 # Zeroes, equal values and values at the limits of each other are where the cases meet, so they are drawn often.
 rates = st.one_of(
@@ -99,7 +98,6 @@ def slices(requests):
 # --- the same as the paper's pseudo-code ------------------------------------------------------------------------------
 
 
-@EXACT
 @given(tables)
 def test_fair_share_is_the_papers(table):
     expected = []
@@ -110,7 +108,6 @@ def test_fair_share_is_the_papers(table):
     np.testing.assert_allclose(allocate("fs", requests_of(table)), expected, rtol=CLOSE, atol=1e-9)
 
 
-@EXACT
 @given(tables, st.sampled_from([0.0, 0.05, 1.0]))
 def test_fair_level_is_as_written_down(table, booking):
     requests, algorithm = requests_of(table), make_policy("level", {"booking": booking})
@@ -142,7 +139,6 @@ def test_fair_level_grants_those_who_want_little_the_same_as_the_others():
     np.testing.assert_allclose(allocate("level", few), [50e6] * 3)
 
 
-@EXACT
 @given(tables, st.sampled_from([0.0, 0.1, 0.5]), st.sampled_from([1e-6, 0.01, 1.0]))
 def test_slow_probe_is_the_papers(table, inflation, floor):
     expected = []
@@ -154,7 +150,6 @@ def test_slow_probe_is_the_papers(table, inflation, floor):
     np.testing.assert_allclose(grants, expected, rtol=CLOSE, atol=1e-6)
 
 
-@EXACT
 @given(tables, st.sampled_from([0.06, 0.1, 1.0]))
 def test_headroom_is_as_written_down(table, headroom):
     expected = []
@@ -166,7 +161,6 @@ def test_headroom_is_as_written_down(table, headroom):
     np.testing.assert_allclose(grants, expected, rtol=CLOSE, atol=1e-6)
 
 
-@EXACT
 @given(tables, st.sampled_from([1.1, 2.0, 5.0]))
 def test_fast_probe_is_the_papers_but_for_ties(table, d):
     """Which of two equal rates comes first, and which side of a bound a value on it falls, is rounding: skip those."""
@@ -240,7 +234,6 @@ def test_fast_probe_pairs_are_the_papers_on_unequal_rates():
     assert moved > 100
 
 
-@EXACT
 @given(tables, st.lists(st.sampled_from([0.0, 0.5, 0.97, 1.0, 1.2, 9.0]), min_size=3, max_size=3))
 def test_forward_explicit_is_the_papers(table, received_parts):
     algorithm = make_policy("fe", {"k": 0.6})
@@ -260,7 +253,6 @@ def test_forward_explicit_is_the_papers(table, received_parts):
 # --- what they promise ------------------------------------------------------------------------------------------------
 
 
-@EXACT
 @given(tables, st.sampled_from(sorted(ALGORITHMS)), st.sampled_from([0.0, 0.1]))
 def test_grants_are_within_every_bound(table, name, headroom):
     requests = requests_of(table)
@@ -273,7 +265,6 @@ def test_grants_are_within_every_bound(table, name, headroom):
             assert grants[rows].sum() <= limit * (1 + 1e-9)
 
 
-@EXACT
 @given(tables, st.sampled_from(["fs", "sp", "fp"]), st.sampled_from([0.0, 0.1]))
 def test_nothing_is_left_that_somebody_can_send(table, name, headroom):
     requests = requests_of(table)
@@ -283,7 +274,6 @@ def test_nothing_is_left_that_somebody_can_send(table, name, headroom):
         assert grants[rows].sum() >= min(limit, room) * (1 - 1e-8)
 
 
-@EXACT
 @given(receivers, st.randoms(use_true_random=False), st.sampled_from(["fs", "sp", "fe"]))
 def test_order_of_entries_does_not_matter(receiver, random, name):
     limit, received, rows = receiver
@@ -315,7 +305,6 @@ def both_forms(name, requests, **parameters):
         native.library = library
 
 
-@EXACT
 @given(tables, st.sampled_from(sorted(ALGORITHMS)), st.sampled_from([0.0, 0.1]))
 def test_both_forms_give_the_same_bits(table, name, headroom):
     parameters = {"headroom": headroom} if name in ("sp", "fp") else {}

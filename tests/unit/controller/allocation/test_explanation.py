@@ -28,7 +28,7 @@ from controller.dets.forward_explicit import RATE
 from controller.errors import InvalidValueError
 from controller.policy.registry import make_policy
 
-OFTEN = settings(derandomize=True, deadline=None, max_examples=200)
+OFTEN = settings(max_examples=200)
 LITTLE = 1.001
 HUGE = 1e15
 SAME = 1e-9

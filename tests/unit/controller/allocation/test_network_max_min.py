@@ -22,7 +22,7 @@ from controller.allocation.network_max_min import (
 from controller.errors import ColumnError, InvalidValueError
 
 M = 1e6
-EXACT = settings(derandomize=True, deadline=None, max_examples=150)
+EXACT = settings(max_examples=150)
 
 
 def star(limits, ceilings, capacity, pairs):

@@ -272,7 +272,7 @@ PORTS = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(
     before=PORTS,
     after=st.lists(PORTS, min_size=1, max_size=3),

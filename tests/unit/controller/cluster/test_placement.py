@@ -44,7 +44,7 @@ def settled(me: str, dpids: set[int], nodes: set[str], owned: set[int]) -> tuple
     return placement, JOIN_DELAY_S + 1.0
 
 
-@settings(derandomize=True, max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(nodes=names, dead=names, drained=names, dpids=switches)
 def test_each_switch_of_dead_nodes_is_taken_at_once_by_one_live_node(
     nodes: set[str], dead: set[str], drained: set[str], dpids: set[int]
@@ -57,7 +57,7 @@ def test_each_switch_of_dead_nodes_is_taken_at_once_by_one_live_node(
     assert sorted(took) == (sorted(dpids) if live - drained else [])
 
 
-@settings(derandomize=True, max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(nodes=names, dpids=switches)
 def test_one_that_only_the_last_node_reaches_is_taken_by_it_in_the_end(nodes: set[str], dpids: set[int]) -> None:
     for dpid in dpids:
@@ -99,7 +99,7 @@ ALL = {1, 2, 3, 4}
 REACHED = dict.fromkeys(NODES, ALL)
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     owner=st.sampled_from(NODES),
     reaching=st.sets(st.sampled_from(NODES)),

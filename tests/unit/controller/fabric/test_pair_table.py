@@ -127,7 +127,7 @@ changes = st.lists(
 
 
 @given(changes)
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_state_follows_its_entry(happenings):
     """Against a dictionary with one label per entry."""
     state, oracle, meters, number = control_step.ControlState.start(VNS, GROUPS), {}, {}, 100

@@ -42,7 +42,7 @@ SWITCHES = range(1, 7)
 
 
 @given(graphs)
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_a_flood_reaches_every_host_once(edges):
     net = mesh(edges, SWITCHES)
     net.start()
@@ -56,7 +56,7 @@ def test_a_flood_reaches_every_host_once(edges):
 
 
 @given(graphs, graphs, st.randoms(use_true_random=False))
-@settings(derandomize=True, deadline=None, max_examples=30, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=30, phases=[Phase.explicit, Phase.generate])
 def test_no_flood_loops_while_links_come_and_go(before, after, random):
     """Every message of every change is followed by a flood, switches hear of it in any order."""
     net = mesh(before, SWITCHES)

@@ -198,7 +198,7 @@ def test_limits_fit_a_link_for_the_shortest_frames():
     assert "72M of 71.43M, which remains if each frame takes 24 bytes of overhead (line 1); " in message
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(*[st.integers(1, 60)] * 2), min_size=12, max_size=12), st.integers(20, 200))
 def test_by_switch_is_as_exact_as_port_by_port(limits_mbit, capacity_mbit):
     """The VNs behind one switch taken together overload the core exactly when they do one by one."""

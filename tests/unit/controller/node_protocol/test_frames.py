@@ -83,7 +83,6 @@ def frames(draw):
     return ReportMessage(ints(first), *loads, sender, receiver, *rates_of, unread, drops, active)
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(
     frame=frames(),
     head=st.builds(Header, *[numbers] * 3, st.booleans(), st.tuples(numbers, numbers), *[st.just(0)] * 3),
@@ -96,7 +95,7 @@ def test_what_is_written_is_read(frame, head):
         np.testing.assert_array_equal(getattr(read, field.name), getattr(frame, field.name))
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(frame=frames(), data=st.data())
 def test_damaged_frames_are_refused_or_are_frames(frame, data):
     octets = corrupted(data, encode(HEAD, FABRIC, frame))
@@ -107,7 +106,6 @@ def test_damaged_frames_are_refused_or_are_frames(frame, data):
     assert encode(head, FABRIC, read) == octets
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(data=st.binary(max_size=200))
 def test_noise_is_refused(data):
     with pytest.raises(MessageRejectedError):
@@ -226,7 +224,7 @@ def test_the_digest_is_of_which_vns_the_rows_are_and_not_of_their_limits():
     assert len({fabric_digest(vns, links) for links in ((), ("a", "b"), ("b", "a"), ("ab",))}) == 4
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(frame=frames(), data=st.data())
 def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS, LINKS)
@@ -255,7 +253,6 @@ def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
         assert after[1].sender is before.sender  # which is not looked through again
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(frame=frames(), data=st.data())
 def test_a_frame_without_pairs_has_those_that_are_known(frame, data):
     if not isinstance(frame, ReportMessage | GrantMessage):

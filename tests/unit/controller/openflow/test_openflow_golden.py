@@ -160,7 +160,6 @@ def flow_add(flow: Flow, xid: int) -> bytes:
     return flows.encode_flow_mods([(ofp.FlowModCommand.ADD, flow)], xid)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(FLOW, st.integers(0, 2**32 - 1))
 def test_flow_add_is_what_ryu_sends(flow: Flow, xid: int) -> None:
     assert flow_add(flow, xid) == serialized(ryu_flow_add(flow), xid)
@@ -180,7 +179,7 @@ def flow_stats_entry(number: int, flow: Flow) -> bytes:
     return entry
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(FLOW, max_size=3))
 def test_flow_stats_made_by_ryu_decode_to_the_flows_that_were_added(given_flows: list[Flow]) -> None:
     body = b"".join(flow_stats_entry(number, flow) for number, flow in enumerate(given_flows))
@@ -191,7 +190,7 @@ def test_flow_stats_made_by_ryu_decode_to_the_flows_that_were_added(given_flows:
     assert decoded.duration_s.tolist() == [3.5] * len(given_flows)
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(FLOW, FLOW)
 def test_what_is_known_from_an_earlier_reply_changes_no_result(before: Flow, now: Flow) -> None:
     earlier = flows.decode_flow_stats(flow_stats_entry(1, before))

@@ -81,7 +81,7 @@ def test_every_cut_is_told_or_leaves_whole_entries(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_damaged_bytes_never_raise_anything_else(name: str, data: st.DataObject) -> None:
     decode, good = BODIES[name]
@@ -93,7 +93,7 @@ def test_damaged_bytes_never_raise_anything_else(name: str, data: st.DataObject)
 
 
 @pytest.mark.parametrize("name", BODIES)
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(noise=st.binary(max_size=300))
 def test_random_bytes_never_raise_anything_else(name: str, noise: bytes) -> None:
     complaint = complaint_of(BODIES[name][0], noise)
