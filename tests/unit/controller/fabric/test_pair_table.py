@@ -40,14 +40,6 @@ def test_limits_of_vns_are_worked_out_again_for_another_table():
     assert vns.receive_max_bps is before
 
 
-def test_sorted_by_receiver_and_sender():
-    table, old_row = PairTable.empty().add(ints(3, 1, 2), ints(5, 5, 0), ints(30, 10, 20))
-    assert table.receiver.tolist() == [0, 5, 5]
-    assert table.sender.tolist() == [2, 1, 3]
-    assert table.meter_id.tolist() == [20, 10, 30]
-    assert old_row.tolist() == [NEW_ROW] * 3
-
-
 def test_old_rows_of_an_addition_and_a_removal():
     table, _ = PairTable.empty().add(ints(1, 3), ints(5, 5), ints(10, 30))
     table, old_row = table.add(ints(2), ints(5), ints(20))
