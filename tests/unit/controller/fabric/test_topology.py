@@ -196,12 +196,7 @@ def test_the_same_links_give_the_same_paths_however_they_were_found(edges, rando
 
 
 def test_nobody_is_blamed_for_a_silence_in_which_nobody_listened():
-    topology = Topology()
-    ends = PortId(1, 1), PortId(2, 1)
-    for dpid in (1, 2):
-        topology.add_switch(dpid)
-    for sender, receiver in (ends, ends[::-1]):
-        topology.record_probe(sender, receiver, 10.0)
+    topology = linked((A, B), at_s=10.0)
     topology.extend_timeouts(60.0)
     assert not topology.expire(70.0 + LINK_TIMEOUT_S)
     assert topology.expire(70.0 + LINK_TIMEOUT_S + 0.01)
