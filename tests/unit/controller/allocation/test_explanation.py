@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.algorithms import ALGORITHMS
+from support.allocation_requests import one_receiver
 
 from controller.allocation import AllocationInput
 from controller.allocation.explanation import (
@@ -119,19 +120,9 @@ def test_what_binds_an_entry_of_a_receiver_is_what_lets_it_have_more(name, param
         assert (name, why.constraint) == ("fp", SHARING)  # it pairs senders: a little more may pair them otherwise
 
 
-def greedy(limit_bps, available_bps, weight=None):
-    count = len(available_bps)
-    return AllocationInput(
-        offsets=np.array([0, count]),
-        limit_bps=np.array([limit_bps]),
-        received_bps=np.array([limit_bps]),
-        measured_bps=np.full(count, limit_bps / count),
-        granted_bps=np.full(count, limit_bps / count),
-        available_bps=np.array(available_bps),
-        drops=np.zeros(count, dtype=np.bool_),
-        weight=np.ones(count) if weight is None else np.array(weight),
-        active=np.ones(count, dtype=np.bool_),
-    )
+def greedy(limit_bps, available_bps):
+    granted_bps = [limit_bps / len(available_bps)] * len(available_bps)
+    return one_receiver(limit_bps, granted_bps, available_bps=available_bps, received_bps=limit_bps)
 
 
 @pytest.mark.parametrize("name", ["fs", "sp", "fp", "level"])
