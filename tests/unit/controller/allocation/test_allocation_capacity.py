@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.algorithms import ALGORITHMS
 from support.allocation_requests import one_receiver
+from support.native_comparison import numpy_alone
 
 from controller.allocation import AllocationInput, native
 from controller.policy.registry import make_policy
@@ -26,11 +27,8 @@ seeds = st.integers(0, 2**32 - 1)
 
 def both_forms(algorithm, requests, state):
     """The grants and the next state; numpy and the compiled kernel give the same bits."""
-    library, native.library = native.library, None
-    try:
+    with numpy_alone(native):
         plain, after = algorithm.allocate(requests, state)
-    finally:
-        native.library = library
     grants, _ = algorithm.allocate(requests, state)
     np.testing.assert_array_equal(grants, plain)
     return grants, after

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support import reference_allocation as plain
 from support.algorithms import ALGORITHMS
 from support.allocation_requests import one_receiver
+from support.native_comparison import numpy_alone
 
 from controller.allocation import AllocationInput, native
 from controller.dets.slow_probe import SETTLED
@@ -287,13 +288,9 @@ def test_order_of_entries_does_not_matter_to_fast_probe():
 
 
 def both_forms(name, requests, **parameters):
-    library = native.library
-    try:
-        compiled = allocate(name, requests, **parameters)
-        native.library = None
+    compiled = allocate(name, requests, **parameters)
+    with numpy_alone(native):
         return compiled, allocate(name, requests, **parameters)
-    finally:
-        native.library = library
 
 
 @given(tables, st.sampled_from(sorted(ALGORITHMS)), st.sampled_from([0.0, 0.1]))

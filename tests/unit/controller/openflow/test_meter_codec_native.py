@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.native_comparison import numpy_alone
 
 from controller.errors import DetsError
 from controller.openflow import meter_codec_native
@@ -40,11 +41,8 @@ def body(records: Any) -> bytes:
 
 def plainly(function: Any, *arguments: Any) -> Any:
     """Return what the numpy form makes, or the text of its error."""
-    library, meter_codec_native.library = meter_codec_native.library, None
-    try:
+    with numpy_alone(meter_codec_native):
         return outcome(function, *arguments)
-    finally:
-        meter_codec_native.library = library
 
 
 def outcome(function: Any, *arguments: Any) -> Any:
