@@ -251,11 +251,7 @@ def test_what_binds_an_entry_of_the_network_is_what_lets_it_have_more(seed):
 def test_a_guarantee_that_is_used_up_binds_though_the_excess_is_bound_elsewhere():
     """VN 1 sends 90 to VNs 0 and 2: 30 are guaranteed by VN 0, which may borrow up to 60, the rest by VN 2."""
     constraints = Constraints.build(
-        np.array([70.0, 90.0, 40.0]),
-        np.array([30.0, 40.0, 90.0]),
-        np.empty(0),
-        None,
-        np.array([60.0, 40.0, 180.0]),
+        np.array([70.0, 90.0, 40.0]), np.array([30.0, 40.0, 90.0]), np.empty(0), None, np.array([60.0, 40.0, 180.0])
     )
     none = np.zeros(3, dtype=np.int64)
     paths = constraints.paths(np.array([1, 1]), np.array([0, 2]), none, np.empty(0, dtype=np.int64))

@@ -166,11 +166,7 @@ def test_core_links_bind_and_the_explanation_says_so():
     assert (why[0].constraint, why[0].rank, why[0].sharers) == ("link core0", 2, 2)
     assert (why[0].lifted_bps, why[0].next_constraint) == (50.0, "vn0's send limit")
     assert (why[1].rank, why[1].lifted_bps) == (1, 50.0)
-    assert (why[2].constraint, why[2].lifted_bps, why[2].next_constraint) == (
-        "vn2's send limit",
-        130.0,
-        "its demand",
-    )
+    assert (why[2].constraint, why[2].lifted_bps, why[2].next_constraint) == ("vn2's send limit", 130.0, "its demand")
     assert str(why[0]) == "20; bound by link core0, share 2 of 2; without it 50, bound by vn0's send limit"
 
 

@@ -154,11 +154,7 @@ def test_one_that_does_not_arrive_holds_the_others_up_for_a_while_only() -> None
     now = known(NODES, dict.fromkeys(ALL, "n1"), REACHED, ["n1"], dict.fromkeys(ALL, "n2"))
     assert [
         placement.move_due(now_s + at_s, now, ALL - {4}) is None for at_s in (0.0, MOVE_NOTICE_S, MOVE_TIMEOUT_S)
-    ] == [
-        True,
-        True,
-        False,
-    ]
+    ] == [True, True, False]
 
 
 @pytest.mark.parametrize("again", [False, True])

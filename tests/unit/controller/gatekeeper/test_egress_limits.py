@@ -128,9 +128,7 @@ def test_a_silent_pair_may_begin_with_its_part_of_the_guarantee():
 limits = st.floats(0.0, 1e9)
 
 
-@given(
-    st.lists(st.tuples(limits, limits, limits, st.booleans(), st.floats(0.05, 0.99)), min_size=1, max_size=8),
-)
+@given(st.lists(st.tuples(limits, limits, limits, st.booleans(), st.floats(0.05, 0.99)), min_size=1, max_size=8))
 def test_a_limit_stays_between_its_floor_and_its_ceiling(rows):
     most, floor, offered = (np.array([row[n] for row in rows]) for n in range(3))
     told, decrease = np.array([row[3] for row in rows]), np.array([row[4] for row in rows])

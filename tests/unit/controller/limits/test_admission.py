@@ -144,10 +144,7 @@ def test_the_port_has_to_carry_all_its_limits(sending):
 
 @pytest.mark.parametrize(
     ("key", "links"),
-    [
-        ("send_limit_bps", ("s1:101-c1:1", "c1:2-s2:101")),
-        ("receive_limit_bps", ("s2:101-c1:2", "c1:1-s1:101")),
-    ],
+    [("send_limit_bps", ("s1:101-c1:1", "c1:2-s2:101")), ("receive_limit_bps", ("s2:101-c1:2", "c1:1-s1:101"))],
 )
 def test_the_core_has_to_carry_every_matrix(key, links):
     """Of VLAN 10 two VNs of 16 Mb/s at s1 and of VLAN 20 three leave 20 of the 100 for the third; s2 sets no bound."""

@@ -47,15 +47,7 @@ class Bench:
         rate, burst = pair_changes.first_settings(self.state, self.vns, self.groups, sender, receiver)
         meter_id = 100 * target + port
         self.state = pair_changes.add_entries(
-            self.state,
-            self.vns,
-            sender,
-            receiver,
-            ints(meter_id),
-            rate,
-            burst,
-            self.now_s,
-            added_now=True,
+            self.state, self.vns, sender, receiver, ints(meter_id), rate, burst, self.now_s, added_now=True
         )
         self.counts[meter_id] = (0.0, 0.0, self.now_s)
         return rate[0]

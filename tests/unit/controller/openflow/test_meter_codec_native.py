@@ -14,11 +14,7 @@ from support.native_comparison import numpy_alone
 from controller.errors import DetsError
 from controller.openflow import meter_codec_native
 from controller.openflow.constants import METER_MAX
-from controller.openflow.meters import (
-    decode_meter_stats,
-    encode_meter_mods,
-    encode_meter_mods_batch,
-)
+from controller.openflow.meters import decode_meter_stats, encode_meter_mods, encode_meter_mods_batch
 
 pytestmark = pytest.mark.skipif(
     meter_codec_native.library is None, reason="no C compiler was there when it was installed"
