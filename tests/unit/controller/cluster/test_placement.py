@@ -152,9 +152,8 @@ def test_a_drained_nodes_switches_go_one_at_a_time_each_when_the_one_before_is_u
 def test_one_that_does_not_arrive_holds_the_others_up_for_a_while_only() -> None:
     placement, now_s = settled("n2", ALL, set(NODES), owned=ALL)
     now = known(NODES, dict.fromkeys(ALL, "n1"), REACHED, ["n1"], dict.fromkeys(ALL, "n2"))
-    assert [
-        placement.move_due(now_s + at_s, now, ALL - {4}) is None for at_s in (0.0, MOVE_NOTICE_S, MOVE_TIMEOUT_S)
-    ] == [True, True, False]
+    waits = [placement.move_due(now_s + at_s, now, ALL - {4}) for at_s in (0.0, MOVE_NOTICE_S, MOVE_TIMEOUT_S)]
+    assert [due is None for due in waits] == [True, True, False]
 
 
 @pytest.mark.parametrize("again", [False, True])
