@@ -79,25 +79,16 @@ def labelled(state, oracle):
     """Write each entry's label into every column of the state, so that it can be seen to follow."""
     labels = np.array([oracle[pair] for pair in pairs_of(state)], dtype=np.int64)
 
-    def stamp(part, skip=()):
-        values = {
-            name: (labels % 2).astype(bool)
-            if getattr(part, name).dtype == bool
-            else labels.astype(getattr(part, name).dtype)
-            for name in names(part)
-            if name not in skip
-        }
-        return type(part)(**{**{name: getattr(part, name) for name in skip}, **values})
+    def stamp(part):
+        kinds = {name: getattr(part, name).dtype for name in names(part)}
+        return type(part)(**{n: (labels % 2 if kind == np.bool_ else labels).astype(kind) for n, kind in kinds.items()})
 
-    return control_step.ControlState(
-        state.entries,
-        stamp(state.counters),
-        stamp(state.measured),
-        stamp(state.machines),
-        state.allocators,
-        stamp(state.enforcement),
-        state.accounts,
-        labels,
+    return state._replace(
+        counters=stamp(state.counters),
+        measured=stamp(state.measured),
+        machines=stamp(state.machines),
+        enforcement=stamp(state.enforcement),
+        unread_intervals=labels,
     )
 
 
