@@ -76,6 +76,7 @@ GOOD = "{capacity: 100M, access: 10}"
         ("1: {capacity: 1G, trunk: [0-30]}", "switches.s1.ports.1.trunk[0]: '0-30' is not FIRST-LAST within 1 to 4094"),
         ("1: {capacity: 1G, trunk: [10-11], native: 12}", "switches.s1.ports.1.native: 12 is not on this port's trunk"),
         ("1: {capacity: 1G, trunk: [10-11], vns: {12: {}}}", "VLAN 12 is not on this port; its VLANs are 10, 11"),
+        (f"1-3: {GOOD}, 2-4: {GOOD}", "f:2:69: switches.s1.ports.2-4: 2 is in 1-3 already (line 2)"),
         # an entry of its own and the range around it: each is told where it is written
         (f"1-3: {GOOD}, 2: {{capacity: 1Q}}", "f:2:83: switches.s1.ports.2.capacity: "),
         ("1-3: {capacity: 1Q, access: 10}, 2: {}", "f:2:50: switches.s1.ports.1-3.capacity: "),
