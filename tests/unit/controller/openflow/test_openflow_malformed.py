@@ -177,28 +177,28 @@ def test_masks_that_leave_no_bit_out_are_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decode", "buf", "told"),
+    ("entry", "told"),
     [
-        (flows.decode_flow_stats, entry_of(instructions="0001000400000000"), "instruction.len: 4, expected 8 or more"),
+        (entry_of(instructions="0001000400000000"), "instruction.len: 4, expected 8 or more"),
+        (entry_of(instructions=applied("00000000")), "action.len: 0, expected a multiple of 8"),
         (
-            flows.decode_flow_stats,
-            entry_of(instructions=applied("00000000")),
-            "action.len: 0, expected a multiple of 8",
-        ),
-        (
-            flows.decode_flow_stats,
             entry_of(instructions=applied("0015000c0000000100000000")),
             "action.len: 12, expected a multiple of 8 from 8 on",
         ),
-        (flows.decode_flow_stats, entry_of(instructions=applied("0000000800000001")), "output.len: 8, expected 16"),
-        (flows.decode_flow_stats, entry_of(match="80000002" + "0001"), "oxm_length of in_port: 2, expected 4"),
-        (flows.decode_flow_stats, entry_of(match="80000104" + "00000001"), "oxm_length of in_port: 4, expected 8"),
-        (
-            flows.decode_flow_stats,
-            entry_of(match="80001503" + "112233"),
-            "oxm_length of field 10 with a mask: 3, expected an even number",
-        ),
-        (flows.decode_flow_stats, FLOW_ENTRY[:50] + b"\0\3" + FLOW_ENTRY[52:], "match.length: 3, expected 4 or more"),
+        (entry_of(instructions=applied("0000000800000001")), "output.len: 8, expected 16"),
+        (entry_of(match="80000002" + "0001"), "oxm_length of in_port: 2, expected 4"),
+        (entry_of(match="80000104" + "00000001"), "oxm_length of in_port: 4, expected 8"),
+        (entry_of(match="80001503" + "112233"), "oxm_length of field 10 with a mask: 3, expected an even number"),
+        (FLOW_ENTRY[:50] + b"\0\3" + FLOW_ENTRY[52:], "match.length: 3, expected 4 or more"),
+    ],
+)
+def test_what_is_wrong_in_one_place_of_an_entry_is_told(entry: bytes, told: str) -> None:
+    assert told in (complaint_of(flows.decode_flow_stats, entry) or "")
+
+
+@pytest.mark.parametrize(
+    ("decode", "buf", "told"),
+    [
         (
             messages.parse_flow_removed,
             message(11, FLOW_REMOVED[8:] + bytes(8)),
@@ -214,9 +214,7 @@ def test_masks_that_leave_no_bit_out_are_none() -> None:
     ],
 )
 def test_what_is_wrong_in_one_place_is_told(decode: Callable[[bytes], object], buf: bytes, told: str) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        decode(buf)
-    assert told in str(caught.value)
+    assert told in (complaint_of(decode, buf) or "")
 
 
 @pytest.mark.parametrize(
