@@ -92,25 +92,22 @@ def serialized(message: Any, xid: int) -> bytes:
 
 
 def ryu_match(match: Match) -> Any:
-    fields: dict[str, Any] = {}
-    if match.in_port is not None:
-        fields["in_port"] = match.in_port
-    if match.vlan_vid is not None:
-        fields["vlan_vid"] = match.vlan_vid | (ryu_ofp.OFPVID_PRESENT if match.vlan_vid else 0)
-    if match.eth_dst is not None:
-        address = format_mac(match.eth_dst)
-        fields["eth_dst"] = (address, format_mac(match.eth_dst_mask)) if match.eth_dst_mask is not None else address
-    if match.eth_src is not None:
-        address = format_mac(match.eth_src)
-        fields["eth_src"] = (address, format_mac(match.eth_src_mask)) if match.eth_src_mask is not None else address
-    if match.eth_type is not None:
-        fields["eth_type"] = match.eth_type
-    if match.metadata is not None:
-        mask = match.metadata_mask
-        fields["metadata"] = match.metadata if mask is None else (match.metadata, mask)
-    if match.ip_ecn is not None:
-        fields["ip_ecn"] = match.ip_ecn
-    return ryu.OFPMatch(**fields)
+    def masked(value: Any, mask: Any) -> Any:
+        return value if mask is None else (value, mask)
+
+    def address(mac: int | None, mask: int | None) -> Any:
+        return None if mac is None else masked(format_mac(mac), None if mask is None else format_mac(mask))
+
+    fields = {
+        "in_port": match.in_port,
+        "vlan_vid": match.vlan_vid and match.vlan_vid | ryu_ofp.OFPVID_PRESENT,
+        "eth_dst": address(match.eth_dst, match.eth_dst_mask),
+        "eth_src": address(match.eth_src, match.eth_src_mask),
+        "eth_type": match.eth_type,
+        "metadata": masked(match.metadata, match.metadata_mask),
+        "ip_ecn": match.ip_ecn,
+    }
+    return ryu.OFPMatch(**{name: value for name, value in fields.items() if value is not None})
 
 
 def ryu_action(action: object) -> Any:
