@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from support.allocation_requests import one_receiver
 from support.policy_views import policy_view
 
-from controller.allocation import AllocationInput
 from controller.allocation.interface import FloatArray
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.dets.forward_explicit import ForwardExplicit
@@ -177,17 +177,7 @@ def swing(k: float, delay: int) -> float:
     some = np.full(10, 10 * M)
     for interval in range(300):
         measured = received[-1 - delay] * (1.001 if interval == 5 else 1.0)
-        requests = AllocationInput(
-            offsets=np.array([0, 10]),
-            limit_bps=np.array([100 * M]),
-            received_bps=np.array([measured]),
-            measured_bps=some,
-            granted_bps=some,
-            available_bps=np.full(10, 100 * M),
-            drops=np.zeros(10, dtype=np.bool_),
-            weight=np.ones(10),
-            active=np.ones(10, dtype=np.bool_),
-        )
+        requests = one_receiver(100 * M, some, received_bps=measured)
         grants_bps, state = algorithm.allocate(requests, state)
         received.append(float(grants_bps.sum()))
     return float(np.ptp(received[-50:])) / (100 * M)

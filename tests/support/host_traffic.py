@@ -6,6 +6,7 @@ from support.configs import fabric, star
 from support.fabrics import Fabric, mac_of
 from support.switches import Frame
 
+from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow
@@ -73,6 +74,17 @@ def contents(net):
         dpid: (dict(switch.flows), {i: meter.setting for i, meter in switch.meters.items()})
         for dpid, switch in net.switches.items()
     }
+
+
+def told(net: Fabric, kind: EventKind) -> list[str]:
+    """Return the texts of all events of a kind."""
+    return [event.text for event in net.central.events.newer_than(0) if event.kind == kind]
+
+
+def nothing_to_mend(net: Fabric) -> None:
+    """An audit of each switch finds nothing to mend."""
+    for dpid in net.switches:
+        assert net.audit(dpid) == 0
 
 
 def consistent(net: Fabric) -> None:

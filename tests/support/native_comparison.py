@@ -13,13 +13,13 @@ from controller.metering import measurement_native
 
 
 @contextmanager
-def numpy_alone() -> Iterator[None]:
-    """Do without the compiled form."""
-    library, measurement_native.library = measurement_native.library, None
+def numpy_alone(native: Any = measurement_native) -> Iterator[None]:
+    """Do without the compiled form that a module has loaded."""
+    library, native.library = native.library, None
     try:
         yield
     finally:
-        measurement_native.library = library
+        native.library = library
 
 
 def names(table: Any) -> list[str]:

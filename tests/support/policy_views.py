@@ -10,6 +10,7 @@ from controller.allocation.parameters import parameters_of
 from controller.columns import FloatArray
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
+from controller.gatekeeper.ingress_monitor import Pairs
 from controller.policy.interface import PolicyView
 from controller.policy.policy_state import PolicyState
 from controller.policy.registry import make_policy
@@ -40,6 +41,18 @@ def policy_view(
     rows = {"rows": np.arange(len(entries)), "sender": entries.sender, "receiver": entries.receiver}
     rates = {"measured_bps": passed_bps, "passed_bps": passed_bps, "limit_bps": limit_bps}
     return PolicyView(entries=entries, vns=vns, **(usual | rows | rates | given))
+
+
+def pairs(sender: Any, receiver: Any, measured_bps: Any = None, active: Any = None, weight: Any = None) -> Pairs:
+    """Return Gatekeeper's view of pairs: active and of one weight, and they send nothing, unless that is given."""
+    count = len(sender)
+    return Pairs(
+        np.array(sender, dtype=np.int64),
+        np.array(receiver, dtype=np.int64),
+        np.ones(count, dtype=np.bool_) if active is None else np.array(active),
+        np.zeros(count) if measured_bps is None else np.array(measured_bps, dtype=np.float64),
+        np.ones(count) if weight is None else np.array(weight, dtype=np.float64),
+    )
 
 
 class PolicyWorld:

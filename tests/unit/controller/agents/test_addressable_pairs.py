@@ -30,7 +30,7 @@ def told_of(ends, hosts_of, behind):
     return AddressablePairs.select(VNS, table(ends), np.array(behind), count, lowest)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.sets(pairs), hosts, st.lists(st.booleans(), min_size=len(VNS), max_size=len(VNS)))
 def test_agents_are_told_of_the_pairs_that_they_can_tell_apart(ends, hosts_of, behind):
     told = told_of(ends, hosts_of, behind)
@@ -43,7 +43,7 @@ def test_agents_are_told_of_the_pairs_that_they_can_tell_apart(ends, hosts_of, b
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == found
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.sets(pairs), st.permutations(range(4)), st.lists(st.tuples(st.sampled_from(ROWS), st.integers(0, 4))))
 def test_a_report_is_about_the_entry_from_its_sender_to_its_address(ends, mac_of, said):
     """Each port has one address, in both VLANs, and all senders are behind agents."""

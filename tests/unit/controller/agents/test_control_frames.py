@@ -30,36 +30,21 @@ A, B = 0x0016_3E00_0001, 0x0016_3E00_0002
 TO_AGENT = FrameAddress(A, CONTROLLER_MAC, 10, 0xCAFE_BABE)
 
 PAIR = {"sender": [A], "receiver": [B]}
+KEEP_ALIVE = records(Opcode.KEEP_ALIVE, **PAIR)
 HEADER = "00163e000001 02de75000001 8100 e00a 8808"
 GOLDEN = {
     Opcode.TRAFFIC_REPORT: (
-        {
-            "sender": [A],
-            "receiver": [B],
-            "measured_kbps": [50_000],
-            "dropped_kbps": [1],
-            "limit_kbps": [NO_RATE],
-            "available_kbps": [100_000],
-            "flags": [5],
-        },
+        {**PAIR, "measured_kbps": [50_000], "dropped_kbps": [1], "limit_kbps": [NO_RATE]}
+        | {"available_kbps": [100_000], "flags": [5]},
         "de01 01 01 0007 00000100 cafebabe 00163e000001 00163e000002 0000c350 00000001 ffffffff 000186a0 00000005",
     ),
-    Opcode.INITIALIZE: (
-        {"sender": [A], "receiver": [B]},
-        "de02 01 01 0007 00000100 cafebabe 00163e000001 00163e000002",
-    ),
+    Opcode.INITIALIZE: (PAIR, "de02 01 01 0007 00000100 cafebabe 00163e000001 00163e000002"),
     Opcode.SET_RATE: (
         {"sender": [A, A], "receiver": [B, A], "rate_kbps": [20_000, 1]},
         "de03 01 02 0007 00000100 cafebabe 00163e000001 00163e000002 00004e20 00163e000001 00163e000001 00000001",
     ),
-    Opcode.KEEP_ALIVE: (
-        {"sender": [A], "receiver": [B]},
-        "de04 01 01 0007 00000100 cafebabe 00163e000001 00163e000002",
-    ),
-    Opcode.DEACTIVATE: (
-        {"sender": [A], "receiver": [B]},
-        "de05 01 01 0007 00000100 cafebabe 00163e000001 00163e000002",
-    ),
+    Opcode.KEEP_ALIVE: (PAIR, "de04 01 01 0007 00000100 cafebabe 00163e000001 00163e000002"),
+    Opcode.DEACTIVATE: (PAIR, "de05 01 01 0007 00000100 cafebabe 00163e000001 00163e000002"),
     Opcode.HELLO: (
         {"features": [7], "interval_ms": [55], "most_classes": [128], "link_rate_kbps": [1_000_000]},
         "de06 01 01 0007 00000100 cafebabe 00000007 0037 0080 000f4240",
@@ -82,7 +67,7 @@ def test_the_bytes_are_those_of_the_specification(opcode: Opcode) -> None:
 
 def test_untagged_frames_have_60_octets_and_no_vlan() -> None:
     speaker = FrameAddress(A, B, None, 1, ETH_TYPE_LOCAL_EXPERIMENT)
-    [frame] = encode(speaker, Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, sender=[A], receiver=[B]), 0, 0)
+    [frame] = encode(speaker, Opcode.KEEP_ALIVE, KEEP_ALIVE, 0, 0)
     assert len(frame) == 60
     assert frame[12:14].hex() == "88b5"
     read = decode(frame)
@@ -175,21 +160,20 @@ def test_each_cause_is_named() -> None:
 
 
 def test_what_cannot_be_said_names_field_value_and_limit() -> None:
-    pair = {"sender": [A], "receiver": [B]}
     with pytest.raises(InvalidValueError, match="rate_kbps: 0 is below 1"):
-        encode(TO_AGENT, Opcode.SET_RATE, records(Opcode.SET_RATE, **pair, rate_kbps=[0]), 0, 0)
+        encode(TO_AGENT, Opcode.SET_RATE, records(Opcode.SET_RATE, **PAIR, rate_kbps=[0]), 0, 0)
     with pytest.raises(InvalidValueError, match="rate_kbps: 4294967296 is outside 0 to 4294967295"):
-        records(Opcode.SET_RATE, **pair, rate_kbps=[2**32])
+        records(Opcode.SET_RATE, **PAIR, rate_kbps=[2**32])
     with pytest.raises(InvalidValueError, match=r"columns: .* must be sender, receiver, rate_kbps"):
-        records(Opcode.SET_RATE, **pair)
+        records(Opcode.SET_RATE, **PAIR)
     with pytest.raises(InvalidValueError, match="vlan_vid: 4095 is outside 1 to 4094"):
-        encode(FrameAddress(A, B, 4095, 0), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
+        encode(FrameAddress(A, B, 4095, 0), Opcode.KEEP_ALIVE, KEEP_ALIVE, 0, 0)
     with pytest.raises(InvalidValueError, match=r"destination: '01000000000.' must be a unicast address"):
-        encode(FrameAddress(1 << 40, B, 10, 0), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
+        encode(FrameAddress(1 << 40, B, 10, 0), Opcode.KEEP_ALIVE, KEEP_ALIVE, 0, 0)
     with pytest.raises(InvalidValueError, match=r"entries: .* must be records of SET_RATE"):
-        encode(TO_AGENT, Opcode.SET_RATE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
+        encode(TO_AGENT, Opcode.SET_RATE, KEEP_ALIVE, 0, 0)
     with pytest.raises(InvalidValueError, match="epoch: 4294967296 is outside 0 to 4294967295"):
-        encode(FrameAddress(A, B, 10, 2**32), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
+        encode(FrameAddress(A, B, 10, 2**32), Opcode.KEEP_ALIVE, KEEP_ALIVE, 0, 0)
     with pytest.raises(InvalidValueError, match="rate_kbps: 1 must have 2 values, as the others"):
         records(Opcode.SET_RATE, sender=[A, A], receiver=[B, A], rate_kbps=[1])
 
@@ -197,31 +181,19 @@ def test_what_cannot_be_said_names_field_value_and_limit() -> None:
 @pytest.mark.parametrize("longest_octets", [SHORT_PARAMETER_BYTES - 1, LONG_PARAMETER_BYTES + 1])
 def test_frames_longer_or_shorter_than_any_are_refused(longest_octets: int) -> None:
     with pytest.raises(InvalidValueError, match=f"longest_octets: {longest_octets} is outside 44 to 1498"):
-        encode(TO_AGENT, Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **PAIR), 0, 0, longest_octets)
+        encode(TO_AGENT, Opcode.KEEP_ALIVE, KEEP_ALIVE, 0, 0, longest_octets)
 
 
 def said(sequence: int, epoch: int = 1) -> ControlFrame:
-    entries = records(Opcode.KEEP_ALIVE, sender=[A], receiver=[B])
-    read = decode(encode(FrameAddress(A, B, 10, epoch), Opcode.KEEP_ALIVE, entries, sequence, 0)[0])
+    read = decode(encode(FrameAddress(A, B, 10, epoch), Opcode.KEEP_ALIVE, KEEP_ALIVE, sequence, 0)[0])
     assert isinstance(read, ControlFrame)
     return read
 
 
 def test_old_and_repeated_frames_are_no_news_and_a_new_epoch_is() -> None:
     order = SequenceWindow()
-    heard = [
-        (65_534, 1),
-        (65_535, 1),
-        (65_535, 1),
-        (0, 1),
-        (65_535, 1),
-        (32_767, 1),
-        (32_766, 1),
-        (5, 2),
-        (4, 2),
-        (6, 2),
-    ]
-    news = [order.accept(said(sequence, epoch)) for sequence, epoch in heard]
+    first = [(sequence, 1) for sequence in (65_534, 65_535, 65_535, 0, 65_535, 32_767, 32_766)]
+    news = [order.accept(said(sequence, epoch)) for sequence, epoch in [*first, (5, 2), (4, 2), (6, 2)]]
     assert news == [True, True, False, True, False, True, False, True, False, True]
 
 

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.algorithms import ALGORITHMS
+from support.allocation_requests import one_receiver
+from support.native_comparison import numpy_alone
 
 from controller.allocation import AllocationInput, native
 from controller.policy.registry import make_policy
 
-OFTEN = settings(derandomize=True, deadline=None, max_examples=150)
+OFTEN = settings(max_examples=150)
 INTERVALS = 60
 CONTROLS = [
     *((name, {}) for name in ALGORITHMS),
@@ -25,11 +27,8 @@ seeds = st.integers(0, 2**32 - 1)
 
 def both_forms(algorithm, requests, state):
     """The grants and the next state; numpy and the compiled kernel give the same bits."""
-    library, native.library = native.library, None
-    try:
+    with numpy_alone(native):
         plain, after = algorithm.allocate(requests, state)
-    finally:
-        native.library = library
     grants, _ = algorithm.allocate(requests, state)
     np.testing.assert_array_equal(grants, plain)
     return grants, after
@@ -87,17 +86,7 @@ def test_a_sender_at_its_capacity_does_not_count_as_one_above_the_mean(compiled,
         "0x1.770d8255c9a5bp+27",
     )
     granted_bps, available_bps = (np.array([float.fromhex(text) for text in column]) for column in (granted, available))
-    requests = AllocationInput(
-        offsets=np.array([0, 5]),
-        limit_bps=np.array([400e6]),
-        received_bps=np.array([granted_bps.sum()]),
-        measured_bps=granted_bps,
-        granted_bps=granted_bps,
-        available_bps=available_bps,
-        drops=np.zeros(5, dtype=np.bool_),
-        weight=np.ones(5),
-        active=np.ones(5, dtype=np.bool_),
-    )
+    requests = one_receiver(400e6, granted_bps, available_bps=available_bps, received_bps=granted_bps.sum())
     algorithm = make_policy("fp")
     grants, _ = algorithm.allocate(requests, algorithm.first_state(1))
     assert grants[1] == available_bps[1]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.algorithms import ALGORITHMS
+from support.allocation_requests import one_receiver
 
 from controller.allocation import AllocationInput
 from controller.allocation.explanation import (
@@ -28,7 +29,7 @@ from controller.dets.forward_explicit import RATE
 from controller.errors import InvalidValueError
 from controller.policy.registry import make_policy
 
-OFTEN = settings(derandomize=True, deadline=None, max_examples=200)
+OFTEN = settings(max_examples=200)
 LITTLE = 1.001
 HUGE = 1e15
 SAME = 1e-9
@@ -119,19 +120,9 @@ def test_what_binds_an_entry_of_a_receiver_is_what_lets_it_have_more(name, param
         assert (name, why.constraint) == ("fp", SHARING)  # it pairs senders: a little more may pair them otherwise
 
 
-def greedy(limit_bps, available_bps, weight=None):
-    count = len(available_bps)
-    return AllocationInput(
-        offsets=np.array([0, count]),
-        limit_bps=np.array([limit_bps]),
-        received_bps=np.array([limit_bps]),
-        measured_bps=np.full(count, limit_bps / count),
-        granted_bps=np.full(count, limit_bps / count),
-        available_bps=np.array(available_bps),
-        drops=np.zeros(count, dtype=np.bool_),
-        weight=np.ones(count) if weight is None else np.array(weight),
-        active=np.ones(count, dtype=np.bool_),
-    )
+def greedy(limit_bps, available_bps):
+    granted_bps = [limit_bps / len(available_bps)] * len(available_bps)
+    return one_receiver(limit_bps, granted_bps, available_bps=available_bps, received_bps=limit_bps)
 
 
 @pytest.mark.parametrize("name", ["fs", "sp", "fp", "level"])
@@ -260,11 +251,7 @@ def test_what_binds_an_entry_of_the_network_is_what_lets_it_have_more(seed):
 def test_a_guarantee_that_is_used_up_binds_though_the_excess_is_bound_elsewhere():
     """VN 1 sends 90 to VNs 0 and 2: 30 are guaranteed by VN 0, which may borrow up to 60, the rest by VN 2."""
     constraints = Constraints.build(
-        np.array([70.0, 90.0, 40.0]),
-        np.array([30.0, 40.0, 90.0]),
-        np.empty(0),
-        None,
-        np.array([60.0, 40.0, 180.0]),
+        np.array([70.0, 90.0, 40.0]), np.array([30.0, 40.0, 90.0]), np.empty(0), None, np.array([60.0, 40.0, 180.0])
     )
     none = np.zeros(3, dtype=np.int64)
     paths = constraints.paths(np.array([1, 1]), np.array([0, 2]), none, np.empty(0, dtype=np.int64))

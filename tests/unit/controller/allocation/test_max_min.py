@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.linear_oracle import linear_max_min
 
 from controller.allocation import native
 from controller.allocation.max_min import BY_DEMAND, FlowPaths, max_min
 from controller.errors import ColumnError, InvalidValueError
-
-EXACT = settings(derandomize=True, deadline=None, max_examples=100)
 
 
 @pytest.fixture(params=["numpy", "compiled"], autouse=True)
@@ -122,7 +120,6 @@ def solved(problem):
     return paths, max_min(paths, capacity, demand, weight)
 
 
-@EXACT
 @given(problems())
 def test_every_flow_has_its_demand_or_a_bottleneck(problem):
     """The definition: a full constraint on which nobody has more per weight."""
@@ -143,7 +140,6 @@ def test_every_flow_has_its_demand_or_a_bottleneck(problem):
             assert max(rate[sharers] / weight[sharers]) <= rate[flow] / weight[flow] * (1 + 1e-9)
 
 
-@EXACT
 @given(problems(), st.randoms(use_true_random=False))
 def test_order_of_flows_does_not_matter(problem, random):
     rows, capacity, demand, weight = problem
@@ -153,7 +149,6 @@ def test_order_of_flows_does_not_matter(problem, random):
     np.testing.assert_allclose(solved(shuffled)[1].rate_bps, solved(problem)[1].rate_bps[order], rtol=1e-9)
 
 
-@EXACT
 @given(problems(), st.sampled_from([1e-6, 1e3, 1e9, 1e15]))
 def test_rates_of_any_size(problem, factor):
     rows, capacity, demand, weight = problem
@@ -161,7 +156,6 @@ def test_rates_of_any_size(problem, factor):
     np.testing.assert_allclose(scaled, solved(problem)[1].rate_bps * factor, rtol=1e-9)
 
 
-@EXACT
 @given(problems(), st.floats(1.0, 3.0))
 def test_the_lowest_share_grows_with_the_capacities(problem, factor):
     """One flow may lose when a capacity grows (a competitor elsewhere gains); the lowest rate per weight may not."""

@@ -22,7 +22,7 @@ from controller.allocation.network_max_min import (
 from controller.errors import ColumnError, InvalidValueError
 
 M = 1e6
-EXACT = settings(derandomize=True, deadline=None, max_examples=150)
+EXACT = settings(max_examples=150)
 
 
 def star(limits, ceilings, capacity, pairs):
@@ -150,27 +150,15 @@ def test_core_links_bind_and_the_explanation_says_so():
     """Two senders behind a core link of 60, one receiver in front; and one sender next to the receiver."""
     constraints = Constraints.build(np.full(4, 50.0), np.full(4, 200.0), np.array([60.0]))
     paths = constraints.paths(np.array([0, 1, 2]), np.array([3, 3, 3]), np.array([0, 1, 2, 2]), np.array([0, 0]))
-    grants = granted(paths, constraints, counters([40.0] * 3, [40.0] * 3, [90.0] * 3), np.array([1.0, 2.0, 1.0]), 1.0)
+    weight = np.array([1.0, 2.0, 1.0])
+    grants = granted(paths, constraints, counters([40.0] * 3, [40.0] * 3, [90.0] * 3), weight, 1.0)
     np.testing.assert_allclose(grants.grant_bps, [20.0, 40.0, 50.0])
-    why = [
-        explain_network(
-            paths,
-            constraints,
-            grants,
-            np.array([1.0, 2.0, 1.0]),
-            e,
-            partial(constraint_name, constraints, "vn{}".format, "core{}".format),
-        )
-        for e in range(3)
-    ]
+    words = partial(constraint_name, constraints, "vn{}".format, "core{}".format)
+    why = [explain_network(paths, constraints, grants, weight, entry, words) for entry in range(3)]
     assert (why[0].constraint, why[0].rank, why[0].sharers) == ("link core0", 2, 2)
     assert (why[0].lifted_bps, why[0].next_constraint) == (50.0, "vn0's send limit")
     assert (why[1].rank, why[1].lifted_bps) == (1, 50.0)
-    assert (why[2].constraint, why[2].lifted_bps, why[2].next_constraint) == (
-        "vn2's send limit",
-        130.0,
-        "its demand",
-    )
+    assert (why[2].constraint, why[2].lifted_bps, why[2].next_constraint) == ("vn2's send limit", 130.0, "its demand")
     assert str(why[0]) == "20; bound by link core0, share 2 of 2; without it 50, bound by vn0's send limit"
 
 

@@ -64,7 +64,6 @@ def test_what_works_is_enforceable() -> None:
         ({"short_of_meters": True}, Verdict.PARTLY, "all meters are in use"),
         ({"refuses_meters": True}, Verdict.PARTLY, "some senders are not limited: the switch rejects meters"),
         ({"lacking": ("VLAN 10",)}, Verdict.PARTLY, "some senders are not limited: VLAN 10"),
-        ({"refuses_meters": True}, Verdict.PARTLY, "the switch rejects meters"),
         ({"counters": Ability(ProbeResult.FAILS, "none")}, Verdict.PARTLY, "up to 500 ms stale: none"),
         ({"role": ControllerRole.SLAVE}, Verdict.NO, "role is slave"),
         (

@@ -99,23 +99,11 @@ ALL = meter_probe.FRAMES
         (ALL, 2, stats_body(0, 0), ProbeResult.WORKS, ProbeResult.FAILS, ""),
         (ALL, 2, None, ProbeResult.WORKS, ProbeResult.UNKNOWN, ""),
         (ALL, 0, stats_body(ALL, ALL), ProbeResult.WORKS, ProbeResult.WORKS, ""),
-        (
-            ALL // 2,
-            2,
-            stats_body(ALL, ALL - 2),
-            ProbeResult.WORKS,
-            ProbeResult.WORKS,
-            "",
-        ),  # frames to the controller get lost
+        # frames to the controller get lost
+        (ALL // 2, 2, stats_body(ALL, ALL - 2), ProbeResult.WORKS, ProbeResult.WORKS, ""),
         (ALL, ALL, stats_body(ALL, 0), ProbeResult.FAILS, ProbeResult.WORKS, "pass everything"),
-        (
-            ALL,
-            ALL,
-            stats_body(ALL, ALL),
-            ProbeResult.FAILS,
-            ProbeResult.WORKS,
-            "pass everything",
-        ),  # it only says so
+        # it only says that it drops
+        (ALL, ALL, stats_body(ALL, ALL), ProbeResult.FAILS, ProbeResult.WORKS, "pass everything"),
         (ALL, ALL, None, ProbeResult.FAILS, ProbeResult.UNKNOWN, "pass everything"),
         (ALL, ALL, stats_body(0, 0), ProbeResult.ABSENT, ProbeResult.ABSENT, "neither limit nor count"),
         (ALL, 0, stats_body(0, 0), ProbeResult.ABSENT, ProbeResult.ABSENT, "are lost"),

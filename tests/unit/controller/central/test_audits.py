@@ -8,12 +8,15 @@ from support.fabrics import ControlLoop, mac_of
 from support.host_traffic import (
     contents,
     entry_keys,
+    nothing_to_mend,
     rate_control_keys,
     restarted,
     started,
     talk,
     talking_fabric,
+    told,
 )
+from support.switches import Meter
 
 from controller.central import reconciliation
 from controller.events import EventKind
@@ -32,9 +35,8 @@ def talking():
 
 
 def test_audit_of_tables_in_order_is_silent(talking):
-    for dpid in talking.switches:
-        assert talking.audit(dpid) == 0
-    assert EventKind.TABLES_REPAIRED not in [event.kind for event in talking.central.events.newer_than(0)]
+    nothing_to_mend(talking)
+    assert not told(talking, EventKind.TABLES_REPAIRED)
 
 
 def test_audit_mends_what_is_missing_altered_and_alien(talking):
@@ -50,7 +52,7 @@ def test_audit_mends_what_is_missing_altered_and_alien(talking):
     switch.flows[flow_key(alien)] = alien
     del switch.meters[2]
     switch.meters[1].setting = MeterSetting(1, 1)
-    switch.apply(_update_with_meter(5000))
+    switch.meters[5000] = Meter(MeterSetting(9, 9), 0.0)
     assert talking.audit(1) == 7
     assert contents(talking) == before
     assert talking.audit(1) == 0
@@ -72,14 +74,6 @@ def test_what_a_switch_makes_of_a_rate_is_accepted_once_it_reads_so_again(talkin
     assert talking.audit(1) == 1
 
 
-def _update_with_meter(meter_id):
-    from controller.switch.switch_record import SwitchUpdate
-
-    update = SwitchUpdate()
-    update.put_meters({meter_id: MeterSetting(9, 9)}, [])
-    return update
-
-
 def test_audit_leaves_what_changed_while_the_switch_was_asked(talking):
     central, switch = talking.central, talking.switches[1]
     expected, flows, meters = central.reconciler.tables(1), FlowTable(switch.flows.values()), switch.meter_config()
@@ -92,25 +86,32 @@ def test_audit_leaves_what_changed_while_the_switch_was_asked(talking):
     assert contents(talking) == before
 
 
-def test_a_mended_meter_is_measured_rightly():
-    """A modify outside of the interval zeroes a meter's counters as well."""
-    net = started(star(3))
-    loop = ControlLoop(net)
+def one_sender():
+    """A host at port 1 sends 100 Mb/s to one at port 2."""
+    loop = ControlLoop(started(star(3)))
     loop.add((1, 1), (1, 2), 10, 100e6)
     loop.run(10)
+    return loop, loop.fabric
+
+
+def check_measured(net):
+    """What the sender sends is what is measured, and no counter was implausible."""
+    assert net.central.fabric.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
+    assert not told(net, EventKind.COUNTERS_IMPLAUSIBLE)
+
+
+def test_a_mended_meter_is_measured_rightly():
+    """A modify outside of the interval zeroes a meter's counters as well."""
+    loop, net = one_sender()
     (meter_id,) = net.central.state.entries.meter_id.tolist()
     net.switches[1].meters[meter_id].setting = MeterSetting(50_000, 10_000)
     assert net.audit(1) == 1
     loop.run(2)
-    assert net.central.fabric.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
-    assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.newer_than(0)]
+    check_measured(net)
 
 
 def test_a_switch_that_was_away_is_measured_rightly():
-    net = started(star(3))
-    loop = ControlLoop(net)
-    loop.add((1, 1), (1, 2), 10, 100e6)
-    loop.run(5)
+    loop, net = one_sender()
     net.disconnect(1)
     row = net.central.vns.row_of(10, 1, 1)
     for limit in (60_000_000, 400_000_000):  # there and back again, unseen by the switch
@@ -118,24 +119,19 @@ def test_a_switch_that_was_away_is_measured_rightly():
         loop.run(5)
     net.connect(1)
     loop.run(3)
-    assert net.central.fabric.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
-    assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.newer_than(0)]
-    assert EventKind.CONGESTION_BEGAN not in [event.kind for event in net.central.events.newer_than(0)]
+    check_measured(net)
+    assert not told(net, EventKind.CONGESTION_BEGAN)
 
 
 def test_counters_from_before_a_disconnection_are_not_compared_with_later_ones():
     """Somebody may have set the meters in between, which zeroes their counters."""
-    net = started(star(3))
-    loop = ControlLoop(net)
-    loop.add((1, 1), (1, 2), 10, 100e6)
-    loop.run(5)
+    loop, net = one_sender()
     net.disconnect(1)
     for meter in net.switches[1].meters.values():
         meter.in_bits = meter.dropped_bits = 0.0
     net.connect(1)
     loop.run(2)
-    assert net.central.fabric.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
-    assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.newer_than(0)]
+    check_measured(net)
 
 
 def test_a_switch_that_comes_back_empty_is_filled_again(talking):
@@ -163,10 +159,6 @@ def test_counters_that_a_switch_does_not_keep_are_unknown():
 
 
 # -- comparing piece by piece, and only what has changed
-
-
-def mended(net):
-    return [event.text for event in net.central.events.newer_than(0) if event.kind == EventKind.TABLES_REPAIRED]
 
 
 def test_an_audit_of_some_entries_mends_those_and_looks_at_no_other(talking):
@@ -221,7 +213,7 @@ def test_between_the_pieces_of_an_audit_anything_may_change(talking, monkeypatch
     assert sum(counts) == 2
     assert len(counts) == len(gone) + 1  # what is wanted, expected and there is not looked at one by one
     assert max(counts) == 1
-    assert mended(talking) == ["switch s1: 2 flow entries and meters repaired"]
+    assert told(talking, EventKind.TABLES_REPAIRED) == ["switch s1: 2 flow entries and meters repaired"]
     assert switch.flows.keys() > expected.flows.keys()
     assert talking.audit(1) == 0
 
@@ -236,7 +228,7 @@ def test_an_audit_given_up_tells_what_it_has_mended(talking, monkeypatch):
     audit = central.reconciler.audit(1, central.reconciler.tables(1), flows, meters, 2.0)
     assert next(count for count in audit if count) == 1
     audit.close()
-    assert mended(talking) == ["switch s1: 1 flow entries and meters repaired"]
+    assert told(talking, EventKind.TABLES_REPAIRED) == ["switch s1: 1 flow entries and meters repaired"]
     assert talking.audit(1) == 1
     assert contents(talking) == before
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.configs import fabric
 from support.fabrics import mac_of
-from support.host_traffic import EDGES, LEFT, RIGHT, consistent, restarted, talk, two_switches
+from support.host_traffic import EDGES, consistent, restarted, talk, told, two_switches
 from support.switches import Frame
 
 from controller.capability.capabilities import Ability, ProbeResult
@@ -146,8 +146,8 @@ def test_a_switch_that_cannot_clear_marks_leaves_its_vlans_to_phantom_meters():
         talk(net, *pair)
     net.settle()
     assert not counters(net)
-    said = [event.text for event in net.central.events.newer_than(0) if event.kind == EventKind.ECN_MARKS_UNAVAILABLE]
-    assert said == ["VLAN 10: no marks on the way, since s2 cannot count and clear them: refused"]
+    said = "VLAN 10: no marks on the way, since s2 cannot count and clear them: refused"
+    assert told(net, EventKind.ECN_MARKS_UNAVAILABLE) == [said]
     assert net.central.fabric.phantoms
     way, (end,), _ = sent(net, frame_of(HERE, THERE), HERE)
     assert way.ip_ecn == end.ip_ecn == NOT_ECT
@@ -175,7 +175,6 @@ def test_a_later_run_takes_over_the_meters_that_stand():
     for (_, (dpid, _)), meter_id in counters(net).items():
         net.switches[dpid].meters[meter_id].in_bits = 8e6
     again = restarted(net)
-    again.peers = {LEFT: RIGHT, RIGHT: LEFT}
     again.start()
     assert counters(again) == counters(net)
     for (_, (dpid, _)), meter_id in counters(again).items():
@@ -226,7 +225,7 @@ def test_entries_do_not_grow_with_the_hosts_of_both_ends():
 
 def test_without_meter_ids_left_it_is_said_and_marks_are_taken_off():
     net = marking(openflow={"first_meter_id": 1, "last_meter_id": 14})
-    assert EventKind.OUT_OF_METERS in {event.kind for event in net.central.events.newer_than(0)}
+    assert told(net, EventKind.OUT_OF_METERS)
     way, (end,), _ = sent(net, frame_of(THERE, HERE), THERE, mark=True)
     assert (way.ip_ecn, end.ip_ecn) == (CE, NOT_ECT)
     consistent(net)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
-from support.host_traffic import consistent
+from support.host_traffic import consistent, restarted, told
 from support.switches import Frame
 
-from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
+from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
 from controller.switch.meters.phantom import NO_METER, phantom_settings
@@ -16,13 +16,6 @@ from controller.switch.meters.phantom import NO_METER, phantom_settings
 M = 1e6
 HUB = (1, 4)
 MARKED = {"algorithm": "hygenicc"}
-
-
-def reload(net, config):
-    """Give the fabric's controller another configuration; return how many messages that took."""
-    net.push()
-    reconfigure(net.central, config, net.now_s).finish(net.central)
-    return net.push()
 
 
 def loop_of(config=None, senders=(1, 2), intervals=20):
@@ -110,11 +103,9 @@ def test_a_shadow_that_reads_marks_has_them_too():
 
 
 def test_a_later_run_takes_over_the_meters_that_stand():
-    loop = loop_of()
-    net = loop.fabric
+    net = loop_of().fabric
     before = {i: meter.setting for i, meter in net.switches[1].meters.items()}
-    again = Fabric(net.config, central=CentralController(net.config))
-    again.switches = net.switches
+    again = restarted(net)
     mods = net.switches[1].meter_mods
     again.start()
     assert phantoms(again) == phantoms(net)
@@ -128,7 +119,9 @@ def test_a_reload_keeps_them():
     loop = loop_of()
     net = loop.fabric
     before = phantoms(net)
-    assert reload(net, net.config) == 0
+    net.push()
+    reconfigure(net.central, net.config, net.now_s).finish(net.central)
+    assert net.push() == 0
     assert phantoms(net) == before
     loop.run(5)
     consistent(net)
@@ -167,7 +160,7 @@ def test_without_meter_ids_left_it_is_said_and_the_pair_goes_on():
     loop.add((1, 1), HUB, 10, 30 * M)
     loop.run(5)
     assert not phantoms(net)
-    assert any("no meter ids left for marks" in event.text for event in net.central.events.newer_than(0))
+    assert any("no meter ids left for marks" in text for text in told(net, EventKind.OUT_OF_METERS))
     assert loop.rate(HUB, 10, -3) == pytest.approx(30 * M, rel=0.05)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from support.configs import fabric
 from support.fabrics import Fabric, mac_of
-from support.host_traffic import EDGES, LEFT, RIGHT, restarted, talk, two_switches
+from support.host_traffic import EDGES, restarted, talk, two_switches
 from support.switches import Frame
 
 from controller.fabric.topology import PortId
@@ -49,7 +49,6 @@ def test_tables_for_marks_come_in_between_without_a_frame_lost_or_doubled() -> N
     for source, target, vid in PAIRS:
         talk(before, source, target, vid)
     net = restarted(before, MARKED)
-    net.peers = {LEFT: RIGHT, RIGHT: LEFT}
     there = [[PortId(*target)] for _, target, _ in PAIRS]
     assert arrived(net) == there
     messages = 0

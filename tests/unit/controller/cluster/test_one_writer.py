@@ -200,7 +200,7 @@ class Ungated(Cluster):
         node.sent.append(data)
 
 
-LIMITS = settings(derandomize=True, max_examples=300, stateful_step_count=60, deadline=None)
+LIMITS = settings(max_examples=300, stateful_step_count=60)
 
 
 def test_never_two_writers() -> None:

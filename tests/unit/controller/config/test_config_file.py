@@ -139,7 +139,7 @@ plain = st.recursive(
 
 
 @given(plain)
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_plain_data_survives_being_written_and_read(data: object) -> None:
     # default_style='"' quotes strings and tags numbers; the plain style leaves quoting to PyYAML's own resolver
     document = read_document(yaml.safe_dump({"key": data}, sort_keys=False))
@@ -148,7 +148,7 @@ def test_plain_data_survives_being_written_and_read(data: object) -> None:
 
 
 @given(plain)
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_what_is_read_at_once_and_with_care_is_the_same(data: object) -> None:
     text = yaml.safe_dump({"key": data}, sort_keys=False)
     at_once, with_care = read_document(text), read_document(f"--- &all\n{text}")  # an anchor takes care
@@ -195,6 +195,6 @@ def test_an_alias_as_a_key_is_refused() -> None:
 
 
 @given(st.text(max_size=60))
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_text_is_read_or_refused_never_a_crash(text: str) -> None:
     assert isinstance(read_document(text), Document)

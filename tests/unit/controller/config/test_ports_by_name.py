@@ -13,12 +13,8 @@ from controller.config.yaml_document import ConfigError
 from controller.fabric.config_model import FIRST_NAMED, LAST_NAMED, EdgePort
 
 
-def ports(**of: object) -> dict[str, EdgePort]:
+def of_keys(keys: dict[object, object]) -> dict[str, EdgePort]:
     """Return the ports of a switch by what the file calls them."""
-    return of_keys(of)
-
-
-def of_keys(keys: dict[object, object] | dict[str, object]) -> dict[str, EdgePort]:
     edges = {key: {"capacity": "1G", "access": 10, **(rest or {})} for key, rest in keys.items()}  # type: ignore[dict-item]
     text = yaml.dump(
         {
@@ -31,7 +27,7 @@ def of_keys(keys: dict[object, object] | dict[str, object]) -> dict[str, EdgePor
 
 
 def test_a_ports_number_follows_from_its_name_and_from_nothing_else() -> None:
-    found, alone = of_keys({"eth1": None, "dets-patch-to-br9-aa": None, 7: None}), ports(eth1=None)
+    found, alone = of_keys({"eth1": None, "dets-patch-to-br9-aa": None, 7: None}), of_keys({"eth1": None})
     assert found["eth1"].port_no == alone["eth1"].port_no
     assert all(FIRST_NAMED <= found[name].port_no <= LAST_NAMED for name in ("eth1", "dets-patch-to-br9-aa"))
     assert (found["eth1"].name, found["eth1"].interface, found["7"].interface) == ("eth1", "eth1", None)

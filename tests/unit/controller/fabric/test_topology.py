@@ -95,7 +95,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @example([("link", *ENDS[:2]), ("remove_port", ENDS[0]), ("expire", HOLD_S), ("link", *ENDS[:2])])
 def test_links_are_up_that_both_ends_have_heard_lately_whatever_comes_and_goes(steps):
     topology, now_s = Topology(), 0.0
@@ -157,7 +157,7 @@ def components(graph):
 
 
 @given(graphs)
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_tree_and_paths_of_any_graph(edges):
     topology = linked(*links_of(edges), switches=range(1, 9))
     graph = nx.Graph(edges)
@@ -186,7 +186,7 @@ def test_tree_and_paths_of_any_graph(edges):
 
 
 @given(graphs, st.randoms(use_true_random=False))
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_the_same_links_give_the_same_paths_however_they_were_found(edges, random):
     shuffled = links_of(edges)
     random.shuffle(shuffled)
@@ -196,12 +196,7 @@ def test_the_same_links_give_the_same_paths_however_they_were_found(edges, rando
 
 
 def test_nobody_is_blamed_for_a_silence_in_which_nobody_listened():
-    topology = Topology()
-    ends = PortId(1, 1), PortId(2, 1)
-    for dpid in (1, 2):
-        topology.add_switch(dpid)
-    for sender, receiver in (ends, ends[::-1]):
-        topology.record_probe(sender, receiver, 10.0)
+    topology = linked((A, B), at_s=10.0)
     topology.extend_timeouts(60.0)
     assert not topology.expire(70.0 + LINK_TIMEOUT_S)
     assert topology.expire(70.0 + LINK_TIMEOUT_S + 0.01)
@@ -215,7 +210,7 @@ def test_the_ports_of_a_flood_tree_lead_only_where_somebody_is():
 
 
 @given(graphs)
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_flood_reaches_whoever_can_be_reached_and_takes_no_link_in_vain(edges):
     links = linked(*links_of(edges), switches=range(1, 9)).paths().tree
     tree, peer = FloodTree(links), {end: other for link in links for end, other in (link, link[::-1])}

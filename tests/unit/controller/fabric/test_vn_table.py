@@ -34,22 +34,10 @@ def test_rows_by_their_switch():
 
 
 def test_two_rows_of_one_name_are_refused():
+    keys, values = ("vlan_vid", "dpid", "port_no"), ("send_limit_bps", "receive_limit_bps", "weight", "capacity_bps")
+    twice = {name: np.append(getattr(TABLE, name), getattr(TABLE, name)[0]) for name in keys + values}
     with pytest.raises(InvalidValueError, match="only 3 different"):
-        replace(
-            TABLE,
-            **{
-                name: np.concatenate([getattr(TABLE, name), getattr(TABLE, name)[:1]])
-                for name in (
-                    "vlan_vid",
-                    "dpid",
-                    "port_no",
-                    "send_limit_bps",
-                    "receive_limit_bps",
-                    "weight",
-                    "capacity_bps",
-                )
-            },
-        )
+        replace(TABLE, **twice)
 
 
 def with_values(table, row, **values):

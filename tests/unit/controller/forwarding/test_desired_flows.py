@@ -48,7 +48,6 @@ def executed(installed, mods):
 
 
 @given(tables, tables)
-@settings(derandomize=True, deadline=None, max_examples=100)
 def test_a_plan_brings_installed_to_desired(desired, installed):
     mods = plan_flows(desired, installed)
     assert executed(installed, mods) == desired
@@ -61,7 +60,7 @@ def test_a_plan_brings_installed_to_desired(desired, installed):
 
 
 @given(tables, tables, st.sets(st.integers(0, 11)))
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_plan_for_some_keys_touches_no_other(desired, installed, chosen):
     keys = {key for number, key in enumerate(sorted(desired.keys() | installed.keys(), key=str)) if number in chosen}
     after = executed(installed, plan_flows(desired, installed, set(map(pack_key, keys))))
@@ -112,7 +111,7 @@ puts_at = st.tuples(st.integers(0, 2), st.integers(1, 3), parts)
 
 
 @given(st.lists(st.one_of(puts, puts_at, st.tuples(st.integers(0, 2))), max_size=12))
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_desired_is_what_the_groups_ask_for_and_touched_what_differs(changes):
     """Each group has a table of its own; one is put as a whole, put at one switch, or dropped."""
     desired, wanted = DesiredFlows(), {}

@@ -104,7 +104,7 @@ def test_who_looks_for_much_keeps_nobody_from_looking():
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 60)), max_size=60))
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_the_places_are_shared_whoever_comes_first(asking):
     search = HostProber()
     wanted = Counter()

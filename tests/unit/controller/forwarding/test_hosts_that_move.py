@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from support.configs import fabric
 from support.fabrics import Fabric
+from support.host_traffic import nothing_to_mend, told
 from support.switches import BROADCAST, Frame
 
 from controller.central.controller import CentralController
@@ -59,10 +60,6 @@ def of(net, port, vlan_vid=10):
     return {host.mac for host in net.central.network.hosts_of_vn(net.central.vns.row_of(vlan_vid, *port))}
 
 
-def told(net, kind):
-    return [event.text for event in net.central.events.newer_than(0) if event.kind is kind]
-
-
 @pytest.mark.parametrize("to", [BROADCAST, PEER])
 def test_a_known_host_that_moves_to_a_full_vn_is_found_there(net, to):
     """By what it sends to everybody, or to one host only."""
@@ -73,8 +70,7 @@ def test_a_known_host_that_moves_to_a_full_vn_is_found_there(net, to):
     assert told(net, EventKind.HOST_MOVED) == ["02:00:00:00:00:99 of VLAN 10 has moved from s1:1 to s2:2"]
     what = "02:00:00:00:00:99 was known before it came there, and has a place"
     assert told(net, EventKind.HOST_LIMIT_REACHED)[-1] == f"VLAN 10 at s2:2 has 3 hosts, and may learn 2; {what}"
-    for dpid in net.switches:
-        assert net.audit(dpid) == 0
+    nothing_to_mend(net)
 
 
 def test_the_same_address_in_another_vlan_has_not_moved(net):
@@ -145,8 +141,7 @@ def test_two_vns_that_take_hosts_from_each_other_have_twice_as_many_as_they_may_
     assert FULL in got(net, claimed[1])
     assert of(net, PEERS) == {PEER}
     assert not net.central.network.known.full(net.central.vns.row_of(10, *OLD))  # and who was robbed learns as before
-    for dpid in net.switches:
-        assert net.audit(dpid) == 0
+    nothing_to_mend(net)
 
 
 def test_whoever_was_claimed_is_where_it_speaks_next_though_its_vn_is_full_again(net):
@@ -193,8 +188,7 @@ def test_those_that_are_too_many_are_not_reported_for_ever(net):
     assert got(net, MOVING) == [OLD]
     say(net, MOVING, FULL, to=BROADCAST)  # who says it to everybody is heard at once
     assert got(net, MOVING) == [FULL]
-    for dpid in net.switches:
-        assert net.audit(dpid) == 0
+    nothing_to_mend(net)
     net.now_s += UNREPORTED_S
     net.settle()
     say(net, STRANGER + 1, OLD)
@@ -215,8 +209,7 @@ def test_a_storm_of_those_that_are_too_many_is_not_reported_at_all_for_a_while(n
     net.settle()
     say(net, MOVING, FULL, to=BROADCAST)
     assert at(net, MOVING) == FULL
-    for dpid in net.switches:
-        assert net.audit(dpid) == 0
+    nothing_to_mend(net)
     assert storm() == CALLER_BURST
 
 

@@ -85,7 +85,7 @@ def vlan_of(port, frame):
 
 @pytest.mark.parametrize("learned", [False, True])
 @given(frames, st.sampled_from(EDGES))
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_isolation(learned, frame, port):
     delivery = NETS[learned].send(frame, port, report=False)
     got = [out for out, _, _ in delivery.at]
@@ -121,7 +121,6 @@ def test_isolation(learned, frame, port):
 
 
 @given(frames, st.sampled_from([PortId(1, 8), PortId(2, 8), PortId(1, 77)]))
-@settings(derandomize=True, deadline=None, max_examples=100)
 def test_ports_that_lead_nowhere_let_nothing_in(frame, port):
     delivery = NETS[True].send(frame, port, report=False)
     assert delivery.at == []
@@ -129,7 +128,6 @@ def test_ports_that_lead_nowhere_let_nothing_in(frame, port):
 
 
 @given(frames)
-@settings(derandomize=True, deadline=None, max_examples=100)
 def test_what_another_switch_admitted_is_not_limited_again(frame):
     trace = NETS[True].switches[2].run(frame, 9)
     assert trace.meters == []

@@ -126,7 +126,7 @@ class Both:
             net.paths.tick(self.now_s)
 
 
-@settings(derandomize=True, max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(steps, max_size=40))
 @example([("link", (1, 2)), ("learn", HOSTS[0], PortId(2, 1)), *[("take", 1), ("let go", 1)] * 2, ("take", 1)])
 def test_entries_of_own_switches_are_those_of_one_process_and_there_are_no_others(done):
@@ -153,7 +153,7 @@ def test_what_is_kept_of_others_hosts_does_not_grow_with_the_switches():
     assert not any(len(both.part.desired.flows_at(dpid)) for dpid in SWITCHES)
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(steps, max_size=40))
 def test_columns_of_vns_say_what_their_hosts_and_senders_are(done):
     fabrics = Both()

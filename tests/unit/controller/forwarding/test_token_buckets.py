@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.forwarding.token_buckets import TokenBuckets, packet_in_bursts
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.0, 0.5)), max_size=200))
-@settings(derandomize=True, deadline=None)
 def test_no_row_takes_more_than_its_own(asking):
     buckets, now_s, taken = TokenBuckets(3, 10.0, 5.0), 100.0, [0, 0, 0]
     for row, pause_s in asking:

@@ -24,7 +24,7 @@ moves = st.one_of(
 )
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(moves, max_size=12), st.booleans())
 def test_entries_are_those_of_the_paths_and_hosts_that_there_are(steps, shared):
     desired, behind, now = DesiredFlows(), {}, {}

@@ -4,22 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.policy_views import pairs
 
 from controller.gatekeeper import egress_limits
-from controller.gatekeeper.ingress_monitor import Pairs
 
 C = 860e6
-
-
-def pairs(sender, receiver, measured_bps=None, active=None, weight=None):
-    count = len(sender)
-    return Pairs(
-        np.array(sender, dtype=np.int64),
-        np.array(receiver, dtype=np.int64),
-        np.ones(count, dtype=bool) if active is None else np.array(active),
-        np.zeros(count) if measured_bps is None else np.array(measured_bps, dtype=np.float64),
-        np.ones(count) if weight is None else np.array(weight, dtype=np.float64),
-    )
 
 
 def test_a_new_pair_is_not_limited():
@@ -139,9 +128,7 @@ def test_a_silent_pair_may_begin_with_its_part_of_the_guarantee():
 limits = st.floats(0.0, 1e9)
 
 
-@given(
-    st.lists(st.tuples(limits, limits, limits, st.booleans(), st.floats(0.05, 0.99)), min_size=1, max_size=8),
-)
+@given(st.lists(st.tuples(limits, limits, limits, st.booleans(), st.floats(0.05, 0.99)), min_size=1, max_size=8))
 def test_a_limit_stays_between_its_floor_and_its_ceiling(rows):
     most, floor, offered = (np.array([row[n] for row in rows]) for n in range(3))
     told, decrease = np.array([row[3] for row in rows]), np.array([row[4] for row in rows])

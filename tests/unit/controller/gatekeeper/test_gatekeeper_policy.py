@@ -56,15 +56,10 @@ class World(PolicyWorld):
 
     def queues(self, dropped_bps, served_bps):
         """Readings of the queues of some VNs; NaN is a reading that did not come, 0 unless given."""
-        columns = []
-        for given_bps in (dropped_bps, served_bps):
-            column = np.zeros(len(self.vns))
-            for vn, value in given_bps.items():
-                column[vn] = value
-            columns.append(column)
-        known = ~np.isnan(columns[0])
-        nothing = np.zeros(len(self.vns))
-        return QueueReadings(columns[1], nothing, columns[0], nothing, nothing + 0.055, known, ~known & False)
+        vns, nothing = range(len(self.vns)), np.zeros(len(self.vns))
+        dropped, served = (np.array([bps.get(vn, 0.0) for vn in vns]) for bps in (dropped_bps, served_bps))
+        known = ~np.isnan(dropped)
+        return QueueReadings(served, nothing, dropped, nothing, nothing + 0.055, known, ~known & False)
 
     def after(self, sent_bps, dropped_bps=None, served_bps=None, **more):
         self.now_s += 0.055

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.policy_views import pairs
 
 from controller.gatekeeper.ingress_monitor import (
     CALM_INTERVALS,
     MIN_DROPPED_BITS,
     IngressMonitor,
-    Pairs,
     estimated_drops,
     floors,
     guarantee_needs,
@@ -23,17 +23,6 @@ from controller.policy.policy_state import PolicyState
 
 C = 1e9
 WINDOW = np.array([2.0])
-
-
-def pairs(sender, receiver, measured_bps, active=None, weight=None):
-    count = len(sender)
-    return Pairs(
-        np.array(sender, dtype=np.int64),
-        np.array(receiver, dtype=np.int64),
-        np.ones(count, dtype=bool) if active is None else np.array(active),
-        np.array(measured_bps, dtype=np.float64),
-        np.ones(count) if weight is None else np.array(weight, dtype=np.float64),
-    )
 
 
 def watched(*dropped_bps, served_bps=0.0):

@@ -144,10 +144,7 @@ def test_the_port_has_to_carry_all_its_limits(sending):
 
 @pytest.mark.parametrize(
     ("key", "links"),
-    [
-        ("send_limit_bps", ("s1:101-c1:1", "c1:2-s2:101")),
-        ("receive_limit_bps", ("s2:101-c1:2", "c1:1-s1:101")),
-    ],
+    [("send_limit_bps", ("s1:101-c1:1", "c1:2-s2:101")), ("receive_limit_bps", ("s2:101-c1:2", "c1:1-s1:101"))],
 )
 def test_the_core_has_to_carry_every_matrix(key, links):
     """Of VLAN 10 two VNs of 16 Mb/s at s1 and of VLAN 20 three leave 20 of the 100 for the third; s2 sets no bound."""
@@ -198,7 +195,7 @@ def test_limits_fit_a_link_for_the_shortest_frames():
     assert "72M of 71.43M, which remains if each frame takes 24 bytes of overhead (line 1); " in message
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(*[st.integers(1, 60)] * 2), min_size=12, max_size=12), st.integers(20, 200))
 def test_by_switch_is_as_exact_as_port_by_port(limits_mbit, capacity_mbit):
     """The VNs behind one switch taken together overload the core exactly when they do one by one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
 
@@ -40,7 +40,6 @@ def vlans(**flood_limit_bps):
     st.lists(st.tuples(st.sampled_from(VIDS), st.integers(1_000_000, 10**10)), min_size=2, max_size=30),
     st.dictionaries(st.sampled_from(["v10", "v20", "v30"]), st.floats(0.0, 1.0), max_size=3),
 )
-@settings(derandomize=True, deadline=None)
 def test_what_all_others_flood_is_within_the_receive_limit(vns, share):
     """Without a flood limit and with any that fits; and the largest that fits is the largest that does."""
     vlan_vid, limits_bps = map(np.array, zip(*vns, strict=True))
@@ -96,7 +95,6 @@ def test_neighbour_discovery_has_its_part():
     ),
     st.dictionaries(st.sampled_from(["v10", "v20", "v30"]), st.integers(2_000, 1_000_000), max_size=3),
 )
-@settings(derandomize=True, deadline=None)
 def test_limits_of_vns_own_fit_where_each_receive_limit_holds_the_floods_of_the_others(vns, configured):
     vlan_vid, limits_bps, own_bps = (list(column) for column in zip(*vns, strict=True))
     of_vlans = vlans(**configured)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
+from support.configs import fabric
 
 from controller.central import port_enforceability
 from controller.central.controller import CentralController
-from controller.config.loader import parse_config
 from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
 from controller.limits.link_headroom import HeadroomShortage, headroom_shortages
@@ -19,23 +17,14 @@ M = 1_000_000
 
 
 def config(limit="480M", links=("1G",), port="1G", algorithm="gatekeeper"):
-    """Edge switches s1 and s2 with a port each, and as many links from each to the core switch."""
-    ports = {"1": {"capacity": port, "trunk": [10, 20]}}
-    return parse_config(
-        json.dumps(
-            {
-                "vlans": {
-                    vid: {"send_limit": limit, "receive_limit": limit, "algorithm": algorithm} for vid in (10, 20)
-                },
-                "switches": {"s1": {"dpid": 1, "ports": ports}, "s2": {"dpid": 2, "ports": ports}, "c1": {"dpid": 3}},
-                "links": [
-                    {"between": [f"s{edge}:{100 + n}", f"c1:{10 * edge + n}"], "capacity": capacity}
-                    for edge in (1, 2)
-                    for n, capacity in enumerate(links)
-                ],
-            }
-        )
-    )
+    """Edge switches s1 and s2 with a port each, and as many links from each to the core switch s3."""
+    to_core = [
+        {"between": [f"s{edge}:{100 + n}", f"s3:{10 * edge + n}"], "capacity": capacity}
+        for edge in (1, 2)
+        for n, capacity in enumerate(links)
+    ]
+    edges = {1: {1: [10, 20]}, 2: {1: [10, 20]}, 3: {}}
+    return fabric(edges, port, dict.fromkeys((10, 20), limit), algorithm, links=to_core)
 
 
 def crowded(*args, needing=True, **named):

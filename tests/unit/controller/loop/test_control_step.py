@@ -47,15 +47,7 @@ class Bench:
         rate, burst = pair_changes.first_settings(self.state, self.vns, self.groups, sender, receiver)
         meter_id = 100 * target + port
         self.state = pair_changes.add_entries(
-            self.state,
-            self.vns,
-            sender,
-            receiver,
-            ints(meter_id),
-            rate,
-            burst,
-            self.now_s,
-            added_now=True,
+            self.state, self.vns, sender, receiver, ints(meter_id), rate, burst, self.now_s, added_now=True
         )
         self.counts[meter_id] = (0.0, 0.0, self.now_s)
         return rate[0]
@@ -69,14 +61,8 @@ class Bench:
             count, gone, added_s = self.counts[meter]
             self.counts[meter] = (count + rate * INTERVAL_S / 8, gone + drop * INTERVAL_S / 8, added_s)
         now = np.array([self.counts[meter] for meter in self.state.entries.meter_id.tolist()]).reshape(rows, 3)
-        readings = MeterReadings(
-            now[:, 0],
-            now[:, 1],
-            self.now_s - now[:, 2],
-            np.full(rows, self.now_s),
-            np.full(rows, present),
-            np.full(rows, np.nan),
-        )
+        clocks = self.now_s - now[:, 2], np.full(rows, self.now_s)
+        readings = MeterReadings(now[:, 0], now[:, 1], *clocks, np.full(rows, present), np.full(rows, np.nan))
         self.state, result = control_step.control_step(self.state, self.vns, self.groups, readings, self.now_s)
         for meter in self.state.entries.meter_id[result.changes.rows].tolist():
             self.counts[meter] = (0.0, 0.0, self.counts[meter][2])
@@ -206,18 +192,9 @@ def test_adopted_entries_are_not_new():
 def test_adopted_grants_hold_until_the_meters_count(algorithm, shares):
     bench = Bench(algorithm, senders=0)
     rates = LIMIT * np.array(shares)
-    senders = ints(*(bench.vns.row_of(10, 1, port) for port in (1, 2, 3)))
-    bench.state = pair_changes.add_entries(
-        bench.state,
-        bench.vns,
-        senders,
-        np.full(3, bench.hub),
-        ints(1, 2, 3),
-        rates,
-        burst_for(rates, np.array([True] * 3)),
-        bench.now_s,
-        added_now=False,
-    )
+    pairs = ints(*(bench.vns.row_of(10, 1, port) for port in (1, 2, 3))), np.full(3, bench.hub), ints(1, 2, 3)
+    settings = rates, burst_for(rates, np.array([True] * 3))
+    bench.state = pair_changes.add_entries(bench.state, bench.vns, *pairs, *settings, bench.now_s, added_now=False)
     bench.counts = dict.fromkeys((1, 2, 3), (0.0, 0.0, bench.now_s))
     for present in (False, False, True):  # the first count that comes in says nothing of a rate
         bench.step(LIMIT, LIMIT - rates, present=present)
@@ -264,7 +241,7 @@ happenings = st.lists(
 
 @pytest.mark.parametrize("algorithm", ["fs", "sp", "fp", "fe"])
 @given(happenings)
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_invariants(algorithm, events):
     """Whatever comes: limits within the ceilings, meters within the limits, VLAN 20 and its state untouched."""
     bench = Bench(algorithm, senders=0)

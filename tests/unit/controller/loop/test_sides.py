@@ -171,7 +171,7 @@ loads_kbits = st.lists(st.lists(st.integers(0, 600), min_size=7, max_size=7), mi
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(derandomize=True, max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(owner=owners, offered=loads_kbits)
 def test_shards_that_tell_each_other_messages_grant_what_one_step_grants(algorithm, owner, offered):
     compare(algorithm, owner, offered)

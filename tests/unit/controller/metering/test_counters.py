@@ -126,7 +126,7 @@ readings = st.lists(
 
 
 @given(readings)
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_rates_are_exact_or_unknown(happenings):
     """Whatever happens to a meter, a rate that is told is the traffic since the last reading over the time it took."""
     counters = MeterCounters.initial(0).reindexed(NEW, added_s=100.0)

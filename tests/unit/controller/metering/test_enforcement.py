@@ -138,7 +138,7 @@ def delivered_over_granted(nominal_bps, pattern, offers, *, intervals=400, hidde
 
 
 @given(st.lists(st.floats(0.0, 4e12), min_size=1, max_size=20))
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_rates_are_whole_and_never_above_the_limit(rates):
     whole = whole_rates(np.array(rates))
     assert (whole % 1000 == 0).all()
@@ -183,7 +183,7 @@ def test_a_sender_that_pauses_after_drops_gets_what_is_granted(pattern):
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["walk-1", "walk-30", "step"]))
-@settings(derandomize=True, deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_never_more_than_grants_and_one_depth(seed, pattern):
     """Whoever sends whenever it likes: the credit is never handed out twice."""
     generator = np.random.default_rng(seed)
@@ -384,7 +384,6 @@ def test_a_meter_that_was_found_is_left_as_it_stands():
     st.floats(0.0, 2e9),
     st.booleans(),
 )
-@settings(derandomize=True, deadline=None, max_examples=100)
 def test_what_is_sent_is_what_stands(rows, waited_s, offered_bps, known):
     rates = [float(whole_rates(np.array([row[0]]))[0]) for row in rows]
     parts = [standing([rate], unresponsive=row[2]) for rate, row in zip(rates, rows, strict=True)]

@@ -12,6 +12,7 @@ from controller.openflow.meters import METER_STATS
 IDS = np.array([[11, 0, 12], [21, 0, 22], [31, 0, 0]])  # floods, discovery, reports of VNs 0 and 2
 ANSWERED = np.array([True, False, True])
 VLANS = np.array([10, 10, 10])
+ZEROS = dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (0, 0, 0))
 LIMITS = np.full(3, 50e6)
 CAPACITIES = np.full(3, 100e6)
 
@@ -32,8 +33,7 @@ def read(floods, counters, now_s, answered=ANSWERED):
 
 def read_twice(second, first=None):
     floods = FloodRates.initial(3)
-    zeros = dict.fromkeys(("m21", "m11", "m31", "m12", "m22"), (0, 0, 0))
-    read(floods, stats(1.0, **(first or zeros)), 10.0)
+    read(floods, stats(1.0, **(first or ZEROS)), 10.0)
     read(floods, second, 11.0)
     return floods
 
@@ -86,26 +86,26 @@ def test_the_counters_of_a_late_switch_are_told_from_when_it_answered_last():
 
 
 def test_meters_that_were_modified_count_from_then():
-    floods, zeros = FloodRates.initial(3), dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (0, 0, 0))
-    read(floods, stats(1.0, **zeros | {"m11": (20_000, 0, 0), "m12": (20_000, 0, 0)}), 10.0)
+    floods = FloodRates.initial(3)
+    read(floods, stats(1.0, **ZEROS | {"m11": (20_000, 0, 0), "m12": (20_000, 0, 0)}), 10.0)
     floods.modified(np.array([0]), 10.5)
     floods.modified(np.array([0]), 10.8)
-    read(floods, stats(2.0, **zeros | {"m11": (25_000, 0, 0), "m12": (25_000, 0, 0)}), 11.0)
+    read(floods, stats(2.0, **ZEROS | {"m11": (25_000, 0, 0), "m12": (25_000, 0, 0)}), 11.0)
     assert floods.passed_bps.tolist() == pytest.approx([1e6, np.nan, 40_000.0], nan_ok=True)
-    read(floods, stats(3.0, **zeros | {"m11": (150_000, 0, 0), "m12": (150_000, 0, 0)}), 12.0)
+    read(floods, stats(3.0, **ZEROS | {"m11": (150_000, 0, 0), "m12": (150_000, 0, 0)}), 12.0)
     assert floods.passed_bps[[0, 2]].tolist() == [1e6, 1e6]
     floods.modified(np.array([0]), 12.999)
-    read(floods, stats(4.0, **zeros | {"m11": (1500, 0, 0), "m12": (150_000, 0, 0)}), 13.0)
+    read(floods, stats(4.0, **ZEROS | {"m11": (1500, 0, 0), "m12": (150_000, 0, 0)}), 13.0)
     assert floods.passed_bps[[0, 2]].tolist() == [1e6, 0.0], "one frame in a millisecond is no rate"
 
 
 def test_counters_that_were_set_by_others_are_read_twice_again():
-    floods, zeros = FloodRates.initial(3), dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (0, 0, 0))
-    read(floods, stats(1.0, **zeros), 10.0)
+    floods = FloodRates.initial(3)
+    read(floods, stats(1.0, **ZEROS), 10.0)
     floods.invalidated(np.array([0]))
-    read(floods, stats(2.0, **zeros | {"m11": (125_000, 0, 0), "m12": (125_000, 0, 0)}), 11.0)
+    read(floods, stats(2.0, **ZEROS | {"m11": (125_000, 0, 0), "m12": (125_000, 0, 0)}), 11.0)
     assert floods.passed_bps.tolist() == pytest.approx([np.nan, np.nan, 1e6], nan_ok=True)
-    read(floods, stats(3.0, **zeros | {"m11": (250_000, 0, 0), "m12": (250_000, 0, 0)}), 12.0)
+    read(floods, stats(3.0, **ZEROS | {"m11": (250_000, 0, 0), "m12": (250_000, 0, 0)}), 12.0)
     assert floods.passed_bps[[0, 2]].tolist() == [1e6, 1e6]
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.rest_in_process import INTERVAL_S, Desk
+from support.rest_in_process import CONFIG, INTERVAL_S, Desk
 
 from controller.central.reconfiguration import reconfigure
 from controller.config.loader import parse_config
 from controller.fabric.topology import Link, PortId
+from controller.fabric.vn_table import VnTable
 from controller.monitoring.link_status import LinkCommitments, LinkUptime
 from controller.monitoring.observer import Observer
 from controller.monitoring.time_series import SECONDS, SERIES_COLUMNS, WATCHED_S, TimeSeries
@@ -106,12 +107,9 @@ def test_a_guarantee_is_idle_met_or_missed_for_a_reason(watched: Watched) -> Non
     watched.central.switch_disconnected(0xA1, watched.desk.now_s)
     starve(watched, 19)
     assert watched.seconds(GuaranteeState.VIOLATED_SWITCH) == pytest.approx(19 * INTERVAL_S)
-    assert watched.observer.traffic.violated_s[watched.row] == pytest.approx(
-        sum(watched.seconds(one) for one in GuaranteeState if one >= GuaranteeState.VIOLATED_SWITCH)
-    )
-    assert watched.observer.traffic.violated_last_hour_s[watched.row] == pytest.approx(
-        watched.observer.traffic.violated_s[watched.row]
-    )
+    violated_s = sum(watched.seconds(one) for one in GuaranteeState if one >= GuaranteeState.VIOLATED_SWITCH)
+    assert watched.observer.traffic.violated_s[watched.row] == pytest.approx(violated_s)
+    assert watched.observer.traffic.violated_last_hour_s[watched.row] == pytest.approx(violated_s)
 
 
 def test_the_hour_forgets_and_the_sum_does_not(watched: Watched) -> None:
@@ -163,8 +161,6 @@ def test_the_vn_that_nobody_asked_for_the_longest_is_watched_no_more(
 
 
 def test_another_configuration_keeps_the_sums_of_the_vns_that_stay(watched: Watched) -> None:
-    from support.rest_in_process import CONFIG
-
     watched.run([30e6, 20e6], [0.0, 0.0], 40)
     before = watched.moved("offered")
     watched.central.drain_updates()
@@ -180,8 +176,6 @@ def test_another_configuration_keeps_the_sums_of_the_vns_that_stay(watched: Watc
 
 def test_links_are_promised_what_limits_let_through() -> None:
     config = parse_config(TREE)
-    from controller.fabric.vn_table import VnTable
-
     promises, vns = LinkCommitments(config), VnTable.from_config(config)
     # VLAN 10: 2 x 40 M may come from s1, 30 M may be received at s2; VLAN 20: 50 M either way.
     assert promises.committed_bps(PortId(1, 9), vns) == 30e6 + 50e6

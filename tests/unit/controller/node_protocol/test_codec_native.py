@@ -61,7 +61,7 @@ def read(data: bytes, known: Any, given: Any = None) -> Any:
     return head, encode(head, FABRIC, frame)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(seed=seeds, count=counts, make=st.sampled_from((report, grants)))
 def test_rows_of_entries_are_written_alike(seed: int, count: int, make: Any) -> None:
     rng = np.random.default_rng(seed)
@@ -72,7 +72,7 @@ def test_rows_of_entries_are_written_alike(seed: int, count: int, make: Any) -> 
     assert encode(HEAD, FABRIC, frame, np.arange(count)) == encode(HEAD, FABRIC, frame)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(seed=seeds, count=counts, make=st.sampled_from((report, grants)), damage=st.integers(0, 4), other=st.booleans())
 def test_frames_are_read_and_refused_alike_after_others(
     seed: int, count: int, make: Any, damage: int, other: bool
@@ -91,7 +91,7 @@ def test_frames_are_read_and_refused_alike_after_others(
     assert read(bytes(whole), known) == plainly(read, bytes(whole), known) == plainly(read, bytes(whole), None)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(seed=seeds, count=counts, make=st.sampled_from((report, grants)), damage=st.integers(0, 3))
 def test_frames_without_pairs_are_read_and_refused_alike(seed: int, count: int, make: Any, damage: int) -> None:
     rng = np.random.default_rng(seed)

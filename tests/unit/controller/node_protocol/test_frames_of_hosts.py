@@ -34,7 +34,6 @@ def frames(draw):
     return head, VnHosts(*words, column([row for row, _ in vns]), column([len(some) for _, some in vns]))
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(frames())
 def test_what_is_written_is_read(frame):
     head, hosts = frame
@@ -44,7 +43,7 @@ def test_what_is_written_is_read(frame):
         np.testing.assert_array_equal(getattr(read, field.name), getattr(hosts, field.name))
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(frame=frames(), data=st.data())
 def test_damaged_frames_are_refused_or_are_frames(frame, data):
     octets = corrupted(data, encode_host_update(frame[0], FABRIC, frame[1]))

@@ -36,7 +36,6 @@ def snapshots(draw):
     )
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(places=snapshots(), head=st.builds(SnapshotHeader, *[st.integers(0, 2**64 - 1)] * 2))
 def test_what_is_written_is_read(places, head):
     data = encode_snapshot(head, FABRIC, places)
@@ -46,7 +45,7 @@ def test_what_is_written_is_read(places, head):
         np.testing.assert_array_equal(getattr(read, field.name), getattr(places, field.name))
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(places=snapshots(), data=st.data())
 def test_damaged_snapshots_are_refused_or_are_snapshots(places, data):
     octets = corrupted(data, encode_snapshot(HEAD, FABRIC, places))
@@ -86,13 +85,12 @@ def message(frames):
     return made.data
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(frames=st.lists(st.binary(max_size=40), max_size=MAX_FRAMES))
 def test_frames_of_a_message_come_apart_again(frames):
     assert unbundle(message(frames)) == frames
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.binary(max_size=60))
 def test_noise_is_no_message_or_one(data):
     try:

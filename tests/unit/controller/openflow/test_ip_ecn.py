@@ -52,7 +52,7 @@ def test_a_field_of_another_size_is_malformed() -> None:
         decode_match(bytes.fromhex("0001 000a 80001202 0003 000000000000"))
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.sampled_from([IPV4, IPV6]),
     st.integers(0, 255),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.errors import InvalidValueError, ProtocolError
@@ -37,7 +37,6 @@ def test_ryu_reads_the_same_frame() -> None:
     assert (specific.oui, specific.subtype) == (b"\x02\xde\x75", 1)
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 2**32 - 1), st.binary(min_size=1))
 def test_what_is_built_is_parsed(dpid: int, port_no: int, key: bytes) -> None:
     frame = lldp.build(dpid, port_no, lldp.authenticator(key, dpid, port_no))
@@ -100,7 +99,6 @@ def test_a_frame_of_ours_that_is_damaged_is_told(old: bytes, new: bytes, told: s
         lldp.parse(FRAME.replace(old, new))
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.data())
 def test_damage_never_raises_anything_else(data: st.DataObject) -> None:
     damaged = bytearray(FRAME[: data.draw(st.integers(0, len(FRAME)))])

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.native_comparison import numpy_alone
 
 from controller.errors import DetsError
 from controller.openflow import meter_codec_native
 from controller.openflow.constants import METER_MAX
-from controller.openflow.meters import (
-    decode_meter_stats,
-    encode_meter_mods,
-    encode_meter_mods_batch,
-)
+from controller.openflow.meters import decode_meter_stats, encode_meter_mods, encode_meter_mods_batch
 
 pytestmark = pytest.mark.skipif(
     meter_codec_native.library is None, reason="no C compiler was there when it was installed"
@@ -40,11 +37,8 @@ def body(records: Any) -> bytes:
 
 def plainly(function: Any, *arguments: Any) -> Any:
     """Return what the numpy form makes, or the text of its error."""
-    library, meter_codec_native.library = meter_codec_native.library, None
-    try:
+    with numpy_alone(meter_codec_native):
         return outcome(function, *arguments)
-    finally:
-        meter_codec_native.library = library
 
 
 def outcome(function: Any, *arguments: Any) -> Any:

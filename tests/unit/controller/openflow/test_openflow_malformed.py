@@ -81,7 +81,7 @@ def test_every_cut_is_told_or_leaves_whole_entries(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_damaged_bytes_never_raise_anything_else(name: str, data: st.DataObject) -> None:
     decode, good = BODIES[name]
@@ -93,7 +93,7 @@ def test_damaged_bytes_never_raise_anything_else(name: str, data: st.DataObject)
 
 
 @pytest.mark.parametrize("name", BODIES)
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(noise=st.binary(max_size=300))
 def test_random_bytes_never_raise_anything_else(name: str, noise: bytes) -> None:
     complaint = complaint_of(BODIES[name][0], noise)
@@ -162,6 +162,7 @@ def applied(action: str) -> str:
         entry_of(match="80000108" + "00000001" + "0000ffff"),  # in_port under a mask
         entry_of(match="8000000400000001" * 2),
         entry_of(match="000100047f000001"),  # of another class
+        entry_of(match="80001401" + "11"),  # ip_proto
     ],
 )
 def test_an_entry_that_flow_cannot_say_is_kept_as_it_came(entry: bytes) -> None:
@@ -176,28 +177,28 @@ def test_masks_that_leave_no_bit_out_are_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decode", "buf", "told"),
+    ("entry", "told"),
     [
-        (flows.decode_flow_stats, entry_of(instructions="0001000400000000"), "instruction.len: 4, expected 8 or more"),
+        (entry_of(instructions="0001000400000000"), "instruction.len: 4, expected 8 or more"),
+        (entry_of(instructions=applied("00000000")), "action.len: 0, expected a multiple of 8"),
         (
-            flows.decode_flow_stats,
-            entry_of(instructions=applied("00000000")),
-            "action.len: 0, expected a multiple of 8",
-        ),
-        (
-            flows.decode_flow_stats,
             entry_of(instructions=applied("0015000c0000000100000000")),
             "action.len: 12, expected a multiple of 8 from 8 on",
         ),
-        (flows.decode_flow_stats, entry_of(instructions=applied("0000000800000001")), "output.len: 8, expected 16"),
-        (flows.decode_flow_stats, entry_of(match="80000002" + "0001"), "oxm_length of in_port: 2, expected 4"),
-        (flows.decode_flow_stats, entry_of(match="80000104" + "00000001"), "oxm_length of in_port: 4, expected 8"),
-        (
-            flows.decode_flow_stats,
-            entry_of(match="80001503" + "112233"),
-            "oxm_length of field 10 with a mask: 3, expected an even number",
-        ),
-        (flows.decode_flow_stats, FLOW_ENTRY[:50] + b"\0\3" + FLOW_ENTRY[52:], "match.length: 3, expected 4 or more"),
+        (entry_of(instructions=applied("0000000800000001")), "output.len: 8, expected 16"),
+        (entry_of(match="80000002" + "0001"), "oxm_length of in_port: 2, expected 4"),
+        (entry_of(match="80000104" + "00000001"), "oxm_length of in_port: 4, expected 8"),
+        (entry_of(match="80001503" + "112233"), "oxm_length of field 10 with a mask: 3, expected an even number"),
+        (FLOW_ENTRY[:50] + b"\0\3" + FLOW_ENTRY[52:], "match.length: 3, expected 4 or more"),
+    ],
+)
+def test_what_is_wrong_in_one_place_of_an_entry_is_told(entry: bytes, told: str) -> None:
+    assert told in (complaint_of(flows.decode_flow_stats, entry) or "")
+
+
+@pytest.mark.parametrize(
+    ("decode", "buf", "told"),
+    [
         (
             messages.parse_flow_removed,
             message(11, FLOW_REMOVED[8:] + bytes(8)),
@@ -213,18 +214,7 @@ def test_masks_that_leave_no_bit_out_are_none() -> None:
     ],
 )
 def test_what_is_wrong_in_one_place_is_told(decode: Callable[[bytes], object], buf: bytes, told: str) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        decode(buf)
-    assert told in str(caught.value)
-
-
-def test_a_foreign_entry_is_kept_as_it_came() -> None:
-    match = bytes.fromhex("0001000a" + "80001401" + "11" + "0000000000000000")[:16]  # ip_proto, which Match lacks
-    entry = flow_stats_entry()[:48]
-    entry = (48 + len(match)).to_bytes(2) + entry[2:] + match[:4] + match[4:9] + bytes(7)
-    entry = entry[:50] + (9).to_bytes(2) + entry[52:]
-    (flow,) = flows.decode_flow_stats(entry).flows
-    assert flow == UnknownFlow(0, 1, 5, entry)
+    assert told in (complaint_of(decode, buf) or "")
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ steps = st.one_of(
 )
 
 
-@settings(derandomize=True, max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(steps, max_size=60), st.sampled_from([1, 3, 1000]))
 def test_whatever_happens_and_is_lost_all_nodes_know_the_same_in_the_end(done, most_said):
     nodes = Nodes()

@@ -42,7 +42,7 @@ def test_columns_that_do_not_fit_are_refused(column):
         CongestionFeedback(ints(3), {"floor_bps": column})
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(max_examples=60)
 @given(st.dictionaries(st.integers(0, 20), st.floats(0, 1e9), max_size=10), st.lists(st.integers(0, 25), max_size=15))
 def test_it_is_a_dictionary_of_entries(messages, asked):
     rows = sorted(messages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.dets.send_rate_controller import MachineState
@@ -34,7 +34,6 @@ def grants(some, rate_bps):
     return GrantMessage(nothing, nothing, nothing > 0, entries.sender, entries.receiver, rate_bps, rate_bps < 0)
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(some=pairs, owner=st.lists(st.sampled_from((0, *OWNERS, 7)), min_size=VNS, max_size=VNS), data=st.data())
 def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
     entries, owner = table(some), ints(owner)
@@ -54,7 +53,6 @@ def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
         assert crossing.remote_rows[one].tolist() == np.flatnonzero(to == one).tolist()
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(some=pairs, granted=pairs, others=pairs)
 def test_grants_find_the_rows_of_their_pairs_that_are_there(some, granted, others):
     entries, owner = table(some), ints([0, 0, 0, 2, 2, 2, 5, 5, 5])

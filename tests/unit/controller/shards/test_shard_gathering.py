@@ -44,14 +44,8 @@ def gathered(rng: np.random.Generator, change: str) -> tuple[MergedReports, np.n
         ends = table.entries.sender[place], table.entries.receiver[place]
         said.append(ReportMessage(NOBODY, *(np.empty(0),) * 3, *ends, *rates, limits, available[place], *others))
     seen = SimpleNamespace(measured=SimpleNamespace(passed_bps=own * 0.0), unread_intervals=own)
-    found = MergedReports.build(
-        table,
-        own,
-        SimpleNamespace(seen=seen),
-        here,
-        said,
-        OmittedColumns.AMOUNTS | OmittedColumns.UNREAD | OmittedColumns.ACTIVE,
-    )  # type: ignore[arg-type]
+    left_out = OmittedColumns.AMOUNTS | OmittedColumns.UNREAD | OmittedColumns.ACTIVE
+    found = MergedReports.build(table, own, SimpleNamespace(seen=seen), here, said, left_out)  # type: ignore[arg-type]
     assert found.measured_bps.tolist() == measured.tolist()
     assert found.available_bps.tolist() == available.tolist()
     assert found.refused_bps.tolist() == refused.tolist()

@@ -45,7 +45,7 @@ def stretches(rng: np.random.Generator, count: int, kinds: int) -> np.ndarray:
     return np.repeat(rng.integers(0, kinds, count), lengths)[:count]
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(seed=seeds, count=counts, reports=st.integers(0, 3))
 def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, reports: int) -> None:
     rng = np.random.default_rng(seed)
@@ -76,7 +76,6 @@ def machines(rng: np.random.Generator, count: int, states: tuple[MachineState, .
     return SendRateControllers(control.astype(np.int8), rng.random(count) * 1e9, unheard.astype(np.int16))
 
 
-@settings(derandomize=True, deadline=None)
 @given(seed=seeds, parts=st.integers(0, 3))
 def test_what_is_brought_to_receivers_is_added_up_alike(seed: int, parts: int) -> None:
     rng = np.random.default_rng(seed)
@@ -99,7 +98,7 @@ def ints(values: Any) -> np.ndarray:
 STATES = ((MachineState.LIMITED,), (MachineState.IDLE, MachineState.LIMITED), tuple(MachineState))
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(seed=seeds, count=counts, states=st.sampled_from(STATES), wanted=st.sampled_from((0.0, 0.5, 1.0)))
 def test_grants_of_peers_are_obeyed_alike(
     seed: int, count: int, states: tuple[MachineState, ...], wanted: float
@@ -131,7 +130,6 @@ def test_grants_of_peers_are_obeyed_alike(
         assert getattr(now, name).tobytes() == getattr(plain, name).tobytes()
 
 
-@settings(derandomize=True, deadline=None)
 @given(seed=seeds, count=counts, share=st.sampled_from((0.0, 0.01, 1.0)))
 def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> None:
     rng = np.random.default_rng(seed)
@@ -147,7 +145,7 @@ def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> N
         assert (found[one] is rows) is (plain[one] is rows) is (len(plain[one]) == len(rows))
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(seed=seeds, count=counts, share=st.sampled_from((0.0, 0.5, 0.97, 1.0)), under=st.sampled_from((0.9, 1.0)))
 def test_answers_are_made_and_told_to_own_senders_alike(seed: int, count: int, share: float, under: float) -> None:
     rng = np.random.default_rng(seed)
@@ -167,7 +165,6 @@ def test_answers_are_made_and_told_to_own_senders_alike(seed: int, count: int, s
             assert getattr(found, name).tobytes() == getattr(wanted, name).tobytes()
 
 
-@settings(derandomize=True, deadline=None)
 @given(seed=seeds, count=counts, wrong=st.integers(0, 2))
 def test_limits_in_force_are_recognized_alike(seed: int, count: int, wrong: int) -> None:
     rng = np.random.default_rng(seed)

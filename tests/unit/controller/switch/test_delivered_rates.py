@@ -103,7 +103,7 @@ def test_changes_are_worked_out_when_somebody_asks():
     assert asked == [3, 3]
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.dictionaries(

@@ -418,7 +418,7 @@ WANTED = st.dictionaries(
 
 
 @given(data=st.data())
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200)
 def test_from_any_leftovers_one_transaction_reaches_what_is_wanted(data: st.DataObject) -> None:
     database = Database()
     database.add_bridge(DPID, *PORTS)

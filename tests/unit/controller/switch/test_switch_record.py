@@ -97,7 +97,7 @@ def test_an_id_is_free_once_its_delete_is_on_its_way():
 @given(
     st.dictionaries(st.integers(10, 60), st.integers(0, 1000), max_size=20), st.lists(st.integers(1, 80), max_size=30)
 )
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_rows_of_meters(rows, asked):
     one = record()
     one.map_meters(np.array(list(rows), dtype=np.int64), np.array(list(rows.values()), dtype=np.int64))

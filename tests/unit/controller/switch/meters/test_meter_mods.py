@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
+from support.native_comparison import numpy_alone
 
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
@@ -47,11 +48,8 @@ def test_each_switch_has_its_meters_in_the_order_of_the_changes() -> None:
 @given(st.lists(st.integers(1, 4), min_size=4, max_size=4), st.lists(st.integers(0, 4), unique=True))
 def test_both_forms_give_the_same(switch: list[int], rows: list[int]) -> None:
     mods, parts = modifications_by_switch(vns(switch), ENTRIES, changes(rows))
-    library, meter_codec_native.library = meter_codec_native.library, None
-    try:
+    with numpy_alone(meter_codec_native):
         plain, plain_parts = modifications_by_switch(vns(switch), ENTRIES, changes(rows))
-    finally:
-        meter_codec_native.library = library
     assert parts == plain_parts
     np.testing.assert_array_equal(mods, plain)
     assert mods.T.flags.c_contiguous

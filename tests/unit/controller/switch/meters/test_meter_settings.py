@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.switch.meters.meter_settings import MeterSetting, MeterSettingsTable
@@ -17,7 +17,6 @@ def columns(meters: dict[int, MeterSetting]) -> MeterSettingsTable:
     return MeterSettingsTable(*rows.T)
 
 
-@settings(derandomize=True)
 @given(TABLES, TABLES)
 def test_differing_is_what_two_dictionaries_say(one: dict[int, MeterSetting], other: dict[int, MeterSetting]) -> None:
     wanted = {i for i in one.keys() | other.keys() if one.get(i) != other.get(i)}
