@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import socket
 import struct
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from types import SimpleNamespace
@@ -15,30 +13,23 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import support.framework  # noqa: F401
 from eventlet import patcher
 from eventlet.greenio import GreenSocket
+from ryu.base import app_manager
+from ryu.controller import ofp_event
+from ryu.controller.handler import MAIN_DISPATCHER, register_instance
+from ryu.controller.ofp_handler import OFPHandler
+from ryu.lib import hub
 
 from apps.runtime.connection.connection_limits import SWITCH_ALLOWANCE
+from apps.runtime.connection.ryu_datapath import READER, PeerDatapath
+from apps.runtime.connection.switch_connection import SwitchConnection, send_bulk_request
+from apps.runtime.sockets import native as native_sockets
 from controller.errors import ProtocolError
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.openflow.meters import METER_STATS
 from controller.openflow.multipart import encode_meter_stats_request
-
-with warnings.catch_warnings():  # what Ryu imports is deprecated
-    warnings.simplefilter("ignore")
-    import eventlet.wsgi
-
-    eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
-    app_manager = importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
-    from ryu.controller import ofp_event
-    from ryu.controller.handler import MAIN_DISPATCHER, register_instance
-    from ryu.controller.ofp_handler import OFPHandler
-    from ryu.lib import hub
-
-    from apps.runtime.connection.ryu_datapath import READER, PeerDatapath
-    from apps.runtime.connection.switch_connection import SwitchConnection, send_bulk_request
-    from apps.runtime.sockets import native as native_sockets
-
 
 in_parts = patch("apps.runtime.sockets.bulk_request._MAX_METERS", 1)  # so few meters are in one message
 
