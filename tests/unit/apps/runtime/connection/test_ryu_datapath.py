@@ -21,13 +21,14 @@ from ryu.controller import ofp_event
 from ryu.controller.handler import MAIN_DISPATCHER, register_instance
 from ryu.controller.ofp_handler import OFPHandler
 from ryu.lib import hub
+from support.openflow_bytes import message, meter_records, multipart_reply
 
 from apps.runtime.connection.connection_limits import SWITCH_ALLOWANCE
 from apps.runtime.connection.ryu_datapath import READER, PeerDatapath
 from apps.runtime.connection.switch_connection import SwitchConnection, send_bulk_request
 from apps.runtime.sockets import native as native_sockets
 from controller.errors import ProtocolError
-from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
+from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType
 from controller.openflow.meters import METER_STATS
 from controller.openflow.multipart import encode_meter_stats_request
 
@@ -66,7 +67,7 @@ class Switch:
         self.ended = True
 
     def says(self, kind: MessageType, *xids: int) -> bytes:
-        return b"".join(struct.pack("!BBHI", VERSION, kind, 8, xid) for xid in xids)
+        return b"".join(message(kind, xid=xid) for xid in xids)
 
 
 @pytest.fixture
@@ -226,11 +227,7 @@ def test_the_loop_ends_when_the_switch_hangs_up(switches: list[Switch]) -> None:
 
 def answer(xid: int, meters: int = 2, first: int = 0, flags: int = 0) -> bytes:
     """Return a meter-stats reply."""
-    ids = range(first, first + meters)
-    body = b"".join(struct.pack("!IH6xIQQIIQQ", one, 56, 1, 10, 1000, 9, 0, 0, 0) for one in ids)
-    what = MultipartType.METER, flags
-    head = struct.pack("!BBHIHH4x", VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, *what)
-    return head + body
+    return multipart_reply(xid, meter_records(*range(first, first + meters)), flags=flags)
 
 
 def parts(xid: int) -> tuple[bytes, bytes]:
@@ -262,7 +259,7 @@ def test_a_bulk_request_is_answered_without_a_reply_for_each(switches: list[Swit
     assert all(switch.connection._awaited == {} for switch in switches)
 
 
-@pytest.mark.parametrize("before", [b"", struct.pack("!BBHI", VERSION, MessageType.ERROR, 8, 77)])
+@pytest.mark.parametrize("before", [b"", message(MessageType.ERROR, xid=77)])
 def test_an_answer_that_comes_otherwise_is_awaited_as_any_reply(switches: list[Switch], before: bytes) -> None:
     switch, other = switches
     xid, its_xid = called(switch, other)
@@ -296,7 +293,7 @@ def test_a_bulk_request_is_answered_in_parts(switches: list[Switch]) -> None:
 
 
 @in_parts
-@pytest.mark.parametrize("between", [b"", struct.pack("!BBHI", VERSION, MessageType.ERROR, 8, 77)])
+@pytest.mark.parametrize("between", [b"", message(MessageType.ERROR, xid=77)])
 @pytest.mark.parametrize("cut", [0, 40])
 def test_what_came_before_a_bulk_request_ended_is_part_of_the_reply(
     switches: list[Switch], between: bytes, cut: int
