@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,14 @@ class Desk:
         answer = self.client.get(path)
         assert answer.status_code == 200, answer.text
         return answer.get_json()
+
+    def pages(self, path: str, limit: int) -> Iterator[Any]:
+        """Yield the pages of a list, each asked for by the cursor of the one before."""
+        cursor = ""
+        while cursor is not None:
+            page = self.get(f"{path}?limit={limit}{f'&cursor={cursor}' if cursor else ''}")
+            yield page
+            cursor = page["next"]
 
     def patch(self, path: str, body: object) -> TestResponse:
         return self.client.patch(path, json=body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -225,14 +226,10 @@ def test_a_bad_import_is_named_and_changes_nothing(rest: Desk, document: dict[st
 )
 @pytest.mark.parametrize("limit", [1, 3, 5, 10])
 def test_pages_put_together_are_the_list(rest: Desk, path: str, name: str, count: int, limit: int) -> None:
-    whole, pages, cursor = rest.get(path)[name], [], ""
+    whole, pages = rest.get(path)[name], [page[name] for page in rest.pages(path, limit)]
     assert len(whole) == count
-    while cursor is not None:
-        page = rest.get(f"{path}?limit={limit}{f'&cursor={cursor}' if cursor else ''}")
-        assert 0 < len(page[name]) <= limit
-        pages += page[name]
-        cursor = page["next"]
-    assert pages == whole
+    assert all(0 < len(page) <= limit for page in pages)
+    assert [*chain(*pages)] == whole
 
 
 def test_history_and_overrides_have_pages_too(rest: Desk) -> None:
@@ -242,12 +239,7 @@ def test_history_and_overrides_have_pages_too(rest: Desk) -> None:
         ("/v1/history", "changes", [6, 5, 4, 3, 2, 1]),
         ("/v1/overrides", "overrides", [2, 3, 4, 5, 6]),
     ):
-        seen, cursor = [], ""
-        while cursor is not None:
-            page = rest.get(f"{path}?limit=2{f'&cursor={cursor}' if cursor else ''}")
-            seen += [one["revision"] for one in page[name]]
-            cursor = page["next"]
-        assert seen == wanted
+        assert [one["revision"] for page in rest.pages(path, 2) for one in page[name]] == wanted
 
 
 @pytest.mark.parametrize("cursor", ["x", "WzFd", "bnVsbA==", "%FF", "W1tdXQ==", "Wzk5LCAiczkiLCA5XQ=="])

@@ -293,14 +293,12 @@ def test_pages_of_any_size_list_every_pair_of_all_nodes_once(owner: list[int], l
 
     nodes = Nodes("4", {str(one): "" for one in range(4)}, OWNERS, None, Paging())  # type: ignore[arg-type]
     desk.service.remote_nodes = RequestForwarder(lambda: nodes)
-    listed, cursor = [], ""
-    while cursor is not None:
-        page = desk.get(f"/v1/pairs?limit={limit}" + (f"&cursor={cursor}" if cursor else ""))
+    listed = []
+    for page in desk.pages("/v1/pairs", limit):
         assert len(page["pairs"]) <= limit
         listed += [
             tuple((one[end]["switch"], one[end]["port_no"]) for end in ("sender", "receiver")) for one in page["pairs"]
         ]
-        cursor = page["next"]
     assert listed == pairs
 
 
