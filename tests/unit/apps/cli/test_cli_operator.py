@@ -169,12 +169,12 @@ def test_the_status_tells_troubles_and_fails_with_them(desk: FakeRestServer, det
 # -- changes
 
 
-def test_a_limit_is_set_in_the_units_of_people(desk: FakeRestServer, dets: Any) -> None:
+def test_limits_and_a_weight_are_set_in_the_units_of_people(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
-    status, out, err = dets("limit", "set", *HERE, "--receive", "400M", "--send", "1.5G")
-    assert (status, out, err) == (0, "VLAN 10, sw1:3: send 1.5G, receive 400M (revision 17)\n", "")
+    status, out, err = dets("limit", "set", *HERE, "--receive", "400M", "--send", "1.5G", "--weight", "2.5")
+    assert (status, out, err) == (0, "VLAN 10, sw1:3: weight 2.5, send 1.5G, receive 400M (revision 17)\n", "")
     asked = desk.last()
-    assert asked.body == {"send_limit_bps": 1_500_000_000, "receive_limit_bps": 400_000_000}
+    assert asked.body == {"send_limit_bps": 1_500_000_000, "receive_limit_bps": 400_000_000, "weight": 2.5}
     assert (asked.query, asked.headers.get("If-Match")) == ({}, None)
     assert json.loads(dets("limit", "set", *HERE, "--send", "64k", "-o", "json")[1]) == VN
     assert desk.last().body == {"send_limit_bps": 64_000}
@@ -298,12 +298,13 @@ def test_what_was_set_is_taken_back(
 def test_many_limits_come_from_a_file(desk: FakeRestServer, dets: Any, tmp_path: Path) -> None:
     desk.on("POST", "/v1/limits", {"revision": 18, "changed": 3})
     file = tmp_path / "limits.yaml"
-    file.write_text(
-        "- {vlan: 10, port: 'sw1:3', receive: 400M}\n- {vlan: 20, port: sw1:4, send: 64000, send_ceiling: none}\n"
-    )
+    file.write_text("""\
+- {vlan: 10, port: 'sw1:3', receive: 400M, weight: 3}
+- {vlan: 20, port: sw1:4, send: 64000, send_ceiling: none}
+""")
     assert dets("limit", "apply", str(file)) == (0, "3 values changed (revision 18)\n", "")
     assert desk.last().body["limits"] == [
-        {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "receive_limit_bps": 400_000_000},
+        {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "receive_limit_bps": 400_000_000, "weight": 3},
         {"vlan_vid": 20, "switch": "sw1", "port_no": 4, "send_limit_bps": 64_000, "send_ceiling_bps": None},
     ]
 
@@ -312,6 +313,7 @@ def test_many_limits_come_from_a_file(desk: FakeRestServer, dets: Any, tmp_path:
     ("text", "problem"),
     [
         ("- {vlan: 10, port: sw1:3, receive: 4x}", "1:36: [0].receive: '4x' is not a rate"),
+        ("- {vlan: 10, port: sw1:3, weight: 0}", "1:35: [0].weight: 0 must be a number, 0.000001 to 1000000"),
         ("- {vlan: 10, port: sw1:3}", "1:3: [0]: sets nothing"),
         ("- {vlan: 1.5, port: sw1:3, send: 1M}", "1:10: [0].vlan: 1.5 is not a VLAN's id or name"),
         ("- {vlan: 10, send: 1M}", "1:3: [0]: lacks port: SWITCH:PORT"),
@@ -628,21 +630,6 @@ def test_the_shell_completes_commands_and_options(words: str, found: str) -> Non
         [sys.executable, "-m", "apps.cli"], env=environment, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.stdout.strip() == found
-
-
-def test_weights_are_set_with_limits_and_from_a_file(desk: FakeRestServer, dets: Any, tmp_path: Path) -> None:
-    desk.on("PATCH", VN_PATH, VN)
-    out = dets("limit", "set", *HERE, "--weight", "2.5", "--send", "1M")[1]
-    assert out == "VLAN 10, sw1:3: weight 2.5, send 1M (revision 17)\n"
-    assert desk.last().body == {"send_limit_bps": 1_000_000, "weight": 2.5}
-    desk.on("POST", "/v1/limits", {"revision": 18, "changed": 1})
-    file = tmp_path / "limits.yaml"
-    file.write_text("- {vlan: 10, port: 'sw1:3', weight: 3}\n")
-    assert dets("limit", "apply", str(file))[0] == 0
-    assert desk.last().body == {"limits": [{"vlan_vid": 10, "switch": "sw1", "port_no": 3, "weight": 3}]}
-    file.write_text("- {vlan: 10, port: 'sw1:3', weight: 0}\n")
-    status, _, told = dets("limit", "apply", str(file))
-    assert (status, told) == (2, f"{file}:1:37: [0].weight: 0 must be a number, 0.000001 to 1000000\n")
 
 
 def test_vlans_and_ports_are_known_by_name_too(desk: FakeRestServer, dets: Any, tmp_path: Path) -> None:
