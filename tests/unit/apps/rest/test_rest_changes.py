@@ -205,7 +205,7 @@ def test_what_was_exported_can_be_imported_elsewhere(rest: Desk) -> None:
         ({"format": "other", "vlans": [], "vns": []}, "format", '"other" is not acceptable'),
         ({"vlans": []}, "vns", "null is missing"),
         ({"vlans": [{"vlan_vid": 10}], "vns": []}, "vlans.0", '"{'),
-        ({"vlans": [{"vlan_vid": 10, "values": {"x": 1}}], "vns": []}, "x", "1 is not known here"),
+        ({"vlans": [{"vlan_vid": 10, "values": {"x": 1}}], "vns": []}, "x", "1 is not known here; there are: name, "),
         ({"vlans": [], "vns": [item(1, send_limit_bps=5)]}, "vns.0.send_limit_bps", "5 is outside 1k to"),
     ],
 )

@@ -118,6 +118,7 @@ def test_more_keys_or_parameters_than_there_are_names_for_are_counted_and_not_lo
         ("/v1/vns/10/s9/1", "switch", "s1, s2"),
         ("/v1/vns/10/s1/9", "port_no", "1, 2, 3"),
         ("/v1/vns/10/s1/one", "port_no", "1, 2, 3"),
+        ("/v1/vns/10/s1/s2-7", "port_no", "1, 2, 3"),  # of another switch
         ("/v1/vns/20/s1/3", "vlan_vid", "its VLANs are 10"),
     ],
 )
