@@ -50,20 +50,8 @@ def test_vlans(desk: Desk) -> None:
         "overridden": [],
         "revision": 1,
     }
-    second = {
-        "vlan_vid": 20,
-        "name": "vlan20",
-        "algorithm": "fs",
-        "parameters": {},
-        "weight": 1.0,
-        "send_limit_bps": 50_000_000,
-        "receive_limit_bps": None,
-        "vns": 2,
-        "shadow": None,
-        "shadow_parameters": {},
-        "overridden": [],
-        "revision": 1,
-    }
+    second = first | {"vlan_vid": 20, "name": "vlan20", "algorithm": "fs", "parameters": {}, "weight": 1.0}
+    second |= {"send_limit_bps": 50_000_000, "receive_limit_bps": None, "vns": 2}
     assert desk.get("/v1/vlans") == {"next": None, "vlans": [first, second], "revision": 1}
     assert desk.get("/v1/vlans/20") == second
 
