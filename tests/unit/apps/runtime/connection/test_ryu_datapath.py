@@ -84,11 +84,12 @@ def switches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Switch]]:
 
 
 def wait_for(condition: Any) -> None:
-    """Give others their turn until it is so; a test that waits in vain fails by its assertion afterwards."""
+    """Give others their turn until it is so; a test that waits in vain fails."""
     for _ in range(200):
         if condition():
             return
         hub.sleep(0.005)
+    raise AssertionError("it is waited for in vain")
 
 
 def test_replies_and_reports_in_one_piece_are_all_taken(switches: list[Switch]) -> None:
@@ -98,13 +99,12 @@ def test_replies_and_reports_in_one_piece_are_all_taken(switches: list[Switch]) 
     data = switch.says(MessageType.BARRIER_REPLY, first.xid) + switch.says(MessageType.ERROR, 77)
     switch.end.send(data + switch.says(MessageType.BARRIER_REPLY, second.xid))
     wait_for(lambda: second.done)
-    assert (first.done, second.done, switch.reports) == (True, True, [77])
+    assert (first.done, switch.reports) == (True, [77])
     switch.end.send(switch.says(MessageType.BARRIER_REPLY, late.xid)[:5])
     hub.sleep(0.01)
     assert not late.done
     switch.end.send(switch.says(MessageType.BARRIER_REPLY, late.xid)[5:])
-    wait_for(lambda: late.done)
-    assert late.done, "it goes on by the shared reader after a report"
+    wait_for(lambda: late.done)  # it goes on by the shared reader after a report
 
 
 def test_one_that_has_used_up_its_allowance_waits_alone(
@@ -129,7 +129,6 @@ def test_one_that_has_used_up_its_allowance_waits_alone(
     reply = quiet.connection.barrier()
     quiet.end.send(quiet.says(MessageType.BARRIER_REPLY, reply.xid))
     wait_for(lambda: reply.done)
-    assert reply.done
     assert len(loud.reports) < count
 
     def time_passes() -> bool:
@@ -200,7 +199,6 @@ def test_replies_count_towards_the_allowance(switches: list[Switch]) -> None:
     wait_for(lambda: asked[SWITCH_ALLOWANCE.messages // 2].done)
     assert not asked[-1].done
     wait_for(lambda: asked[-1].done)
-    assert asked[-1].done
 
 
 def test_a_handler_that_fails_ends_its_own_connection_alone(switches: list[Switch]) -> None:
@@ -211,18 +209,14 @@ def test_a_handler_that_fails_ends_its_own_connection_alone(switches: list[Switc
     wait_for(lambda: broken.loop.dead)
     quiet.end.send(quiet.says(MessageType.BARRIER_REPLY, reply.xid))
     wait_for(lambda: reply.done)
-    assert reply.done
-    assert broken.loop.dead
 
 
 def test_the_loop_ends_when_the_switch_hangs_up(switches: list[Switch]) -> None:
     switch, other = switches
     switch.end.close()
     wait_for(lambda: switch.ended)
-    assert switch.ended
     other.datapath.close()
     wait_for(lambda: other.ended)
-    assert other.ended
 
 
 def answer(xid: int, meters: int = 2, first: int = 0, flags: int = 0) -> bytes:
@@ -324,7 +318,6 @@ def test_answers_beyond_what_was_asked_for_take_the_allowance(switches: list[Swi
     loud.end.send(4 * answer(xid))
     wait_for(lambda: PeerDatapath.counts.dropped["nobody asked"])
     wait_for(lambda: loud.datapath._budget._messages == 3)
-    assert loud.datapath._budget._messages == 3
 
 
 def test_a_switch_that_hangs_up_in_the_middle_is_not_waited_for(switches: list[Switch]) -> None:
