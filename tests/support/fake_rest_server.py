@@ -104,6 +104,10 @@ class FakeRestServer:
         made = (one if isinstance(one, PreparedResponse) else PreparedResponse(one, **more) for one in answers)
         self.answers[method, path] = [*made]
 
+    def lists(self, path: str, *rows: Any, **more: Any) -> None:
+        """Set the only page of a list, whose name is the path's last part."""
+        self.on("GET", path, {path.rpartition("/")[2]: [*rows], "next": None, **more})
+
     def refuse(self, method: str, path: str, status: int, detail: str) -> None:
         """Reject a request with a problem document."""
         problem = {"type": "urn:x", "title": "x", "status": status, "detail": detail}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from werkzeug.test import TestResponse
 from apps.rest import Service, create_app
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config
+from controller.fabric.config_model import Config
 from controller.forwarding.pipeline import MetadataFlag
 from controller.openflow.ethernet import FrameHeader, build_frame
 from controller.openflow.meters import METER_CONFIG, METER_STATS
@@ -42,12 +44,12 @@ NO_FLOWS: tuple[()] = ()
 class Desk:
     """A controller, a client of its REST interface, and how often a change was sent on."""
 
-    def __init__(self, text: str = CONFIG) -> None:
-        self.central = CentralController(parse_config(text))
+    def __init__(self, config: str | Config = CONFIG, *, needs_if_match: bool = False) -> None:
+        self.central = CentralController(parse_config(config) if isinstance(config, str) else config)
         self.now_s = 100.0
         self.counts_since_s: dict[int, float] = {}
         self.changes = 0
-        self.service = Service(self.central, lambda: self.now_s)
+        self.service = Service(self.central, lambda: self.now_s, needs_if_match=needs_if_match)
         self.service.on_change = self._changed  # type: ignore[method-assign]
         self.app = create_app(self.service)
         self.client: FlaskClient = self.app.test_client()
@@ -60,8 +62,20 @@ class Desk:
         assert answer.status_code == 200, answer.text
         return answer.get_json()
 
+    def pages(self, path: str, limit: int) -> Iterator[Any]:
+        """Yield the pages of a list, each asked for by the cursor of the one before."""
+        cursor = ""
+        while cursor is not None:
+            page = self.get(f"{path}?limit={limit}{f'&cursor={cursor}' if cursor else ''}")
+            yield page
+            cursor = page["next"]
+
     def patch(self, path: str, body: object) -> TestResponse:
         return self.client.patch(path, json=body)
+
+    def change(self, method: str, path: str, body: object = None, if_match: str | None = None) -> TestResponse:
+        headers = {} if if_match is None else {"If-Match": if_match}
+        return self.client.open(path, method=method, json=body, headers=headers)
 
     def send(self, path: str, body: bytes, content_type: str | None = "application/json") -> TestResponse:
         return self.client.patch(path, data=body, content_type=content_type)

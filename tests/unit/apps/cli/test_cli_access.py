@@ -6,12 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from support.rest_server import RestProcess
+from support.rest_server import CONFIG, RestProcess
 
-CONFIG = """\
-vlans: {10: {send_limit: 40M, receive_limit: 40M}}
-switches: {s1: {dpid: 1, ports: {1: {capacity: 100M, access: 10}, 2: {capacity: 100M, access: 10}}}}
-"""
 SET = ["limit", "set", "--vlan", "10", "--port", "s1:1", "--send", "30M"]
 
 

@@ -16,6 +16,8 @@ from apps.cli.support import command_options, output
 
 VN_PATH = "/v1/vns/10/sw1/3"
 HERE = ["--vlan", "10", "--port", "sw1:3"]
+# A change that is in force on all switches.
+IN_FORCE = {"installed_revision": 17, "unconfirmed_switches": [], "disconnected_switches": []}
 AWAY = "dets: sw2: not connected; the change is in force there once it is\n"
 
 
@@ -48,7 +50,7 @@ def test_status_shows_switches_as_their_nodes_see_them(desk: FakeRestServer, det
     health = {"status": "ready", "switches": {"s1": "ready", "s2": "standby"}, "cluster": cluster}
     desk.on("GET", "/v1/health", health)
     switches = [{"switch": name, "state": "ready", "faults": [], "vns": 2} for name in owners]
-    desk.on("GET", "/v1/switches", {"switches": switches, "next": None})
+    desk.lists("/v1/switches", *switches)
     status, out, _ = dets("status")
     assert status == 0
     assert lines(out)[-2:] == [["s1", "n1", "ready", "-"], ["s2", "n2", "ready", "-"]]
@@ -96,7 +98,7 @@ def test_status_says_how_many_vns_are_full_and_is_well(desk: FakeRestServer, det
 
 
 def test_a_list_is_all_there_is_as_json_and_yaml(desk: FakeRestServer, dets: Any) -> None:
-    desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
+    desk.lists("/v1/vlans", VLAN)
     assert json.loads(dets("vlan", "list", "-o", "json")[1]) == [VLAN]
     assert yaml.safe_load(dets("vlan", "list", "--output", "yaml")[1]) == [VLAN]
     assert lines(dets("vlan", "list")[1])[1] == ["10", "tenant-a", "fp", "d=2", "1", "3", "-", "40M", "-", "3"]
@@ -104,7 +106,7 @@ def test_a_list_is_all_there_is_as_json_and_yaml(desk: FakeRestServer, dets: Any
 
 def test_a_long_table_is_not_folded_where_no_terminal_is(desk: FakeRestServer, dets: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
+    desk.lists("/v1/vns", VN)
     assert len(dets("vn", "list")[1].splitlines()) == 2
 
 
@@ -128,7 +130,7 @@ def test_ports_and_entries_are_listed(desk: FakeRestServer, dets: Any) -> None:
     port |= {"interface": "eth7", "state": "up", "state_since": "2026-01-01T00:00:00.000Z", "speed_bps": 10**9}
     port |= {"fence": "it is 'eth7' where 'eth3' is expected"}
     port |= {"agent": {"mode": "verify", "state": "trusted", "features": [], "last_seen_ms": 40, "rejected_frames": {}}}
-    desk.on("GET", "/v1/ports", {"ports": [port], "next": None})
+    desk.lists("/v1/ports", port)
     row = lines(dets("port", "list", "--switch", "sw1")[1])[1]
     assert row == ["sw1:3", "pn3", "fenced", "1G", "10,", "20", "500M", "500M", "1k", "-", "partly"]
     assert desk.last().query == {"switch": "sw1"}
@@ -140,15 +142,11 @@ def test_ports_and_entries_are_listed(desk: FakeRestServer, dets: Any) -> None:
     assert ["agent", "trusted", "(verify)"] in shown
     entry = {"vlan_vid": 10, "sender": {"switch": "sw1", "port_no": 1}, "receiver": {"switch": "sw2", "port_no": 3}}
     entry |= {"offered_bps": 2, "dropped_bps": 1, "granted_bps": None, "limit_bps": 1000, "meter_rate_bps": 1000}
-    desk.on(
-        "GET",
-        "/v1/pairs",
-        {"pairs": [entry | {"control": "idle", "shaping": "agent", "marked_share": 0.125}], "next": None},
-    )
+    desk.lists("/v1/pairs", entry | {"control": "idle", "shaping": "agent", "marked_share": 0.125})
     shown = ["10", "sw1:1", "sw2:3", "2", "1", "-", "1k", "1k", "agent", "12.5%", "idle"]
     assert lines(dets("pair", "list")[1])[1] == shown
     bare = {"vlan_vid": 10, "sender": entry["sender"], "receiver": entry["receiver"], "why": "refused"}
-    desk.on("GET", "/v1/pairs", {"pairs": [], "unmetered_pairs": [bare], "next": None})
+    desk.lists("/v1/pairs", unmetered_pairs=[bare])
     assert lines(dets("pair", "unmetered", "--vlan", "10")[1])[1] == ["10", "sw1:1", "sw2:3", "refused"]
     assert desk.last().query == {"vlan": "10", "limit": "1"}
 
@@ -171,12 +169,12 @@ def test_the_status_tells_troubles_and_fails_with_them(desk: FakeRestServer, det
 # -- changes
 
 
-def test_a_limit_is_set_in_the_units_of_people(desk: FakeRestServer, dets: Any) -> None:
+def test_limits_and_a_weight_are_set_in_the_units_of_people(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
-    status, out, err = dets("limit", "set", *HERE, "--receive", "400M", "--send", "1.5G")
-    assert (status, out, err) == (0, "VLAN 10, sw1:3: send 1.5G, receive 400M (revision 17)\n", "")
+    status, out, err = dets("limit", "set", *HERE, "--receive", "400M", "--send", "1.5G", "--weight", "2.5")
+    assert (status, out, err) == (0, "VLAN 10, sw1:3: weight 2.5, send 1.5G, receive 400M (revision 17)\n", "")
     asked = desk.last()
-    assert asked.body == {"send_limit_bps": 1_500_000_000, "receive_limit_bps": 400_000_000}
+    assert asked.body == {"send_limit_bps": 1_500_000_000, "receive_limit_bps": 400_000_000, "weight": 2.5}
     assert (asked.query, asked.headers.get("If-Match")) == ({}, None)
     assert json.loads(dets("limit", "set", *HERE, "--send", "64k", "-o", "json")[1]) == VN
     assert desk.last().body == {"send_limit_bps": 64_000}
@@ -217,7 +215,7 @@ def test_a_change_can_be_bound_to_a_revision(desk: FakeRestServer, dets: Any) ->
 
 def test_wait_returns_when_the_change_is_in_force(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
-    late = {"revision": 17, "installed_revision": 16, "unconfirmed_switches": ["sw1"], "disconnected_switches": []}
+    late = {**IN_FORCE, "installed_revision": 16, "unconfirmed_switches": ["sw1"]}
     desk.on("GET", "/v1/revision", late, late, {**late, "installed_revision": 17})
     assert dets("limit", "set", *HERE, "--send", "1M", "--wait")[:2] == (
         0,
@@ -228,16 +226,7 @@ def test_wait_returns_when_the_change_is_in_force(desk: FakeRestServer, dets: An
 
 def test_wait_tells_which_nodes_do_not_answer(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
-    desk.on(
-        "GET",
-        "/v1/revision",
-        {
-            "installed_revision": 17,
-            "unconfirmed_switches": [],
-            "disconnected_switches": [],
-            "unreachable_nodes": ["n2"],
-        },
-    )
+    desk.on("GET", "/v1/revision", {**IN_FORCE, "unreachable_nodes": ["n2"]})
     status, _, err = dets("limit", "set", *HERE, "--send", "1M", "--wait")
     unknown = "whether the change is in force on the switches there is not known"
     assert (status, err) == (0, f"dets: n2: no answer; {unknown}\n")
@@ -254,9 +243,7 @@ def test_wait_tells_which_nodes_do_not_answer(desk: FakeRestServer, dets: Any) -
 )
 def test_wait_tells_which_switches_are_not_there(desk: FakeRestServer, dets: Any, cluster: object, said: str) -> None:
     desk.on("PATCH", VN_PATH, VN)
-    desk.on(
-        "GET", "/v1/revision", {"installed_revision": 17, "unconfirmed_switches": [], "disconnected_switches": ["sw2"]}
-    )
+    desk.on("GET", "/v1/revision", {**IN_FORCE, "disconnected_switches": ["sw2"]})
     desk.on("GET", "/v1/health", {"status": "degraded"} | ({} if cluster is None else {"cluster": cluster}))
     status, out, err = dets("limit", "set", *HERE, "--send", "1M", "--wait")
     assert (status, out, err) == (0, "VLAN 10, sw1:3: send 1M (revision 17, in force)\n", said)
@@ -264,11 +251,8 @@ def test_wait_tells_which_switches_are_not_there(desk: FakeRestServer, dets: Any
 
 def test_wait_tells_which_switches_lag(desk: FakeRestServer, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
-    desk.on(
-        "GET",
-        "/v1/revision",
-        {"installed_revision": 16, "unconfirmed_switches": ["sw1"], "disconnected_switches": ["sw2"]},
-    )
+    late = {"installed_revision": 16, "unconfirmed_switches": ["sw1"], "disconnected_switches": ["sw2"]}
+    desk.on("GET", "/v1/revision", late)
     status, out, err = dets("limit", "set", *HERE, "--send", "1M", "--wait", "--timeout", "0.01")
     assert (status, out) == (1, "")
     lagging = "sw1 has not confirmed it, sw2 is not connected"
@@ -314,12 +298,13 @@ def test_what_was_set_is_taken_back(
 def test_many_limits_come_from_a_file(desk: FakeRestServer, dets: Any, tmp_path: Path) -> None:
     desk.on("POST", "/v1/limits", {"revision": 18, "changed": 3})
     file = tmp_path / "limits.yaml"
-    file.write_text(
-        "- {vlan: 10, port: 'sw1:3', receive: 400M}\n- {vlan: 20, port: sw1:4, send: 64000, send_ceiling: none}\n"
-    )
+    file.write_text("""\
+- {vlan: 10, port: 'sw1:3', receive: 400M, weight: 3}
+- {vlan: 20, port: sw1:4, send: 64000, send_ceiling: none}
+""")
     assert dets("limit", "apply", str(file)) == (0, "3 values changed (revision 18)\n", "")
     assert desk.last().body["limits"] == [
-        {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "receive_limit_bps": 400_000_000},
+        {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "receive_limit_bps": 400_000_000, "weight": 3},
         {"vlan_vid": 20, "switch": "sw1", "port_no": 4, "send_limit_bps": 64_000, "send_ceiling_bps": None},
     ]
 
@@ -328,6 +313,7 @@ def test_many_limits_come_from_a_file(desk: FakeRestServer, dets: Any, tmp_path:
     ("text", "problem"),
     [
         ("- {vlan: 10, port: sw1:3, receive: 4x}", "1:36: [0].receive: '4x' is not a rate"),
+        ("- {vlan: 10, port: sw1:3, weight: 0}", "1:35: [0].weight: 0 must be a number, 0.000001 to 1000000"),
         ("- {vlan: 10, port: sw1:3}", "1:3: [0]: sets nothing"),
         ("- {vlan: 1.5, port: sw1:3, send: 1M}", "1:10: [0].vlan: 1.5 is not a VLAN's id or name"),
         ("- {vlan: 10, send: 1M}", "1:3: [0]: lacks port: SWITCH:PORT"),
@@ -573,9 +559,7 @@ OVERRIDE = {
 
 def test_overrides_are_listed_with_what_holds_them_back(desk: FakeRestServer, dets: Any) -> None:
     inactive = {**OVERRIDE, "active": False, "reason": "no such VN"}
-    desk.on(
-        "GET", "/v1/overrides", {"overrides": [{**OVERRIDE, "active": True, "reason": None}, inactive], "next": None}
-    )
+    desk.lists("/v1/overrides", {**OVERRIDE, "active": True, "reason": None}, inactive)
     out = lines(dets("overrides")[1])
     assert out[1] == ["VLAN", "10,", "sw1:3", "send_limit_bps", "1M", "-", "9", "yes"]
     assert out[2][-4:] == ["no:", "no", "such", "VN"]
@@ -623,7 +607,7 @@ def test_tokens_are_made_listed_and_revoked(dets: Any, tmp_path: Path) -> None:
 
 
 def test_asking_loads_nothing_heavy(desk: FakeRestServer) -> None:
-    desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
+    desk.lists("/v1/vns", VN)
     code = (
         "import sys; from apps.cli import main; status = main(['vn', 'list']);"
         "heavy = {'numpy', 'networkx', 'ryu', 'eventlet', 'matplotlib', 'yaml'} & set(sys.modules);"
@@ -648,24 +632,9 @@ def test_the_shell_completes_commands_and_options(words: str, found: str) -> Non
     assert done.stdout.strip() == found
 
 
-def test_weights_are_set_with_limits_and_from_a_file(desk: FakeRestServer, dets: Any, tmp_path: Path) -> None:
-    desk.on("PATCH", VN_PATH, VN)
-    out = dets("limit", "set", *HERE, "--weight", "2.5", "--send", "1M")[1]
-    assert out == "VLAN 10, sw1:3: weight 2.5, send 1M (revision 17)\n"
-    assert desk.last().body == {"send_limit_bps": 1_000_000, "weight": 2.5}
-    desk.on("POST", "/v1/limits", {"revision": 18, "changed": 1})
-    file = tmp_path / "limits.yaml"
-    file.write_text("- {vlan: 10, port: 'sw1:3', weight: 3}\n")
-    assert dets("limit", "apply", str(file))[0] == 0
-    assert desk.last().body == {"limits": [{"vlan_vid": 10, "switch": "sw1", "port_no": 3, "weight": 3}]}
-    file.write_text("- {vlan: 10, port: 'sw1:3', weight: 0}\n")
-    status, _, told = dets("limit", "apply", str(file))
-    assert (status, told) == (2, f"{file}:1:37: [0].weight: 0 must be a number, 0.000001 to 1000000\n")
-
-
 def test_vlans_and_ports_are_known_by_name_too(desk: FakeRestServer, dets: Any, tmp_path: Path) -> None:
     port = {"switch": "sw1", "port_no": 3, "name": "sw1-3"}
-    desk.on("GET", "/v1/ports", {"ports": [port], "next": None})
+    desk.lists("/v1/ports", port)
     desk.on("GET", "/v1/vlans/blue", VLAN)
     desk.on("PATCH", "/v1/vns/blue/sw1/3", VN)
     done = dets("limit", "set", "--vlan", "blue", "--port", "sw1-3", "--receive", "5M")
@@ -694,7 +663,7 @@ def test_a_port_name_that_is_not_one_port_is_refused(
     desk: FakeRestServer, dets: Any, ports: list[tuple[str, int]], line: str
 ) -> None:
     rows = [{"switch": switch, "port_no": port_no} for switch, port_no in ports]
-    desk.on("GET", "/v1/ports", {"ports": rows, "next": None})
+    desk.lists("/v1/ports", *rows)
     assert dets("vn", "show", "--vlan", "10", "--port", "up") == (2, "", f"dets: {line}\n")
 
 
@@ -723,7 +692,7 @@ def test_a_table_too_wide_for_the_terminal_is_shown_row_by_row(
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=40, height=20, color_system=None, highlight=False)
     monkeypatch.setattr(output, "console", lambda: terminal)
-    desk.on("GET", "/v1/vlans", {"vlans": [VLAN, VLAN | {"vlan_vid": 20}], "next": None})
+    desk.lists("/v1/vlans", VLAN, VLAN | {"vlan_vid": 20})
     assert dets("vlan", "list")[0] == 0
     shown = screen.getvalue()
     assert "…" not in shown
@@ -740,19 +709,10 @@ def test_the_ledger_shows_promises_and_how_guarantees_fared(desk: FakeRestServer
         "violated_since": "2026-01-01T00:00:00Z",
     }
     fared |= {"idle_s": 60.0, "met_s": 30.0, "violated_s": 2.5, "violated_last_hour_s": 2.5, "violated_by_s": by}
-    promised = {"send_limits_bps": 60_000_000, "receive_limits_bps": 80_000_000}
-    desk.on(
-        "GET",
-        "/v1/ports",
-        {
-            "ports": [
-                {"switch": "sw1", "port_no": 3, "capacity_bps": 100_000_000, "admissible_bps": 90_000_000, **promised}
-            ],
-            "next": None,
-        },
-    )
-    desk.on("GET", "/v1/links", {"links": [], "next": None})
-    desk.on("GET", "/v1/vns", {"vns": [VN | {"guarantee": fared}], "next": None})
+    port = {"switch": "sw1", "port_no": 3, "capacity_bps": 100_000_000, "admissible_bps": 90_000_000}
+    desk.lists("/v1/ports", port | {"send_limits_bps": 60_000_000, "receive_limits_bps": 80_000_000})
+    desk.lists("/v1/links")
+    desk.lists("/v1/vns", VN | {"guarantee": fared})
     status, out, err = dets("guarantees")
     assert (status, err) == (0, "")
     assert lines(out)[1] == ["sw1:3", "100M", "60M", "80M", "30M", "10M"]
@@ -761,6 +721,6 @@ def test_the_ledger_shows_promises_and_how_guarantees_fared(desk: FakeRestServer
     assert desk.last().query == {"violated": "true"}
     assert lines(dets("guarantees", "--vlan", "blue")[1])[-1] == row
     assert desk.last().query == {"vlan": "blue"}
-    desk.on("GET", "/v1/vns", {"vns": [], "next": None})
+    desk.lists("/v1/vns")
     assert dets("guarantees")[1].endswith("Every VN gets what its senders offer within its limit.\n")
     assert set(json.loads(dets("guarantees", "-o", "json")[1])) == {"ports", "links", "violated"}

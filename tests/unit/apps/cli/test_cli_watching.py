@@ -57,12 +57,12 @@ def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: FakeRestSer
 def test_top_shows_what_policies_report_and_only_where_one_does(desk: FakeRestServer, dets: Any) -> None:
     columns: dict[str, list[int | None]] = {"received": [8, 0], "marked": [1, None], "lost": [None, None]}
     desk.on("GET", "/v1/stream", stream(*live_vns(1, columns, bottlenecks=["link sw1:9 (receiving)", None])))
-    desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
+    desk.lists("/v1/vns", VN)
     heads, row, _ = dets("top", "--vlan", "10", "--count", "1")[1].splitlines()
     assert "granted  marked  bottleneck              queue drops" in heads
     assert "   12.5%  link sw1:9 (receiving)  " in row
     desk.on("GET", "/v1/stream", stream(*live_vlans({10: 0}, {"received": [6], "marked": [0], "lost": [3]})))
-    desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
+    desk.lists("/v1/vlans", VLAN)
     heads, row = dets("top", "--count", "1")[1].splitlines()
     assert heads.split()[-2:] == ["marked", "lost"]
     assert row.split()[-2:] == ["0.0%", "50.0%"]
@@ -72,7 +72,7 @@ def test_top_shows_vlans(desk: FakeRestServer, dets: Any) -> None:
     columns: dict[str, list[int | None]] = {"received": [5], "offered": [5], "granted": [6], "dropped": [0]}
     columns["send_limit_dropped"] = [7]
     desk.on("GET", "/v1/stream", stream(*live_vlans({10: 1}, columns)))
-    desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
+    desk.lists("/v1/vlans", VLAN)
     status, out, err = dets("top")
     assert lines(out)[1] == ["10", "tenant-10", "fp", "3", "1", "5k", "5k", "0", "6k", "7k"]
     assert (status, err) == (1, "dets: the controller has ended the stream\n")
@@ -82,7 +82,7 @@ def test_top_leaves_a_state_out_that_is_of_other_keys(desk: FakeRestServer, dets
     keys, state = live_vlans({10: 1}, {"received": [5]})
     other = ("state", {**state[1], "rows": [[5, 6]]})
     desk.on("GET", "/v1/stream", stream(keys, other, state))
-    desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
+    desk.lists("/v1/vlans", VLAN)
     assert len(lines(dets("top", "--count", "1")[1])) == 2
 
 
@@ -91,7 +91,7 @@ def test_top_fits_the_height_of_a_terminal(desk: FakeRestServer, dets: Any, monk
     terminal = Console(file=screen, force_terminal=True, width=120, height=3, color_system=None)
     monkeypatch.setattr(monitoring, "console", lambda: terminal)
     desk.on("GET", "/v1/stream", stream(*live_vlans({10: 0, 30: 0, 20: 0}, {"received": [10, 30, 20]})))
-    desk.on("GET", "/v1/vlans", {"vlans": [], "next": None})
+    desk.lists("/v1/vlans")
     assert dets("top", "--count", "1")[:2] == (0, "")
     shown = screen.getvalue()
     assert [word for word in ("10", "20", "30") if f" {word} " in shown] == ["20", "30"]
@@ -105,10 +105,10 @@ def test_top_fits_80_columns(desk: FakeRestServer, dets: Any, monkeypatch: pytes
     columns: dict[str, list[int | None]] = {name: [987654] for name in ("received", "offered", "granted", "dropped")}
     if of_vlans:
         desk.on("GET", "/v1/stream", stream(*live_vlans({10: 0}, columns)))
-        desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
+        desk.lists("/v1/vlans", VLAN)
     else:
         desk.on("GET", "/v1/stream", stream(*live_vns(1, {name: 2 * of for name, of in columns.items()})))
-        desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
+        desk.lists("/v1/vns", VN)
     assert dets("top", "--count", "1", *(() if of_vlans else ("--vlan", "10")))[:2] == (0, "")
     heads = next(line for line in screen.getvalue().splitlines() if "VLAN" in line)
     assert all(title in heads for title in ("offered", "received", "dropped", "granted", "congested"))

@@ -73,6 +73,21 @@ def until(condition: Callable[[], object], *nodes: Node) -> None:
         time.sleep(0.005)
 
 
+@pytest.fixture
+def pair(node: Callable[..., Node]) -> tuple[Node, Node]:
+    """Two nodes that know each other, and have heard each other."""
+    here, peer = node("n1"), node("n2")
+    introduce(here, peer)
+    return here, peer
+
+
+def introduce(one: Node, other: Node) -> None:
+    """Let two nodes know each other, and nobody else; wait until each has heard the other."""
+    one.know(other)
+    other.know(one)
+    settle(one, other)
+
+
 def settle(one: Node, other: Node) -> None:
     """Wait until a frame has gone each way."""
     until(lambda: one.links.send(other.name, b"first"), one, other)
@@ -106,11 +121,8 @@ def test_three_nodes_hear_each_other_by_name_and_in_order(node: Callable[..., No
     assert traffic.received_octets == sum(len(data) for name, data in nodes[0].heard if name == "n2") + len(b"first")
 
 
-def test_a_name_is_believed_only_for_its_key(node: Callable[..., Node]) -> None:
-    here, peer = node("n1"), node("n2")
-    here.know(peer)
-    peer.know(here)
-    settle(here, peer)
+def test_a_name_is_believed_only_for_its_key(node: Callable[..., Node], pair: tuple[Node, Node]) -> None:
+    here, peer = pair
     thief = node("n2")  # it knows where n1 is and n1's key, and calls itself as n2
     thief.know(here)
     for _ in range(5):
@@ -134,11 +146,8 @@ def test_a_peer_that_is_listed_late_gets_in(node: Callable[..., Node]) -> None:
     assert late.links.traffic["n1"].reconnects > 0
 
 
-def test_without_curve_nobody_gets_in(node: Callable[..., Node]) -> None:
-    here, peer = node("n1"), node("n2")
-    here.know(peer)
-    peer.know(here)
-    settle(here, peer)
+def test_without_curve_nobody_gets_in(pair: tuple[Node, Node]) -> None:
+    here, peer = pair
     with zmq.Context() as context, context.socket(zmq.PUSH) as plain:
         plain.linger = 0
         plain.connect(f"tcp://{here.address}")
@@ -167,11 +176,8 @@ def test_a_peer_that_never_reads_costs_the_others_nothing(node: Callable[..., No
     until(lambda: here.links.send("n2", b"again") and deaf.heard, deaf)
 
 
-def test_a_frame_that_is_too_large_is_neither_sent_nor_taken(node: Callable[..., Node]) -> None:
-    here, peer = node("n1"), node("n2")
-    here.know(peer)
-    peer.know(here)
-    settle(here, peer)
+def test_a_frame_that_is_too_large_is_neither_sent_nor_taken(pair: tuple[Node, Node]) -> None:
+    here, peer = pair
     assert not here.links.send("n2", bytes(LARGE + 1))
     assert here.links.traffic["n2"].unsent > 0
     until(lambda: here.links.send("n2", bytes(LARGE)), peer)
@@ -190,11 +196,8 @@ def test_a_frame_that_is_too_large_is_neither_sent_nor_taken(node: Callable[...,
     assert {data for _, data in here.heard} == {b"small"}
 
 
-def test_a_call_takes_a_bounded_number_of_frames_and_octets(node: Callable[..., Node]) -> None:
-    here, peer = node("n1"), node("n2")
-    here.know(peer)
-    peer.know(here)
-    settle(here, peer)
+def test_a_call_takes_a_bounded_number_of_frames_and_octets(pair: tuple[Node, Node]) -> None:
+    here, peer = pair
     for _ in range(4):
         until(lambda: peer.links.send("n1", bytes(LARGE // 2)), peer)
     taken: list[int] = []
@@ -219,9 +222,7 @@ def test_a_call_takes_a_bounded_number_of_frames_and_octets(node: Callable[..., 
 
 def test_a_peer_that_starts_again_with_another_key_is_heard_once_it_is_listed(node: Callable[..., Node]) -> None:
     here, before = node("n1"), node("n2")
-    here.know(before)
-    before.know(here)
-    settle(here, before)
+    introduce(here, before)
     before.links.close()
     after = node("n2", before.address)
     after.know(here)
@@ -261,9 +262,7 @@ def test_an_address_at_which_somebody_else_answers_first_heals(node: Callable[..
                 pass
     key.close()
     peer = node("n2", address)
-    here.know(peer)
-    peer.know(here)
-    settle(here, peer)
+    introduce(here, peer)
 
 
 def test_floods_of_connections_are_bounded_counted_and_leave_peers_alone(
@@ -272,9 +271,7 @@ def test_floods_of_connections_are_bounded_counted_and_leave_peers_alone(
     most = 20
     monkeypatch.setattr(peer_transport, "MAX_UNAUTHENTICATED", most)
     here, peer = node("n1"), node("n2")
-    here.know(peer)
-    peer.know(here)
-    settle(here, peer)
+    introduce(here, peer)
     host, _, port = here.address.rpartition(":")
     before = len(os.listdir("/proc/self/fd"))
     with ExitStack() as stack:
@@ -301,11 +298,8 @@ def test_floods_of_connections_are_bounded_counted_and_leave_peers_alone(
     assert here.links.rejections["handshake"] > 0
 
 
-def test_the_kernel_gives_up_on_a_peer_that_confirms_nothing(node: Callable[..., Node]) -> None:
-    here, peer = node("n1"), node("n2")
-    here.know(peer)
-    peer.know(here)
-    settle(here, peer)
+def test_the_kernel_gives_up_on_a_peer_that_confirms_nothing(pair: tuple[Node, Node]) -> None:
+    here, peer = pair
     ports = [int(one.address.rpartition(":")[2]) for one in (here, peer)]
     limits_ms = []
     for name in os.listdir("/proc/self/fd"):
@@ -355,16 +349,11 @@ def test_an_ipv6_address_works(node: Callable[..., Node]) -> None:
     except OSError:
         pytest.skip("this machine has no IPv6")
     here, peer = node("n1", address), node("n2")
-    here.know(peer)
-    peer.know(here)
-    settle(here, peer)
+    introduce(here, peer)
 
 
-def test_the_counters_are_metrics(node: Callable[..., Node]) -> None:
-    here, peer = node("n1"), node("n2")
-    here.know(peer)
-    peer.know(here)
-    settle(here, peer)
+def test_the_counters_are_metrics(pair: tuple[Node, Node]) -> None:
+    here, _ = pair
     here.links.rejections["key"] = 3
     registry = CollectorRegistry()
     registry.register(LinksMetrics(here.links))

@@ -92,10 +92,11 @@ class Run:
         for work in waiting:
             work()
 
-    def interval(self) -> None:
-        self.now_s += ASK_INTERVAL_S
-        self.node.poll_etcd()
-        self.help()
+    def interval(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.now_s += ASK_INTERVAL_S
+            self.node.poll_etcd()
+            self.help()
 
 
 @pytest.fixture
@@ -148,8 +149,7 @@ def test_a_silent_etcd_is_outlived_for_less_than_the_lease_and_its_return_is_not
     assert run.now_s - began_s <= TTL_S - LEASE_MARGIN_S + ASK_INTERVAL_S
     assert run.node.describe()["etcd"] == "nobody is there"
     run.etcd.down = False
-    run.interval()
-    run.interval()
+    run.interval(2)
     assert run.node.active_generation() == 40
     assert (run.started_over, run.node.takeovers) == (0, 1)  # nobody else was active: what it knows still counts
 
@@ -168,8 +168,7 @@ def test_an_answer_that_is_not_etcds_is_a_problem_and_no_failure(
 
 def test_a_full_etcd_costs_no_lease_and_nobody_takes_over_on_it(run: Run) -> None:
     run.etcd.full = True
-    for _ in range(40):
-        run.interval()
+    run.interval(40)
     assert run.node.active_generation() == 40
     run.etcd.owner = "", 0
     run.interval()
@@ -183,23 +182,19 @@ def test_a_full_etcd_costs_no_lease_and_nobody_takes_over_on_it(run: Run) -> Non
 
 def test_a_node_that_is_active_again_after_another_forgets_what_it_knew(run: Run) -> None:
     run.etcd.owner, run.etcd.revision = ("n2", 99), 41
-    run.interval()
-    run.interval()
+    run.interval(2)
     assert (run.node.active_generation(), run.started_over) == (None, 0)
     run.etcd.owner, run.etcd.revision = ("n1", 1), 42
-    run.interval()
-    run.interval()
+    run.interval(2)
     assert (run.node.active_generation(), run.started_over, run.node.takeovers) == (42, 1, 2)
 
 
 def test_a_lease_that_is_gone_is_replaced_and_the_key_was_another_nodes_meanwhile(run: Run) -> None:
     run.etcd.leases.remove(1)
     run.etcd.owner = "n2", 99
-    run.interval()
-    run.interval()
+    run.interval(2)
     assert run.node.active_generation() is None
-    for _ in range(3):
-        run.interval()
+    run.interval(3)
     described = run.node.describe()
     assert (described["role"], described["active"], described["active_url"]) == ("standby", "n2", "http://there:1")
     assert run.node.leadership.lease_id in run.etcd.leases
@@ -225,16 +220,14 @@ def test_settings_of_the_other_node_come_before_the_lease_counts(run: Run) -> No
         run.interval()
     assert followed
     run.node.follow = lambda: True
-    run.interval()
-    run.interval()
+    run.interval(2)
     assert run.node.active_generation() == 40
 
 
 def test_a_lease_that_has_run_out_is_ended_before_etcd_looks(run: Run) -> None:
     run.etcd.owner, run.etcd.revision = ("n2", 99), 41
     run.etcd.left = TTL_S - 1
-    for _ in range(10):
-        run.interval()
+    run.interval(10)
     assert (run.etcd.revoked, run.node.active_generation()) == ([], None)
     run.etcd.left, run.etcd.revision = 0, 42
     run.interval()
@@ -270,7 +263,6 @@ def test_a_lease_that_etcd_has_ended_in_the_same_moment_is_no_problem(run: Run) 
         raise EtcdError("requested lease not found")
 
     run.etcd.revoke = refuse  # type: ignore[method-assign]
-    for _ in range(6):
-        run.interval()
+    run.interval(6)
     run.node.poll_etcd()
     assert (run.node.active_generation(), run.node.problem) == (42, "")

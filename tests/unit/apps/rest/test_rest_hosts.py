@@ -47,28 +47,25 @@ ALL = [
 def test_an_address_is_found_in_each_of_its_vlans_with_where_it_was(desk: Desk) -> None:
     desk.service.epoch_s = 0.0
     assert desk.get("/v1/hosts/02:00:00:00:00:0A") == desk.get("/v1/hosts/02-00-00-00-00-0a")
-    assert desk.get("/v1/hosts/02:00:00:00:00:0a")["hosts"] == [
-        {
-            "mac": "02:00:00:00:00:0a",
-            "vlan_vid": 10,
-            "switch": "s2",
-            "dpid": "00000000000000a2",
-            "port_no": 7,
-            "port": "7",
-            "since": "1970-01-01T00:02:30.000Z",
-            "moved_from": {"switch": "s1", "dpid": "00000000000000a1", "port_no": 2, "port": "2"},
-        },
-        {
-            "mac": "02:00:00:00:00:0a",
-            "vlan_vid": 20,
-            "switch": "s1",
-            "dpid": "00000000000000a1",
-            "port_no": 1,
-            "port": "1",
-            "since": "1970-01-01T00:01:40.000Z",
-            "moved_from": None,
-        },
-    ]
+    moved = {
+        "mac": "02:00:00:00:00:0a",
+        "vlan_vid": 10,
+        "switch": "s2",
+        "dpid": "00000000000000a2",
+        "port_no": 7,
+        "port": "7",
+        "since": "1970-01-01T00:02:30.000Z",
+        "moved_from": {"switch": "s1", "dpid": "00000000000000a1", "port_no": 2, "port": "2"},
+    }
+    place = {"switch": "s1", "dpid": "00000000000000a1", "port_no": 1, "port": "1"}
+    still = {
+        "mac": "02:00:00:00:00:0a",
+        "vlan_vid": 20,
+        **place,
+        "since": "1970-01-01T00:01:40.000Z",
+        "moved_from": None,
+    }
+    assert desk.get("/v1/hosts/02:00:00:00:00:0a")["hosts"] == [moved, still]
 
 
 def test_what_is_nowhere_or_no_address_is_refused(desk: Desk) -> None:

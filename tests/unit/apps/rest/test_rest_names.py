@@ -169,8 +169,3 @@ def test_an_unknown_key_is_told_once_with_the_near_one(desk: Desk) -> None:
     assert answer["detail"].endswith("weight (and 2 more like this)")
     assert answer["detail"].count("there are") == 1
     assert [one["field"] for one in answer["errors"]] == [f"limits.{at}.recieve_limit_bps" for at in range(3)]
-
-
-@pytest.mark.parametrize("path", ["/v1/vlans/30", "/v1/vlans/nosuch", "/v1/vns/10/s1/s2-7", "/v1/ports/s1/s1-9"])
-def test_what_there_is_not(desk: Desk, path: str) -> None:
-    problem_of(desk.client.get(path), 404)

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import logging
-import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 
 import pytest
-from support.paths import ROOT
-from support.rest_in_process import CONFIG, VLAN, VN, Desk, problem_of
+from support.rest_in_process import VLAN, VN, Desk, problem_of
 
 from apps.rest.http.body import MAX_BODY_BYTES
 from controller.errors import InvalidValueError
@@ -126,6 +118,7 @@ def test_more_keys_or_parameters_than_there_are_names_for_are_counted_and_not_lo
         ("/v1/vns/10/s9/1", "switch", "s1, s2"),
         ("/v1/vns/10/s1/9", "port_no", "1, 2, 3"),
         ("/v1/vns/10/s1/one", "port_no", "1, 2, 3"),
+        ("/v1/vns/10/s1/s2-7", "port_no", "1, 2, 3"),  # of another switch
         ("/v1/vns/20/s1/3", "vlan_vid", "its VLANs are 10"),
     ],
 )
@@ -243,91 +236,3 @@ def test_a_failure_is_logged_and_not_shown(
         assert "log" in problem["detail"]
     logged = [record.exc_info[1] for record in caplog.records if record.exc_info]
     assert logged == [error, error]
-
-
-# -- over a socket
-
-SERVED = """\
-import eventlet
-eventlet.monkey_patch()
-import socket, sys
-from eventlet import tpool
-from apps.rest import Service, create_app, serve
-from controller.central.controller import CentralController
-from controller.config.loader import parse_config
-central = CentralController(parse_config(sys.argv[1]))
-app = create_app(Service(central, lambda: 0.0))
-server = serve(app, sys.argv[2], 0)
-print(server.port, flush=True)
-tpool.execute(sys.stdin.readline)
-server.stop()
-eventlet.sleep(0)
-try:
-    socket.create_connection((sys.argv[2], server.port))
-except ConnectionRefusedError:
-    print("refused", flush=True)
-"""
-
-
-def start(host: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "ignore", "-c", SERVED, CONFIG, host]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
-
-def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
-    try:
-        return process.communicate("stop\n", timeout=30)
-    finally:
-        process.kill()
-
-
-def exchange(port: int, request: bytes) -> tuple[int, str, bytes]:
-    """Send the bytes of one request; return status, content type and body of the answer."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
-        connection.sendall(request)
-        answer = http.client.HTTPResponse(connection)
-        answer.begin()
-        return answer.status, answer.headers.get_content_type(), answer.read()
-
-
-def chunked(body: bytes) -> bytes:
-    fields = "Host: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked"
-    head = f"PATCH {VN} HTTP/1.1\r\n{fields}\r\n\r\n"
-    return head.encode() + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
-
-
-def test_served_over_a_socket() -> None:
-    process = start("127.0.0.1")
-    try:
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        url = f"http://127.0.0.1:{port}"
-        with urllib.request.urlopen(f"{url}/v1/vlans/20", timeout=20) as answer:
-            assert answer.headers["Content-Type"] == "application/json"
-            assert json.load(answer)["name"] == "vlan20"
-        headers = {"Content-Type": "application/json"}
-        good = urllib.request.Request(url + VN, b'{"send_limit_bps": 2000000}', headers, method="PATCH")
-        with urllib.request.urlopen(good, timeout=20) as answer:
-            assert json.load(answer)["send_limit_bps"] == 2_000_000
-        bad = urllib.request.Request(url + VN, b'{"send_limit_bps": 2.5}', headers, method="PATCH")
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(bad, timeout=20)
-        with caught.value as error:
-            assert (error.code, error.headers["Content-Type"]) == (422, "application/problem+json")
-            assert json.load(error)["errors"][0]["value"] == 2.5
-
-        body = b'{"send_limit_bps": 3000000}'
-        assert exchange(port, chunked(body.rjust(MAX_BODY_BYTES)))[0] == 200
-        problem = "application/problem+json"
-        # Cut off after the limit this body would be good JSON: it must not be taken for it.
-        tail = b'{"send_limit_bps": 4000000}'.ljust(MAX_BODY_BYTES + 1) + b"x"
-        assert exchange(port, chunked(tail))[:2] == (413, problem)
-        assert exchange(port, chunked(body).replace(b"1b\r\n", b"zz\r\n"))[:2] == (400, problem)
-        status, kind, text = exchange(port, b"rubbish\r\n\r\n")
-        assert (status, kind, json.loads(text)["status"]) == (400, problem, 400)
-        with urllib.request.urlopen(url + VN, timeout=20) as answer:
-            assert json.load(answer)["send_limit_bps"] == 3_000_000
-    finally:
-        out, err = stop(process)
-    assert (out.strip(), err, process.returncode) == ("refused", "", 0)

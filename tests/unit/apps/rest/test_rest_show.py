@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Any
 
@@ -51,20 +50,8 @@ def test_vlans(desk: Desk) -> None:
         "overridden": [],
         "revision": 1,
     }
-    second = {
-        "vlan_vid": 20,
-        "name": "vlan20",
-        "algorithm": "fs",
-        "parameters": {},
-        "weight": 1.0,
-        "send_limit_bps": 50_000_000,
-        "receive_limit_bps": None,
-        "vns": 2,
-        "shadow": None,
-        "shadow_parameters": {},
-        "overridden": [],
-        "revision": 1,
-    }
+    second = first | {"vlan_vid": 20, "name": "vlan20", "algorithm": "fs", "parameters": {}, "weight": 1.0}
+    second |= {"send_limit_bps": 50_000_000, "receive_limit_bps": None, "vns": 2}
     assert desk.get("/v1/vlans") == {"next": None, "vlans": [first, second], "revision": 1}
     assert desk.get("/v1/vlans/20") == second
 
@@ -271,32 +258,6 @@ def test_the_description_is_valid_and_complete(desk: Desk) -> None:
 
 def schema_of(document: dict[str, Any], schema: dict[str, Any]) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator({**schema, "components": document["components"]})
-
-
-@pytest.mark.parametrize(
-    ("path", "template"),
-    [
-        ("/v1/health", None),
-        ("/v1/vlans", None),
-        ("/v1/vlans/20", "/v1/vlans/{vlan_vid}"),
-        ("/v1/vns", None),
-        ("/v1/vns/10/s1/2", "/v1/vns/{vlan_vid}/{switch}/{port_no}"),
-        ("/v1/pairs", None),
-        ("/v1/events", None),
-        ("/v1/vlans/99", "/v1/vlans/{vlan_vid}"),
-    ],
-)
-def test_answers_are_as_described(busy: Desk, path: str, template: str | None) -> None:
-    document = busy.get("/v1/openapi.json")
-    answer = busy.client.get(path)
-    described = document["paths"][template or path]["get"]["responses"][str(answer.status_code)]["content"]
-    assert list(described) == [answer.mimetype]
-    value = json.loads(answer.text)
-    schema_of(document, described[answer.mimetype]["schema"]).validate(value)
-    # The schema is not one that accepts anything: without its first member the answer is not as described.
-    del value[next(iter(value))]
-    with pytest.raises(jsonschema.ValidationError):
-        schema_of(document, described[answer.mimetype]["schema"]).validate(value)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import socket
 import ssl
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,12 +12,14 @@ from typing import Any
 
 import eventlet
 import pytest
+import support.framework  # noqa: F401
 from eventlet.green import ssl as green_ssl
 from eventlet.greenio import GreenSocket
 from eventlet.semaphore import Semaphore
 
 from apps.cli.support.certificates import create_authority, issue
 from apps.rest.http.server import serve
+from apps.runtime import ryu_adapter
 from apps.runtime.connection.connection_limits import ConnectionLimits
 from apps.runtime.tls import RenewableContext
 from apps.runtime.tls_handshake import do_handshake
@@ -141,17 +141,12 @@ def test_rest_waits_for_a_turn_and_logs_few_of_those_that_fail(
 
 
 def test_openflow_waits_for_a_turn(folder: Path, context: Any) -> None:
-    with warnings.catch_warnings():  # what Ryu imports is deprecated
-        warnings.simplefilter("ignore")
-        importlib.import_module("eventlet.wsgi").ALREADY_HANDLED = []  # as the launcher does
-        importlib.import_module("ryu.base.app_manager")
-        seam = importlib.import_module("apps.runtime.ryu_adapter")
     turns: list[None] = []
     limits = ConnectionLimits[Any](10, 10, 10)
-    server = seam._Server(limits, context, lambda: turns.append(None), ("127.0.0.1", 0), None)
+    server = ryu_adapter._Server(limits, context, lambda: turns.append(None), ("127.0.0.1", 0), None)
 
     def serve_one(sock: Any) -> Any:
-        visit = seam._IncomingConnection(sock, ("here", 1))
+        visit = ryu_adapter._IncomingConnection(sock, ("here", 1))
         assert server._encrypted(visit, context) is not None
         return visit.plain
 

@@ -53,6 +53,11 @@ def anything() -> None:
     """No expectation."""
 
 
+def full(*arguments: Any) -> None:
+    """Fail as a store does whose disk is full."""
+    raise StoreError("the disk is full")
+
+
 OPENED: list[Store] = []
 
 
@@ -306,9 +311,6 @@ def test_replacing_all(tmp_path: Path) -> None:
 def test_what_cannot_be_kept_is_not_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place()
 
-    def full(*arguments: Any) -> None:
-        raise StoreError("the disk is full")
-
     monkeypatch.setattr(place.settings.store, "commit", full)
     with pytest.raises(StoreError):
         place.vns({ONE: {"send_limit_bps": 1_000_000}})
@@ -403,9 +405,6 @@ def test_a_revision_that_cannot_be_taken_back_is_not_given_out_again(
     place = Place(tmp_path / "x.db")
     plan = place.settings.prepare(parse_config(CONFIG.replace("40M", "41M")))
 
-    def full(*arguments: Any) -> None:
-        raise StoreError("the disk is full")
-
     monkeypatch.setattr(place.store, "undo_last", full)
     with pytest.raises(StoreError):
         plan.undo()
@@ -425,9 +424,6 @@ def test_a_plan_keeps_other_changes_waiting_until_it_is_decided(tmp_path: Path) 
 
 def test_a_refusal_of_the_store_is_an_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place()
-
-    def full(*arguments: Any) -> None:
-        raise StoreError("the disk is full")
 
     with monkeypatch.context() as patch:
         patch.setattr(place.store, "commit", full)

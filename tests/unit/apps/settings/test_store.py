@@ -42,6 +42,12 @@ def commit(store: Store, revision: int, ports: int = 1) -> None:
     store.commit(change(revision), {}, vns, {"revision": str(revision)})
 
 
+def execute(path: Path, statement: str) -> None:
+    """Change the file behind the store's back."""
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute(statement)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "x.db"
@@ -161,8 +167,7 @@ def overwrite_the_log(path: Path) -> None:
 
 
 def change_behind_its_back(path: Path) -> None:
-    with contextlib.closing(sqlite3.connect(path)) as db, db:
-        db.execute("INSERT INTO changes SELECT 9, at, who, address, action, changed, items FROM changes LIMIT 1")
+    execute(path, "INSERT INTO changes SELECT 9, at, who, address, action, changed, items FROM changes LIMIT 1")
 
 
 DAMAGES = [
@@ -224,8 +229,7 @@ def test_a_start_on_a_damaged_store_ends_with_a_sentence(path: Path, damage: Cal
 def test_values_of_another_kind_are_damage(path: Path, statement: str, words: str) -> None:
     with contextlib.closing(Store(str(path))) as store:
         commit(store, 1)
-    with contextlib.closing(sqlite3.connect(path)) as db, db:
-        db.execute(statement)
+    execute(path, statement)
     with contextlib.closing(Store(str(path))) as store, pytest.raises(StoreError, match=words):
         store.load()
     with pytest.raises(StoreError, match=words):
@@ -233,8 +237,7 @@ def test_values_of_another_kind_are_damage(path: Path, statement: str, words: st
 
 
 def test_a_change_in_the_history_that_cannot_be_read_is_named(store: Store, path: Path) -> None:
-    with contextlib.closing(sqlite3.connect(path)) as db, db:
-        db.execute("UPDATE changes SET items = x'00' WHERE revision = 1")
+    execute(path, "UPDATE changes SET items = x'00' WHERE revision = 1")
     with pytest.raises(StoreError, match="change 1 cannot be read"):
         store.change(1)
     assert store.change(2) == change(2)
@@ -251,15 +254,13 @@ def test_a_change_is_taken_back_with_its_facts(store: Store, path: Path) -> None
 @pytest.mark.parametrize("table", ["vn_overrides", "facts"])
 def test_a_commit_that_fails_half_way_leaves_nothing(path: Path, table: str) -> None:
     with contextlib.closing(Store(str(path))) as store:
-        with contextlib.closing(sqlite3.connect(path)) as db, db:
-            db.execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END")
+        execute(path, f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END")
         vns = {ONE: Override({"send_limit_bps": 5_000}, 1)}
         with pytest.raises(StoreError, match="no"):
             store.commit(change(1), {10: Override({"weight": 2.0}, 1)}, vns, {"a": "b"})
         standing = read_state(str(path))
         assert (standing.revision, standing.vlans, standing.vns, standing.metadata) == (0, {}, {}, {})
-        with contextlib.closing(sqlite3.connect(path)) as db, db:
-            db.execute("DROP TRIGGER t")
+        execute(path, "DROP TRIGGER t")
         store.commit(change(1), {}, vns, {})
         assert read_state(str(path)).vns == vns
 
@@ -267,12 +268,10 @@ def test_a_commit_that_fails_half_way_leaves_nothing(path: Path, table: str) -> 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     text, other, older, newer = (tmp_path / f"{name}.db" for name in ("text", "other", "older", "newer"))
     text.write_text("vlans: {}\n" * 100)
-    with contextlib.closing(sqlite3.connect(other)) as db, db:
-        db.execute("CREATE TABLE t (a)")
+    execute(other, "CREATE TABLE t (a)")
     for path, version in ((older, 1), (newer, 99)):
         Store(str(path)).close()
-        with contextlib.closing(sqlite3.connect(path)) as db, db:
-            db.execute(f"PRAGMA user_version = {version}")
+        execute(path, f"PRAGMA user_version = {version}")
     refused = ((text, "not a database"), (other, "not a store"), (older, "another version"), (newer, "another version"))
     for path, words in refused:
         with pytest.raises(StoreError, match=words):
@@ -308,7 +307,6 @@ def test_tokens(path: Path) -> None:
 
 def test_tokens_of_a_damaged_store_are_an_error_of_the_store(store: Store, path: Path) -> None:
     with contextlib.closing(Tokens(str(path))) as tokens:
-        with contextlib.closing(sqlite3.connect(path)) as db, db:
-            db.execute("DROP TABLE tokens")
+        execute(path, "DROP TABLE tokens")
         with pytest.raises(StoreError, match="tokens"):
             tokens.find("dets_x")

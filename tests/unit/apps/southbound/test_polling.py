@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import support.framework  # noqa: F401
 from support.configs import star
+from support.openflow_bytes import message, meter_records, multipart_reply
 
 from apps.runtime.connection.switch_connection import SwitchConnection
 from apps.runtime.ryu_adapter import BULK_BARRIER, BULK_METER_STATS
@@ -21,8 +22,7 @@ from apps.southbound.polling import PORT_QUEUE_INTERVAL_S, TOGETHER, polled_befo
 from apps.southbound.southbound_driver import SouthboundDriver
 from controller.central.controller import CentralController
 from controller.fabric.topology import LINK_TIMEOUT_S, Link, PortId
-from controller.openflow import constants as ofp
-from controller.openflow.constants import MessageType, MultipartType
+from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.switch.meters.meter_mods import modifications
 
 DPID = 1
@@ -75,11 +75,6 @@ class Wire:
         self._theirs.close()
 
 
-def meters(*meter_ids: int) -> bytes:
-    """Return the body of a meter-stats reply: each has counted a thousand bytes."""
-    return b"".join(struct.pack("!IH6xIQQIIQQ", one, 56, 1, 10, 1000, 9, 0, 0, 0) for one in meter_ids)
-
-
 class Round:
     """A controller of one switch, which answers once the round waits for it."""
 
@@ -108,31 +103,26 @@ class Round:
     def _waiting(self) -> Iterator[None]:
         self.now_s += self.stopped_s
         if self.set_meanwhile:
-            ids = np.array(self.set_meanwhile)
-            mods = modifications(ids, ids, ids)
-            self.shell.central.switches[DPID].update.modify_meters(mods, restarts_counts=True)
-            self.shell.push()
+            self.push(*self.set_meanwhile)
         for xid, kind in self.wire.asked:
             if kind == MultipartType.METER and self.begins_with_one:
                 self._answer_in_parts(xid)
                 continue
             if self.deaf and kind != MultipartType.METER:
                 continue
-            body = meters(1, 2, 3) if kind == MultipartType.METER else b""
-            head = struct.pack("!BBHIHH4x", ofp.VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, kind, 0)
-            if not self.wire.answers_bulk_request(head + body, self.now_s):
-                self.connection.accept_reply(MessageType.MULTIPART_REPLY, xid, head + body)
+            data = multipart_reply(xid, meter_records(1, 2, 3) if kind == MultipartType.METER else b"", kind)
+            if not self.wire.answers_bulk_request(data, self.now_s):
+                self.connection.accept_reply(MessageType.MULTIPART_REPLY, xid, data)
         self.wire.asked.clear()
         yield
 
     def _answer_in_parts(self, xid: int) -> None:
         """Answer a bulk request with one meter, and with the others after something else has come."""
-        kind, what = MessageType.MULTIPART_REPLY, MultipartType.METER
-        one = struct.pack("!BBHIHH4x", ofp.VERSION, kind, 16 + 56, xid, what, ofp.MULTIPART_REPLY_MORE) + meters(1)
+        one = multipart_reply(xid, meter_records(1), flags=MULTIPART_REPLY_MORE)
         assert self.wire.answers_bulk_request(one, self.now_s)
         self.connection.fall_back_all()
-        others = struct.pack("!BBHIHH4x", ofp.VERSION, kind, 16 + 2 * 56, xid, what, 0) + meters(2, 3)
-        assert self.connection.accept_reply(kind, xid, others)
+        others = multipart_reply(xid, meter_records(2, 3))
+        assert self.connection.accept_reply(MessageType.MULTIPART_REPLY, xid, others)
 
     def run(self, *set_meanwhile: int) -> set[int]:
         """Run a round in which those meters are set while it waits; return the meters that it has read."""
@@ -140,6 +130,25 @@ class Round:
         self.set_meanwhile = list(set_meanwhile)
         self.shell.run_interval()
         return self.read[-1]
+
+    def push(self, *meter_ids: int, restarts_counts: bool = True) -> int:
+        """Set these meters; return the id of the barrier behind them."""
+        ids = np.array(meter_ids)
+        update = self.shell.central.switches[DPID].update
+        update.modify_meters(modifications(ids, ids, ids), restarts_counts=restarts_counts)
+        self.shell.push()
+        return self.wire.barrier_xid
+
+    def confirm(self, xid: int, at_s: float) -> bool:
+        """Let the switch answer a barrier; return whether a bulk request took the answer."""
+        in_bulk = self.wire.has_lane and self.wire.answers_bulk_request(
+            message(MessageType.BARRIER_REPLY, xid=xid), at_s
+        )
+        if not in_bulk:
+            self.now_s = at_s
+            assert self.connection.accept_reply(MessageType.BARRIER_REPLY, xid, b"")
+        self.shell.peers.collect_confirmations()
+        return in_bulk
 
 
 @pytest.fixture
@@ -251,13 +260,7 @@ def test_what_a_bulk_request_hears_is_when_meters_were_set(round_of_one: Round) 
     assert (sent_s, reply.done) == (round_of_one.now_s, False), "it has not answered: it is awaited as any reply"
     assert round_of_one.connection.accept_reply(MessageType.BARRIER_REPLY, reply.xid, b"")
     assert peer.meters_set_s() == round_of_one.now_s
-    ids = np.array([2])
-    update, mods = round_of_one.shell.central.switches[DPID].update, modifications(ids, ids, ids)
-    update.modify_meters(mods, restarts_counts=True)
-    round_of_one.shell.push()
-    answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, wire.barrier_xid)
-    assert wire.answers_bulk_request(answer, 7.0)
-    round_of_one.shell.peers.collect_confirmations()
+    assert round_of_one.confirm(round_of_one.push(2), 7.0)
     assert peer.meters_set_s() == 7.0
     assert all(reply.done for _, reply in peer.unfinished)
 
@@ -267,25 +270,12 @@ def test_what_is_confirmed_of_other_messages_says_nothing_of_the_meters_of_pairs
     round_of_one: Round, has_lane: bool
 ) -> None:
     """A changed limit sets meters of VNs between two rounds: those of pairs have counted since the round before."""
-    peer, wire, ids = round_of_one.peer, round_of_one.wire, np.array([2])
-    peers, mods = round_of_one.shell.peers, modifications(ids, ids, ids)
-
-    def push(answered_s: float, *, restarts_counts: bool) -> None:
-        round_of_one.shell.central.switches[DPID].update.modify_meters(mods, restarts_counts=restarts_counts)
-        round_of_one.shell.push()
-        answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, wire.barrier_xid)
-        if has_lane:
-            assert wire.answers_bulk_request(answer, answered_s)
-        else:
-            round_of_one.now_s = answered_s
-            assert round_of_one.connection.accept_reply(MessageType.BARRIER_REPLY, wire.barrier_xid, b"")
-        peers.collect_confirmations()
-
-    wire.has_lane = has_lane
-    push(7.0, restarts_counts=True)
-    push(7.03, restarts_counts=False)
+    one, peer = round_of_one, round_of_one.peer
+    one.wire.has_lane = has_lane
+    assert one.confirm(one.push(2), 7.0) == has_lane
+    assert one.confirm(one.push(2, restarts_counts=False), 7.03) == has_lane
     assert peer.meters_set_s() == 7.0
-    push(7.055, restarts_counts=True)
+    assert one.confirm(one.push(2), 7.055) == has_lane
     assert peer.meters_set_s() == 7.055
 
 
@@ -293,56 +283,32 @@ def test_what_is_confirmed_of_other_messages_says_nothing_of_the_meters_of_pairs
 def test_a_reply_that_comes_late_confirms_nothing_that_was_sent_after_its_request(
     round_of_one: Round, has_lane: bool
 ) -> None:
-    peer, wire, ids = round_of_one.peer, round_of_one.wire, np.array([2])
-
-    def push() -> int:
-        update = round_of_one.shell.central.switches[DPID].update
-        update.modify_meters(modifications(ids, ids, ids), restarts_counts=True)
-        round_of_one.shell.push()
-        return wire.barrier_xid
-
-    def confirm(xid: int, answered_s: float) -> None:
-        answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, xid)
-        round_of_one.now_s = answered_s
-        if not (has_lane and wire.answers_bulk_request(answer, answered_s)):
-            assert round_of_one.connection.accept_reply(MessageType.BARRIER_REPLY, xid, b"")
-        round_of_one.shell.peers.collect_confirmations()
-
-    wire.has_lane = has_lane
-    first, second = push(), push()
-    confirm(first, 7.0)
+    one, peer = round_of_one, round_of_one.peer
+    one.wire.has_lane = has_lane
+    first, second = one.push(2), one.push(2)
+    one.confirm(first, 7.0)
     assert peer.meters_set_s() is None
     assert [reply.done for _, reply in peer.unfinished] == [True, False]
-    confirm(second, 7.05)
+    one.confirm(second, 7.05)
     assert peer.meters_set_s() == 7.05
     assert all(reply.done for _, reply in peer.unfinished)
 
 
 @pytest.mark.parametrize("has_lane", [True, False])
 def test_a_refused_barrier_confirms_nothing_and_the_next_one_both(round_of_one: Round, has_lane: bool) -> None:
-    peer, wire, ids = round_of_one.peer, round_of_one.wire, np.array([2])
-
-    def push(now_s: float, *, restarts_counts: bool) -> int:
-        round_of_one.now_s = now_s
-        update = round_of_one.shell.central.switches[DPID].update
-        update.modify_meters(modifications(ids, ids, ids), restarts_counts=restarts_counts)
-        round_of_one.shell.push()
-        return wire.barrier_xid
-
-    wire.has_lane = has_lane
-    data = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REQUEST, 8, xid := push(7.0, restarts_counts=True))
-    error = struct.pack("!BBHIHH", ofp.VERSION, MessageType.ERROR, 20, xid, 1, 1) + data
-    assert round_of_one.shell._async_messages.handle(peer, MessageType.ERROR, error)
-    round_of_one.shell.peers.collect_confirmations()
+    one, peer = round_of_one, round_of_one.peer
+    one.wire.has_lane, one.now_s = has_lane, 7.0
+    xid = one.push(2)
+    error = struct.pack("!BBHIHH", VERSION, MessageType.ERROR, 20, xid, 1, 1)
+    assert one.shell._async_messages.handle(
+        peer, MessageType.ERROR, error + message(MessageType.BARRIER_REQUEST, xid=xid)
+    )
+    one.shell.peers.collect_confirmations()
     assert [sent_s for sent_s, _ in peer.unconfirmed()] == [7.0]
     assert peer.meters_set_s() is None
-    assert "refused BARRIER_REQUEST" in round_of_one.shell.central.events.newer_than(0)[-1].text
-    xid = push(7.055, restarts_counts=False)
-    answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, xid)
-    round_of_one.now_s = 7.06
-    if not (has_lane and wire.answers_bulk_request(answer, 7.06)):
-        assert round_of_one.connection.accept_reply(MessageType.BARRIER_REPLY, xid, b"")
-    round_of_one.shell.peers.collect_confirmations()
+    assert "refused BARRIER_REQUEST" in one.shell.central.events.newer_than(0)[-1].text
+    one.now_s = 7.055
+    one.confirm(one.push(2, restarts_counts=False), 7.06)
     assert peer.unconfirmed() == []
     assert peer.meters_set_s() == 7.06
 

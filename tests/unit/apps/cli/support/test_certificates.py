@@ -6,6 +6,7 @@ import ssl
 import stat
 
 import pytest
+from support.rest_server import CONFIG
 
 from apps.cli import main
 from apps.cli.support.certificates import create_authority, issue
@@ -122,20 +123,14 @@ def test_unusable_files_are_named(pki, files, key, reason):
     ],
 )
 def test_half_a_tls_configuration_is_refused(keys, said):
-    text = "vlans: {10: {send_limit: 10M, receive_limit: 10M}}\n"
-    text += "switches: {s1: {dpid: 1, ports: {1: {capacity: 1G, access: 10}}}}\n"
     lines = "".join(f"  {key}: {value}\n" for key, value in keys.items())
     with pytest.raises(ConfigError, match=said):
-        parse_config(f"{text}openflow:\n{lines}")
+        parse_config(f"{CONFIG}openflow:\n{lines}")
 
 
 def test_files_are_relative_to_the_configuration():
-    text = """
-vlans: {10: {send_limit: 10M, receive_limit: 10M}}
-switches: {s1: {dpid: 1, ports: {1: {capacity: 1G, access: 10}}}}
-openflow: {certificate: pki/c.pem, key: /etc/pki/c.key, client_ca: pki/ca.pem}
-"""
-    assert parse_config(text, "/etc/dets/dets.yaml").openflow_tls == Tls(
+    openflow = "openflow: {certificate: pki/c.pem, key: /etc/pki/c.key, client_ca: pki/ca.pem}\n"
+    assert parse_config(CONFIG + openflow, "/etc/dets/dets.yaml").openflow_tls == Tls(
         "/etc/dets/pki/c.pem", "/etc/pki/c.key", "/etc/dets/pki/ca.pem"
     )
 

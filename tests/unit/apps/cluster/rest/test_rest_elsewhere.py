@@ -153,23 +153,14 @@ def test_nodes_that_do_not_answer_are_named_and_what_is_known_is_shown(two: Two)
 def test_a_change_is_in_force_once_it_is_on_the_switches_of_all_nodes(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = {
-        "n1": {
-            "revision": 9,
-            "installed_revision": 9,
-            "unconfirmed_switches": [],
-            "disconnected_switches": ["s2", "s3"],
-        },
-        "n2": {
-            "revision": 8,
-            "installed_revision": 7,
-            "unconfirmed_switches": ["s2"],
-            "disconnected_switches": ["s1", "s3"],
-        },
-    }
+    def status(revision: int, installed: int, unconfirmed: list[str], away: list[str]) -> dict[str, Any]:
+        waited_for = {"unconfirmed_switches": unconfirmed, "disconnected_switches": away}
+        return {"revision": revision, "installed_revision": installed, **waited_for}
+
+    said = {"n1": status(9, 9, [], ["s2", "s3"]), "n2": status(8, 7, ["s2"], ["s1", "s3"])}
     for name, desk in two.between.desks.items():
         monkeypatch.setattr(desk.service, "revision_status", lambda revision, name=name: said[name])
-    whole = {"revision": 9, "installed_revision": 7, "unconfirmed_switches": ["s2"], "disconnected_switches": ["s3"]}
+    whole = status(9, 7, ["s2"], ["s3"])
     assert two.n1.get("/v1/revision") == whole
     assert two.n2.get("/v1/revision") == whole | {"revision": 8}
     two.between.dead.add("n2")  # which has s2
@@ -293,14 +284,12 @@ def test_pages_of_any_size_list_every_pair_of_all_nodes_once(owner: list[int], l
 
     nodes = Nodes("4", {str(one): "" for one in range(4)}, OWNERS, None, Paging())  # type: ignore[arg-type]
     desk.service.remote_nodes = RequestForwarder(lambda: nodes)
-    listed, cursor = [], ""
-    while cursor is not None:
-        page = desk.get(f"/v1/pairs?limit={limit}" + (f"&cursor={cursor}" if cursor else ""))
+    listed = []
+    for page in desk.pages("/v1/pairs", limit):
         assert len(page["pairs"]) <= limit
         listed += [
             tuple((one[end]["switch"], one[end]["port_no"]) for end in ("sender", "receiver")) for one in page["pairs"]
         ]
-        cursor = page["next"]
     assert listed == pairs
 
 

@@ -135,12 +135,9 @@ def test_a_key_that_stands_twice_among_many_is_found(one: RestProcess) -> None:
     """Looking for it takes no longer than reading the others: as many keys as a short body can have."""
     text = "{" + ", ".join(f'"{number}": 1' for number in [*range(5_000), 4_999]) + "}"
     assert len(text) < MAX_BODY_BYTES
-    connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=30)
-    connection.request("POST", "/v1/limits", text, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    assert answer.status == 400
-    assert "'4999' more than once" in json.loads(answer.read())["detail"]
-    connection.close()
+    status, _, problem = one.request("POST", "/v1/limits", text.encode())
+    assert status == 400
+    assert "'4999' more than once" in problem["detail"]
 
 
 def test_slow_connections_lock_out_only_their_own_address_and_not_for_long() -> None:
@@ -232,14 +229,13 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_read(one: RestProcess, 
 
 
 def test_ten_thousand_rapid_requests_are_refused_and_somebody_else_is_served() -> None:
-    request = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with RestProcess(CONFIG, requests_per_s=50, max_connections=128) as server:
         statuses: list[int] = []
         waits: list[str] = []
 
         def flood() -> None:
             with server.connect("127.0.0.2") as sock:
-                sock.sendall(request * 200)
+                sock.sendall(_HEALTH * 200)
                 stream = sock.makefile("rb")
                 for _ in range(200):
                     status, headers = _read_response(stream)
@@ -355,6 +351,13 @@ def _held(server: RestProcess, source: str, bodies: int) -> list[socket.socket]:
     return socks
 
 
+def _sent_whole(server: RestProcess, source: str) -> int:
+    """Send a body as long as may be; return the status of the answer."""
+    with server.connect(source) as sock:
+        sock.sendall(LONG_HEAD + ALMOST + b"]}".rjust(MAX_LONG_BODY_BYTES - len(ALMOST)))
+        return read_answer(sock)[0]
+
+
 def _refusals(socks: list[socket.socket], count: int) -> list[Any]:
     """Return what those were told that were told something, once they are so many."""
     deadline_s = time.monotonic() + 30.0
@@ -378,10 +381,8 @@ def test_bodies_held_open_have_a_total_and_one_address_half_of_it() -> None:
             assert f"{MAX_BODIES_BYTES} bytes are held at a time, {MAX_BODIES_BYTES // 2} of one address" in str(
                 problem
             )
-        rest = b" " * 86 + b"]}"
-        with server.connect("127.0.0.3") as sock:  # others are not refused meanwhile: a long body, and a short one
-            sock.sendall(LONG_HEAD + ALMOST + rest)
-            assert read_answer(sock)[0] == 422  # which sets nothing
+        # Others are not refused meanwhile: a long body, which sets nothing, and a short one.
+        assert _sent_whole(server, "127.0.0.3") == 422
         assert server.request("PATCH", VN, LIMIT)[0] == 200
         with server.connect("127.0.0.2") as sock:  # nor is a short one of the same address
             sock.sendall(f"PATCH {VN} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n".encode())
@@ -389,10 +390,7 @@ def test_bodies_held_open_have_a_total_and_one_address_half_of_it() -> None:
             assert read_answer(sock)[0] in (200, 422)
         for sock in held:
             sock.close()
-        for _ in range(5):  # each gives its room back
-            with server.connect("127.0.0.2") as sock:
-                sock.sendall(LONG_HEAD + ALMOST + rest)
-                assert read_answer(sock)[0] == 422
+        assert [_sent_whole(server, "127.0.0.2") for _ in range(5)] == [422] * 5  # each gives its room back
 
 
 def test_bodies_trickled_from_many_addresses_have_the_same_total() -> None:
@@ -411,9 +409,7 @@ def test_bodies_trickled_from_many_addresses_have_the_same_total() -> None:
         assert len(late) == len(held), "those that trickle on are cut off in the end"
         for sock in held:
             sock.close()
-        with server.connect("127.0.2.99") as sock:
-            sock.sendall(LONG_HEAD + ALMOST + b" " * 86 + b"]}")
-            assert read_answer(sock)[0] == 422
+        assert _sent_whole(server, "127.0.2.99") == 422
 
 
 def test_a_refused_body_says_when_to_come_again() -> None:

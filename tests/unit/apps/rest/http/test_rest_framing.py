@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, read_answer
 
+from apps.rest.http.body import MAX_BODY_BYTES
 from apps.rest.http.framing import head_error
 
 HOST = b"Host: localhost\r\n"
@@ -24,6 +25,7 @@ VALUE = st.text(st.characters(codec="latin-1", exclude_categories=["Cc"]))
 def server() -> Iterator[RestProcess]:
     with RestProcess(CONFIG) as server:
         yield server
+    assert "Traceback" not in server.errors
 
 
 def lines(head: bytes) -> list[bytes]:
@@ -238,6 +240,15 @@ def test_a_chunked_body_that_breaks_off_is_refused_at_once(server: RestProcess, 
         sock.sendall(f"PATCH {VN} HTTP/1.1\r\n".encode() + JSON + b"Transfer-Encoding: chunked\r\n\r\n" + text)
         sock.shutdown(1)
         assert read_answer(sock)[0] == 400
+
+
+def test_a_chunked_body_may_be_as_long_as_another_and_is_never_cut_off(server: RestProcess) -> None:
+    longest = json.dumps(LIMIT).encode().rjust(MAX_BODY_BYTES)
+    assert chunked(server, b"%x\r\n%s\r\n0\r\n\r\n" % (len(longest), longest)) == (200, "")
+    # Cut off after the limit this body would be good JSON: it must not be taken for it.
+    longer = BODY.ljust(MAX_BODY_BYTES + 1) + b"x"
+    assert chunked(server, b"%x\r\n%s\r\n0\r\n\r\n" % (len(longer), longer))[0] == 413
+    assert server.request("GET", VN)[2]["send_limit_bps"] == LIMIT["send_limit_bps"]
 
 
 def test_a_body_in_too_many_chunks_is_refused(server: RestProcess) -> None:

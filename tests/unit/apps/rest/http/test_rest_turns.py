@@ -52,7 +52,7 @@ def test_one_is_looked_at_in_a_turn(said: bytes) -> None:
     server.stop()
 
 
-def test_requests_that_came_in_one_piece_take_a_turn_each() -> None:
+def test_requests_that_came_in_one_piece_take_a_turn_each_until_the_server_stops() -> None:
     turns = Semaphore(0)
     server = serve(application, "127.0.0.1", 0, wait=turns.acquire)
     with socket.create_connection(("127.0.0.1", server.port)) as client:
@@ -63,3 +63,6 @@ def test_requests_that_came_in_one_piece_take_a_turn_each() -> None:
             turns.release()
         assert answers([client]) == 1
     server.stop()
+    eventlet.sleep(0)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port))

@@ -6,11 +6,12 @@ import struct
 from typing import Any
 
 import pytest
+from support.openflow_bytes import multipart_reply
 
 from apps.runtime.connection.connection_limits import EvictionReason
 from apps.runtime.connection.switch_connection import MAX_REPLY_BYTES, MAX_XID, SwitchConnection
 from controller.errors import ProtocolError
-from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType
+from controller.openflow.constants import MULTIPART_REPLY_MORE, MessageType
 
 
 class Peer:
@@ -47,8 +48,7 @@ def encode(xid: int) -> bytes:
 
 
 def part(xid: int, body: bytes, flags: int = 0) -> tuple[int, int, bytes]:
-    header = struct.pack("!BBHIHH4x", VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, 9, flags)
-    return int(MessageType.MULTIPART_REPLY), xid, header + body
+    return int(MessageType.MULTIPART_REPLY), xid, multipart_reply(xid, body, flags=flags)
 
 
 @pytest.fixture

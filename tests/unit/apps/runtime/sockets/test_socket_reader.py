@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ryu.lib import hub
+from support.openflow_bytes import message, multipart_reply
 
 from apps.runtime.sockets import native as native_sockets
 from apps.runtime.sockets.bulk_request import BulkBarrier, BulkMeterStats
 from apps.runtime.sockets.socket_reader import MESSAGE_BATCH, READ_BYTES, SocketReader, replies_in
-from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
+from controller.openflow.constants import MULTIPART_REPLY_MORE, MessageType, MultipartType
 from controller.openflow.meters import decode_meter_stats
 
 XID, BARRIER_XID, METERS = 77, 78, 3
@@ -31,24 +32,15 @@ def record(meter_id: int, bands: int = 1) -> bytes:
     return head + struct.pack("!QQ", 4, 5) * bands
 
 
-def reply(xid: int, body: bytes, what: int = MultipartType.METER, flags: int = 0) -> bytes:
-    head = struct.pack("!BBHIHH4x", VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, what, flags)
-    return head + body
-
-
-def message(kind: int, length: int = 8, version: int = VERSION, xid: int = 5) -> bytes:
-    return struct.pack("!BBHI", version, kind, length, xid) + bytes(max(length - 8, 0))
-
-
 BODY = b"".join(record(number) for number in range(METERS))
-ANSWER, DONE = reply(XID, BODY), message(MessageType.BARRIER_REPLY, xid=BARRIER_XID)
+ANSWER, DONE = multipart_reply(XID, BODY), message(MessageType.BARRIER_REPLY, xid=BARRIER_XID)
 NEARLY = [
-    reply(XID + 1, BODY),
-    reply(XID, BODY[:-56]),
-    reply(XID, BODY + record(9)),
-    reply(XID, BODY, flags=MULTIPART_REPLY_MORE),
-    reply(XID, BODY, what=MultipartType.QUEUE),
-    reply(XID, record(1, bands=2) + record(2, bands=0) + record(3)),  # as long as three meters of one band
+    multipart_reply(XID + 1, BODY),
+    multipart_reply(XID, BODY[:-56]),
+    multipart_reply(XID, BODY + record(9)),
+    multipart_reply(XID, BODY, flags=MULTIPART_REPLY_MORE),
+    multipart_reply(XID, BODY, what=MultipartType.QUEUE),
+    multipart_reply(XID, record(1, bands=2) + record(2, bands=0) + record(3)),  # as long as three meters of one band
     ANSWER[:2] + bytes([0, 40]) + ANSWER[4:],
     bytes([1]) + ANSWER[1:],
 ]
@@ -63,15 +55,15 @@ OTHERS = [
     message(MessageType.ROLE_REPLY, 24),
     (MESSAGE_BATCH + 3) * message(MessageType.BARRIER_REPLY),
 ]
-PARTS = [reply(XID, BODY[:112], flags=MULTIPART_REPLY_MORE), reply(XID, BODY[112:])]
+PARTS = [multipart_reply(XID, BODY[:112], flags=MULTIPART_REPLY_MORE), multipart_reply(XID, BODY[112:])]
 NEARLY_PARTS = [
-    reply(XID, b"", flags=MULTIPART_REPLY_MORE),
-    reply(XID, BODY[:112]),
-    reply(XID, BODY[:112] + record(5), flags=MULTIPART_REPLY_MORE),
-    reply(XID, record(1, bands=3) + record(2, bands=0)[:-16], flags=MULTIPART_REPLY_MORE),
-    reply(XID + 1, BODY[:112], flags=MULTIPART_REPLY_MORE),
-    reply(XID, BODY[:100], flags=MULTIPART_REPLY_MORE),
-    reply(XID, BODY[:112], what=MultipartType.PORT_STATS, flags=MULTIPART_REPLY_MORE),
+    multipart_reply(XID, b"", flags=MULTIPART_REPLY_MORE),
+    multipart_reply(XID, BODY[:112]),
+    multipart_reply(XID, BODY[:112] + record(5), flags=MULTIPART_REPLY_MORE),
+    multipart_reply(XID, record(1, bands=3) + record(2, bands=0)[:-16], flags=MULTIPART_REPLY_MORE),
+    multipart_reply(XID + 1, BODY[:112], flags=MULTIPART_REPLY_MORE),
+    multipart_reply(XID, BODY[:100], flags=MULTIPART_REPLY_MORE),
+    multipart_reply(XID, BODY[:112], what=MultipartType.PORT_STATS, flags=MULTIPART_REPLY_MORE),
 ]
 streams = st.lists(
     st.sampled_from([ANSWER, DONE]) | st.sampled_from([*NEARLY, *OTHERS]) | st.binary(max_size=20), max_size=6
@@ -201,7 +193,7 @@ class TestParts:
 
     @in_parts
     def test_a_part_with_other_bands_is_left_whole(self) -> None:
-        odd = reply(XID, record(1, bands=2) + record(2, bands=0), flags=MULTIPART_REPLY_MORE)
+        odd = multipart_reply(XID, record(1, bands=2) + record(2, bands=0), flags=MULTIPART_REPLY_MORE)
         got, (_, _, awaited, _, _, ids, *_) = read([odd[:50], odd[50:] + DONE])
         assert (got[0][1], awaited, ids) == (odd + DONE, True, [])
 
