@@ -29,13 +29,17 @@ def test_the_receivers_access_link_is_the_last_of_a_path():
 def links(**columns):
     values = {"used_bps": np.zeros(1), "capacity_bps": np.full(1, 100e6), "load_bps": np.full(1, 90e6)} | columns
     ledger = LinkBacklog(np.full(1, 0.85e6), np.zeros(1), np.zeros(1))
-    return LinkState(**values, ledger=ledger, lost=np.zeros(1))
+    return LinkState(**{"takes_bursts": np.zeros(1, np.bool_), "ledger": ledger, "lost": np.zeros(1)} | values)
 
 
 def test_what_waits_in_a_queue_counts_in_its_marks():
     """5.5 ms of a link of 100 Mb/s are a tenth of what it sends in an interval; 3 ms more may be the clocks'."""
     assert links().marked_load_bps(0.055) == pytest.approx([100e6])
     assert links().marked_load_bps(0.0) == pytest.approx([90e6])
+
+
+def test_the_queue_of_saved_bursts_does_not_count_in_marks():
+    assert links(takes_bursts=np.ones(1, np.bool_)).marked_load_bps(0.055) == pytest.approx([90e6])
 
 
 @pytest.mark.parametrize(
