@@ -11,6 +11,7 @@ import functools
 import importlib
 import inspect
 import json
+import signal
 import sys
 import typing
 from collections.abc import Callable, Mapping
@@ -45,6 +46,7 @@ app = typer.Typer(cls=Benches)
 @app.callback(invoke_without_command=True)
 def bench(context: typer.Context) -> None:
     """Run a benchmark. A missed target is printed and does not change the exit status, except soak's."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that benchmarks end what they have started
     if context.invoked_subcommand is None:
         for name in BENCHES:
             print(f"{name:12} {_summary(_run_of(name))}")

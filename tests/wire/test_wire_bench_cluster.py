@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from support.cluster import needs_etcd
+from support.paths import ROOT
 
 from experiments.bench.cluster import takeover
 from experiments.bench.cluster.bench import run
 from experiments.bench.cluster.fault_runner import run_faults
+from experiments.machine.process_runner import wait_until
 
 pytestmark = [needs_etcd]
 FAULTS = ("disks of the nodes full", "clocks step")
@@ -38,3 +42,20 @@ def test_full_disks_and_clocks_that_step(tmp_path: Path) -> None:
     assert verdict.problems == []
     assert list(verdict.took_s) == list(FAULTS)
     assert verdict.kept > len(FAULTS)
+
+
+def test_a_run_that_is_ended_ends_what_it_has_started(tmp_path: Path) -> None:
+    def controllers() -> list[str]:
+        lines = subprocess.check_output(["ps", "-ww", "-eo", "args"], text=True).splitlines()
+        return [line for line in lines if "--dets-config" in line and str(tmp_path) in line]
+
+    command = [sys.executable, "-m", "apps.cli", "bench", "cluster", "--switches", "1", "--pairs", "200"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([*command, "--output", str(tmp_path)], cwd=ROOT, env=environment)
+    try:
+        wait_until(controllers, "a controller has started", 60.0)
+    finally:
+        process.terminate()
+        status = process.wait(60)
+    assert status != 0
+    assert controllers() == []
