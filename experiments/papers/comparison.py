@@ -157,7 +157,7 @@ TRAFFIC: tuple[tuple[str, str, str, str, Judge | None], ...] = (
     (
         "seawall-fig11",
         "Seawall, figure 11",
-        "95 % of the web answers arrive, 99 % of them within 50 ms (1 s at 50 Mb/s), next to another tenant's UDP at full rate",
+        "95 % of the web answers arrive, 99 % within 50 ms (1 s at 50 Mb/s), next to another tenant's UDP at full rate",
         "web answers / requests",
         _web,
     ),
