@@ -20,14 +20,15 @@ class Desk:
 
     def __init__(self) -> None:
         self.pending = set[int]()
-        switches = {dpid: SimpleNamespace(switch=SimpleNamespace(name=f"s{dpid}", ovsdb=None)) for dpid in (1, 2, 3)}
-        central = SimpleNamespace(switches=switches, network=SimpleNamespace(desired=self))
+        self.switches = {dpid: SimpleNamespace(name=f"s{dpid}", ovsdb=None) for dpid in (1, 2, 3)}
+        records = {dpid: SimpleNamespace(switch=switch) for dpid, switch in self.switches.items()}
+        central = SimpleNamespace(switches=records, network=SimpleNamespace(desired=self))
         self.peers = Peers({dpid: SimpleNamespace(unconfirmed=list) for dpid in (1, 2)})
         shell: Any = SimpleNamespace(
             now_s=lambda: 5.0, times=SimpleNamespace(sent_after=lambda at_s: at_s), peers=self.peers, central=central
         )
-        queues: Any = SimpleNamespace(reconciled_s=9.0, failing=dict)
-        self.changes = ChangeTracker(shell, queues, 1)
+        self.queues: Any = SimpleNamespace(reconciled_s=9.0, failing=dict)
+        self.changes = ChangeTracker(shell, self.queues, 1)
 
     def waiting(self, revision: int) -> tuple[int, list[str]]:
         """Return the last change in force and who is waited for."""
@@ -51,4 +52,13 @@ def test_a_barrier_that_is_not_answered_is_waited_for() -> None:
     desk.peers[1].unconfirmed = lambda: [(5.0, None)]
     assert desk.waiting(1) == (0, ["s1"])
     desk.peers[1].unconfirmed = list
+    assert desk.waiting(1) == (1, [])
+
+
+def test_queues_that_were_last_seen_to_before_a_change_are_waited_for() -> None:
+    desk = Desk()
+    desk.switches[2].ovsdb = "unix:/run/db.sock"
+    desk.queues.reconciled_s = 4.0
+    assert desk.waiting(1) == (0, ["s2"])
+    desk.queues.reconciled_s = 9.0
     assert desk.waiting(1) == (1, [])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.ovsdb.ovsdb_client import _JsonMessage
+from apps.ovsdb.ovsdb_client import OvsdbError, _JsonMessage
 from controller.errors import ProtocolError
 
 VALUES = st.recursive(
@@ -45,3 +45,8 @@ def test_what_was_looked_at_is_not_looked_at_again(text: bytes, seen: int) -> No
     frame = _JsonMessage()
     assert frame.end(bytearray(text)) is None
     assert frame._at == seen
+
+
+def test_a_short_reason_is_shown_whole_and_a_long_one_is_cut() -> None:
+    assert str(OvsdbError("unix:/db", "no  such\nbridge")) == "OVSDB unix:/db: no such bridge"
+    assert OvsdbError("unix:/db", "e" * 500).reason == "e" * 197 + "..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, mac_of
@@ -132,6 +133,17 @@ def test_counters_from_before_a_disconnection_are_not_compared_with_later_ones()
     net.connect(1)
     loop.run(2)
     check_measured(net)
+
+
+def test_counters_of_floods_are_forgotten_for_the_whole_switch_or_for_one_meter(monkeypatch):
+    net = started(star(3))
+    fabric, record, forgotten = net.central.fabric, net.central.switches[1], []
+    monkeypatch.setattr(fabric.floods, "invalidated", lambda rows: forgotten.append(rows.tolist()))
+    (one, meters), *others = record.vn_meters.items()
+    for meter_id in (None, np.array([meters.flood]), np.array([meters.send])):
+        fabric.invalidate_counters(record, meter_id)
+    assert others
+    assert forgotten == [list(record.vn_meters), [one], []]
 
 
 def test_a_switch_that_comes_back_empty_is_filled_again(talking):

@@ -224,6 +224,7 @@ def test_ceilings_are_kept_and_said_to_be_unused_under_another_algorithm():
     assert net.central.events.newer_than(0)[-1].text == "VLAN 10: fs; the ceilings of 1 VNs are stored and not used"
     assert net.central.vns.send_max_bps[row] == 400e6
     net.operator.set_vlan(10, 1.0, algorithm="max-min")
+    assert net.central.events.newer_than(0)[-1].text == "VLAN 10: max-min"
     assert net.central.vns.send_max_bps[row] == 450e6
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.configs import fabric
 from support.rest_in_process import CONFIG, INTERVAL_S, Desk
 
 from controller.central.reconfiguration import reconfigure
@@ -172,6 +173,15 @@ def test_another_configuration_keeps_the_sums_of_the_vns_that_stay(watched: Watc
     assert watched.observer.traffic.bytes[COLUMNS.index("offered"), row] == before
     assert len(watched.observer.series.vlan_series(10).at_s) == 2
     watched.observer.on_round_end(watched.desk.now_s + INTERVAL_S)
+
+
+def test_another_configuration_keeps_the_rates_of_the_vlans_that_stay() -> None:
+    before, after = (VnTable.from_config(fabric({1: {1: vids}})) for vids in ([10, 20], [20]))
+    series = TimeSeries(before)
+    series.close(before, np.tile([5e6, 7e6], (len(COLUMNS), 1)), 1.0)
+    kept = TimeSeries(after).with_history(series, after).vlan_series(20)
+    assert kept.at_s.tolist() == [1.0]
+    assert (kept.mean_bps == 7e6).all()
 
 
 def test_links_are_promised_what_limits_let_through() -> None:

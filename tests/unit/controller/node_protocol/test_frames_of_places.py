@@ -56,6 +56,14 @@ def test_damaged_snapshots_are_refused_or_are_snapshots(places, data):
     assert encode_snapshot(head, FABRIC, read) == octets
 
 
+@pytest.mark.parametrize("sent_to", [[], [0]])
+def test_a_fabric_of_one_vn_has_snapshots_too(sent_to):
+    nothing = column([], np.uint64)
+    hellos = nothing, nothing, column([]), column([]), column([], np.bool_)
+    data = encode_snapshot(HEAD, FABRIC, SwitchSnapshot(nothing, *hellos, column(sent_to), nothing))
+    assert decode_places(data, FABRIC, 1)[1].sent_to.tolist() == sent_to
+
+
 @pytest.mark.parametrize(
     ("at", "octets", "cause"),
     [

@@ -526,6 +526,11 @@ def test_every_code_has_the_number_that_ryu_gives_it() -> None:
     assert known > 70
 
 
+def test_every_reserved_port_has_the_number_that_ryu_gives_it() -> None:
+    for name in ("MAX", "IN_PORT", "TABLE", "FLOOD", "ALL", "CONTROLLER", "LOCAL", "ANY"):
+        assert getattr(ofp, f"PORT_{name}") == getattr(ryu_ofp, f"OFPP_{name}"), name
+
+
 def test_port_status() -> None:
     port = bytes.fromhex("00000003" + "00000000" + "02000000000a" + "0000") + b"s1-eth3".ljust(16, b"\0") + bytes(32)
     buf = b"\x04\x0c\x00\x50" + bytes(4) + b"\x01" + bytes(7) + port

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controller.dets.messages import ReceiverLoads, SetRate
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(shard_native.library is None, reason="no C compi
 
 VNS = 100
 MAX_PAIRS = 700  # entries: more than the kernel's blocks
+BLOCKS = 9_000  # entries: more than two of the blocks in which a whole table is written (TABLE_BLOCK)
 seeds, counts = st.integers(0, 2**32 - 1), st.integers(0, 20) | st.integers(0, MAX_PAIRS)
 
 
@@ -47,6 +48,7 @@ def stretches(rng: np.random.Generator, count: int, kinds: int) -> np.ndarray:
 
 @settings(max_examples=200)
 @given(seed=seeds, count=counts, reports=st.integers(0, 3))
+@example(seed=1, count=BLOCKS, reports=3)
 def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, reports: int) -> None:
     rng = np.random.default_rng(seed)
     sender, receiver = pairs(rng, count)
@@ -147,6 +149,7 @@ def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> N
 
 @settings(max_examples=200)
 @given(seed=seeds, count=counts, share=st.sampled_from((0.0, 0.5, 0.97, 1.0)), under=st.sampled_from((0.9, 1.0)))
+@example(seed=1, count=BLOCKS, share=0.5, under=0.9)
 def test_answers_are_made_and_told_to_own_senders_alike(seed: int, count: int, share: float, under: float) -> None:
     rng = np.random.default_rng(seed)
     sender, receiver = pairs(rng, count)
