@@ -14,6 +14,7 @@ import struct
 import sys
 import time
 from dataclasses import dataclass
+from functools import cache
 
 from controller.forwarding.pipeline import MetadataFlag, Table
 from controller.openflow.bounded_reader import HEADER
@@ -75,10 +76,16 @@ def stop_reading(peer: HostilePeer, until_s: float) -> None:
 def many_ports(peer: HostilePeer, until_s: float) -> None:
     """A controlled switch reports 20,000 ports and reads none of the discovery probes sent to them."""
     if peer.become_ready(HOSTILE_DPID) is not None:
-        peer.send(b"".join(message(MessageType.PORT_STATUS, bytes(8) + port(number)) for number in range(1, 20_001)))
+        peer.send(_port_reports())
         read_by_s = max(until_s, time.monotonic() + _READ_S)  # the controller has read all ports by then
         while time.monotonic() < read_by_s and peer.send(b""):  # sends nothing: fails if the connection is closed
             time.sleep(_PAUSE_S)
+
+
+@cache
+def _port_reports() -> bytes:
+    """Return the reports of 20,000 ports: made once, so that the attacker does not wait for them."""
+    return b"".join(message(MessageType.PORT_STATUS, bytes(8) + port(number)) for number in range(1, 20_001))
 
 
 def port(number: int, *, up: bool = True) -> bytes:
