@@ -197,7 +197,7 @@ def _elements(elements: Sequence[Element]) -> list[str]:
 
 
 def _systems(results: PaperResults) -> list[str]:
-    """Return the criteria, and for each fabric the picture of systems by criteria and its summary."""
+    """Return for each fabric the picture of systems by criteria and a summary; after the first picture the criteria."""
     tables_by_fabric = {fabric: digest.get("paper_tables", {}) for fabric, digest in results.digests.items()}
     lines = []
     for number, (fabric, tables) in enumerate(tables_by_fabric.items()):

@@ -2,7 +2,7 @@
 
 Start with fabric.py, then control/control_plane.py (how the controller is attached) and tcp.py. docs/experiments.md has
 an example. native_build.py compiles ``COMPILED_MODULES``; without a build of exactly these sources, Python runs them,
-three times as slowly, with the same results (``warn_if_not_compiled``).
+more slowly, with the same results (``warn_if_not_compiled``).
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """``dets bench allocation``: speed of the allocation algorithms, in native code and with numpy alone.
 
 Everything is measured in one run, on one core. A time is the best of several calls, since longer times measure what
-else the machine does. All rows differ, 70 % of the senders fully use their limit and no rate
-is settled: this is the case with most work.
+else the machine does. All rows differ, 70 % of the senders fully use their limit and no rate is settled: this is the
+case with most work.
 """
 
 from __future__ import annotations
