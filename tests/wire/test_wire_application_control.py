@@ -77,6 +77,7 @@ def grants(app: Application) -> list[int]:
     return [entry["granted_bps"] or 0 for entry in entries if entry is not None]
 
 
+@pytest.mark.rates
 def test_the_receivers_limit_holds_and_is_shared(blast: Blast) -> None:
     app = blast.run.app
     assert app.events("congestion-began") == []
@@ -89,6 +90,7 @@ def test_the_receivers_limit_holds_and_is_shared(blast: Blast) -> None:
     assert blast.run.meters(1)[view["meter_id"]][0] * 1000 <= LIMIT_BPS / 3
 
 
+@pytest.mark.rates
 def test_os_ken_controls_and_runs_what_is_written_for_ryu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ryu itself cannot be imported in that process."""
     ryu = tmp_path / "path" / "ryu" / "__init__.py"
@@ -109,22 +111,26 @@ def test_os_ken_controls_and_runs_what_is_written_for_ryu(tmp_path: Path, monkey
         assert run.app.stop() == 0
 
 
+@pytest.mark.rates
 def test_a_limit_that_is_changed_while_traffic_flows_holds(blast: Blast) -> None:
     app = blast.run.app
     blast.start()
     blast.wait_delivered(LIMIT_BPS)
-    app.patch("/v1/vns/10/s1/4", receive_limit_bps=150_000_000)
-    blast.run.wait(lambda: sum(grants(app)) <= 151e6, "granted no more than the new limit", 2)
-    blast.wait_delivered(150e6)
-    app.patch("/v1/vns/10/s1/1", send_limit_bps=20_000_000)
-    blast.wait_delivered(150e6)
-    assert app.entry(1, RECEIVER, 10)["limit_bps"] == 20_000_000  # type: ignore[index]
-    assert (20_000, 6_000) in blast.run.meters(1).values()  # the VN's own meter: 300 ms of burst
-    app.patch("/v1/vns/10/s1/1", send_limit_bps=400_000_000)
-    app.patch("/v1/vns/10/s1/4", receive_limit_bps=400_000_000)
+    try:
+        app.patch("/v1/vns/10/s1/4", receive_limit_bps=150_000_000)
+        blast.run.wait(lambda: sum(grants(app)) <= 151e6, "granted no more than the new limit", 2)
+        blast.wait_delivered(150e6)
+        app.patch("/v1/vns/10/s1/1", send_limit_bps=20_000_000)
+        blast.wait_delivered(150e6)
+        assert app.entry(1, RECEIVER, 10)["limit_bps"] == 20_000_000  # type: ignore[index]
+        assert (20_000, 6_000) in blast.run.meters(1).values()  # the VN's own meter: 300 ms of burst
+    finally:  # the other tests share the application
+        app.patch("/v1/vns/10/s1/1", send_limit_bps=400_000_000)
+        app.patch("/v1/vns/10/s1/4", receive_limit_bps=400_000_000)
     blast.wait_delivered(LIMIT_BPS)
 
 
+@pytest.mark.rates
 @pytest.mark.parametrize("algorithm", ["fp", "sp", "fe", "fs"])
 def test_an_algorithm_that_is_changed_while_traffic_flows_keeps_the_limit(blast: Blast, algorithm: str) -> None:
     blast.start()
@@ -181,6 +187,7 @@ def add_foreign(run: WireRun) -> None:
         run.switch(1).receive(encode_flow_mods([(FlowModCommand.ADD, FOREIGN)], 1) + meter, time.monotonic())
 
 
+@pytest.mark.rates
 def test_a_stop_keeps_everything_and_the_next_start_takes_it_over_untouched(tmp_path: Path) -> None:
     with WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}, openflow={"last_meter_id": 1000}) as run:
         add_foreign(run)
@@ -212,6 +219,7 @@ def test_a_stop_keeps_everything_and_the_next_start_takes_it_over_untouched(tmp_
         assert meters[FOREIGN_METER][0] == 123
 
 
+@pytest.mark.rates
 def test_a_controlled_receiver_stays_controlled_over_a_restart(tmp_path: Path) -> None:
     run = WireRun(tmp_path, {1: [*SENDERS, RECEIVER]})
     run.app.by_command = True  # a stop fills buckets once, which counts over the time that operators' restarts take
