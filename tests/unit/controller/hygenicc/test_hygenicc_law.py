@@ -89,6 +89,12 @@ def test_the_cut_to_the_load():
     assert after.rate_bps == pytest.approx([90e6 * 98 / 150, 60e6 * 98 / 150])
 
 
+def test_a_bottleneck_without_load_cuts_nobody_to_it():
+    """A warning of a division by zero would fail the test."""
+    after = one_step([40e6], [0.0], cut=Cut.LOAD, load_bps=0.0)
+    assert after.rate_bps == pytest.approx([40e6 + 0.12 * C])
+
+
 def test_no_rate_leaves_its_bounds():
     assert one_step([C], [0.0], quiet=9.0).rate_bps.tolist() == [C]
     assert one_step([0.0101 * C], [1.0], beta=0.9).rate_bps.tolist() == [0.01 * C]

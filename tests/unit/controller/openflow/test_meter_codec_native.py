@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -84,6 +85,14 @@ def test_meter_mods_of_all_switches_are_written_alike(
     assert made == plainly(encode_meter_mods_batch, *arguments)
     for one, first, rows in zip(made if isinstance(made, list) else (), xids, mods, strict=isinstance(made, list)):
         assert int.from_bytes(one[-4:]) == (first + rows.shape[1]) & 0xFFFF_FFFF
+
+
+def test_meter_mods_of_all_switches_are_written_by_the_kernel() -> None:
+    """NumPy would write the same octets, switch after switch."""
+    mods = [np.array([[0, meter_id, 1, 1]], dtype=np.uint32).T for meter_id in (1, 2, 3)]
+    with patch("controller.openflow.meters.encode_meter_mods", side_effect=AssertionError("written by NumPy")):
+        made = encode_meter_mods_batch(mods, [7, 8, 9], b"\x04\x14\x00\x08" + bytes(4))
+    assert [int.from_bytes(one[-4:]) for one in made] == [8, 9, 10]
 
 
 def test_ids_go_round_after_the_last() -> None:

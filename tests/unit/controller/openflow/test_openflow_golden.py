@@ -446,6 +446,14 @@ def test_port_desc() -> None:
     assert not port.up
 
 
+def test_a_description_byte_by_byte() -> None:
+    """OpenFlow 1.3.5, 7.3.5.1: texts of 256 bytes, 32 for the serial number, each ended by a zero."""
+    made_by, hardware, software, serial, datapath = b"Nicira, Inc.", b"Open vSwitch", b"3.1.0", b"None", b"s1"
+    body = b"".join(text.ljust(256, b"\0") for text in (made_by, hardware, software))
+    body += serial.ljust(32, b"\0") + datapath.ljust(256, b"\0")
+    assert multipart.decode_desc(body) == ("Nicira, Inc.", "Open vSwitch", "3.1.0", "None", "s1")
+
+
 def test_multipart_parts() -> None:
     buf = bytes.fromhex("0413001800000005" + "0005000100000000" + "0102030405060708")
     part = multipart.multipart_header(buf)

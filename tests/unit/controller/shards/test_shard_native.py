@@ -150,6 +150,7 @@ def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> N
 @settings(max_examples=200)
 @given(seed=seeds, count=counts, share=st.sampled_from((0.0, 0.5, 0.97, 1.0)), under=st.sampled_from((0.9, 1.0)))
 @example(seed=1, count=BLOCKS, share=0.5, under=0.9)
+@example(seed=1, count=BLOCKS, share=0.5, under=1.0)
 def test_answers_are_made_and_told_to_own_senders_alike(seed: int, count: int, share: float, under: float) -> None:
     rng = np.random.default_rng(seed)
     sender, receiver = pairs(rng, count)
