@@ -13,7 +13,7 @@ from controller.openflow.ethernet import ip_ecn_of, parse_frame, with_ip_ecn
 
 EDGES = {1: [1, 2], 2: [1, 2]}
 LINK = ((1, 11), (2, 11))
-SENDER, RECEIVER = 0x0200_0000_0001, 0x0200_0000_0002
+SENDER, RECEIVER = 0x0200_0000_0A01, 0x0200_0000_0A02  # not those of link discovery: 02 and a dpid
 EF = 0xB8  # DSCP 46 and no ECN
 ECT_0, ECT_1, CE = 2, 1, 3
 MARKED = {"algorithm": "hygenicc", "send_limit": "400M", "receive_limit": "400M"}
