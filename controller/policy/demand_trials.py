@@ -55,17 +55,22 @@ class DemandTrials:
     ) -> DemandTrials:
         """Return the trials after one more interval, in which VNs sent ``sent_bps`` (vns,) of their guarantees (vns,).
 
-        ``port`` (vns,) is the row of the VN's sending port; ``cross_traffic_bps`` (ports,) is the cross traffic there,
-        and ``capacity_bps`` (ports,) the port's capacity.
+        ``port`` (vns,) is the row in the link table of the VN's access link, from its hosts. ``cross_traffic_bps`` and
+        ``capacity_bps`` (links,) are the links' cross traffic and capacities.
         """
         used_bps = np.bincount(port, sent_bps, minlength=len(capacity_bps)) + cross_traffic_bps
         full = (used_bps >= FULL_USE * capacity_bps)[port]
         age, least_bps = self.age + 1.0, np.minimum(self.least_bps, sent_bps)
+        # The last trial began long ago, or the VN has grown since.
         hungry = (age >= REST_INTERVALS) | (sent_bps > GROWTH * least_bps)
         begins = full & hungry & (sent_bps > 0.0) & (sent_bps < guarantee_bps)
         return DemandTrials(np.where(begins, 0.0, age), np.where(begins, sent_bps, least_bps))
 
     def factors(self, sent_bps: FloatArray, guarantee_bps: FloatArray) -> FloatArray:
-        """Return (vns,) the factor by which each VN's demand exceeds its rate: up to the guarantee, and at least 1."""
+        """Return the factor from each VN's rate ``sent_bps`` to its assumed demand, (vns,).
+
+        During a trial the demand is the guarantee, but at most TRIAL_FACTOR times the rate. The factor is 1 without a
+        trial, and for a VN that sends more than its guarantee.
+        """
         part = guarantee_bps / np.maximum(sent_bps, 1.0)
         return np.where(self.age < TRIAL_INTERVALS, np.clip(part, 1.0, TRIAL_FACTOR), 1.0)

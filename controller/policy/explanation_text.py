@@ -20,9 +20,9 @@ def format_rate_text(rate_bps: float) -> str:
 
 
 def explain_lower_limit(row: int, send_bps: float, receive_bps: float) -> Explanation:
-    """Explain the lower of two limits.
+    """Explain the lower of a send limit and a receive limit of the pair ``row``, in bits per second.
 
-    Equal ones both bind, and the next constraint is then none that is configured.
+    Equal limits both bind; without them, no configured limit would bind.
     """
     if send_bps == receive_bps:
         return Explanation(row, send_bps, f"{SEND_LIMIT} and {RECEIVE_LIMIT}", 0, 0, LIFTED_BPS, NO_OTHER)
@@ -38,7 +38,7 @@ def lower_ceiling(view: PolicyView, at: int) -> Explanation:
 
 
 def explain_idle_share(limit: Explanation, grant_bps: float) -> Explanation:
-    """Explain the rate of an idle sender: its idle share, and then the ``limit`` that binds it."""
+    """Explain the rate of an idle sender: its idle share binds it now, and ``limit`` would bind it next."""
     return replace(
         limit, constraint=STARTING, next_constraint=limit.constraint, lifted_bps=limit.grant_bps, grant_bps=grant_bps
     )

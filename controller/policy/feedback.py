@@ -2,7 +2,8 @@
 
 Deviation: DETS (section II-A) has five messages, and rates go from the receiver to the sender. In Gatekeeper, Seawall
 and HyGenICC the sender decides on what the receiver observed, so that the message carries observations. The policy
-names the columns: ``floor_bps``, ``received_bps`` and ``lost_share``, or ``marked_bps`` and ``passed_bps``.
+names the columns. Here only Gatekeeper's policy sends such messages, with ``floor_bps`` and ``room_bps``; the policies
+of Seawall and HyGenICC read the counters of links and meters instead.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class CongestionFeedback:
         """Return one column of the pairs' messages, shape of ``rows`` (any rows); NaN for pairs without one."""
         if not len(self.entry):
             return np.full(len(rows), np.nan)
+        # A column over the rows of the pair table, as long as needed.
         notified = np.full(max(int(rows.max(initial=0)), int(self.entry[-1])) + 1, np.nan)
         notified[self.entry] = self.columns[name]
         return notified[rows]

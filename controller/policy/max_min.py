@@ -122,7 +122,7 @@ class MaxMinPolicy(ByDemands, Policy):
         own, vlan_vid, links = f"{format_location(sender)}'s send", int(view.vns.vlan_vid[sender]), view.links.names
 
         def name(bound: int) -> str:
-            """Return the text of a constraint; the sender's own limit is named so, those of other VNs with the VLAN."""
+            """Return the text of a bound: "its own send ..." for the sender's own, "... of VLAN N" for other VNs'."""
             words = constraint_name(constraints, format_location, links.__getitem__, bound)
             if words.startswith(own):
                 return words.replace(own, "its own send", 1)
@@ -140,10 +140,11 @@ def _paths(memory: PolicyState, constraints: Constraints, view: PolicyView, link
 
 
 def _idle_shares_bps(view: PolicyView) -> FloatArray:
-    """Return each sender's idle share: an equal share of the guarantee among all senders of its VN.
+    """Return each pair's idle share, (rows,): an equal share of the receiver's limit among its active senders.
 
     A VN that lent all of its limit has it back at once when it sends again; the next grants take it from the borrowers.
     """
+    # ``- view.active + 1.0``: each sender counts itself as active, and once.
     active = np.bincount(view.receiver, weights=view.active, minlength=len(view.vns))
     share_bps: FloatArray = view.vns.receive_limit_bps[view.receiver] / (active[view.receiver] - view.active + 1.0)
     return np.minimum(share_bps, np.maximum(view.available_bps, MIN_RATE_BPS))

@@ -52,9 +52,9 @@ class ReceiverDecision(Decision):
 
 @dataclass(frozen=True)
 class ReceiverRows:
-    """Values that stay while pairs and limits do: ``receivers`` are rows of ``vns``.
+    """The columns of AllocationInput that change only with the pairs or the VNs' settings: they are computed once.
 
-    Other columns are as in AllocationInput.
+    ``receivers`` are rows of ``vns``, ascending: the receivers of AllocationInput.
     """
 
     vns: VnTable
@@ -118,7 +118,7 @@ class PerReceiverPolicy(Policy):
             drops=view.drops,
             weight=rows.weight,
             active=view.active,
-            check=rows is not memory.derived,
+            check=rows is not memory.derived,  # the first input with these rows
         )
         state = {name: memory.vn_column(name)[receivers] for name in self.remembers}
         granted_bps, after = self.allocate(requests, state)
@@ -162,13 +162,14 @@ def _spread(column: FloatArray, receivers: IntArray, vns: int) -> FloatArray:
 
 
 def _idle_share_bps(requests: AllocationInput) -> FloatArray:
-    """Return an idle sender's start rate: an equal share, as if it were one more active sender.
+    """Return each pair's rate if its sender is idle, (pairs,): an equal share, as if it were one more active sender.
 
     Choice: the paper shares among active nodes and does not define the limit of the others. Without a limit, a sender
     that starts would be unlimited for an interval; with zero, it could not show that it has traffic.
     """
     counts = np.diff(requests.offsets)
     starts = requests.offsets[:-1]
+    # The appended value lets the last receivers have no pairs; reduceat gives no 0 for a receiver without pairs.
     active = np.add.reduceat(np.append(requests.active, False).astype(np.int64), starts) if len(starts) else counts
     share_bps = requests.limit_bps / (np.where(counts > 0, active, 0) + 1)
     idle_share_bps: FloatArray = np.minimum(np.repeat(share_bps, counts), requests.available_bps)

@@ -32,9 +32,9 @@ Choices = Mapping[int, PolicyChoice]
 class PolicyGroup:
     """VNs that one policy decides in one call: ``vns`` holds their rows, in ascending order.
 
-    ``key`` names the policy with its parameters, or the policy alone if all its VLANs are decided together; a group
-    with the same key keeps its state when VLANs change. In the second case ``parameters`` (vns,) are by VN; NaN for VNs
-    of other policies.
+    ``key`` names the policy with its parameters, or the policy alone if it is ``joint``: then all its VLANs are decided
+    together. A group with the same key keeps its state when VLANs change. ``parameters`` are empty unless the policy is
+    joint: then each is a column (vns,) with the values of the VNs' VLANs, NaN for VNs of other policies.
     """
 
     key: str
@@ -44,6 +44,7 @@ class PolicyGroup:
 
     def member_mask(self, vns: int) -> BoolArray:
         """Return the cached, read-only mask (vns,) of the group's VNs."""
+        # ``next_state`` is the mask.
         next_state: BoolArray | None = self.__dict__.get("_mine")
         if next_state is None or len(next_state) != vns:
             next_state = np.zeros(vns, dtype=np.bool_)
@@ -143,7 +144,10 @@ def required_readings(groups: Iterable[PolicyGroup]) -> frozenset[ReadingKind]:
 
 
 def held_while_stale(groups: Iterable[PolicyGroup], receiver: IntArray, vns: int) -> BoolArray | bool:
-    """Return the mask of the pairs, by their receivers, that keep their limits without messages (fail closed)."""
+    """Return the mask (pairs,) of pairs that keep their limits without messages (fail closed); False: no pair does.
+
+    ``receiver`` (pairs,) are rows of VNs, whose number is ``vns``; the policy of a pair is its receiver's.
+    """
     holding = [group.vns for group in groups if group.policy.silence is StaleMode.HOLD]
     if not holding:
         return False
@@ -153,6 +157,7 @@ def held_while_stale(groups: Iterable[PolicyGroup], receiver: IntArray, vns: int
 
 
 def _by_vn(vns: VnTable, values_of: Mapping[int, Mapping[str, float]]) -> dict[str, FloatArray]:
+    # Return each parameter as a column (vns,): the value of the VN's VLAN, NaN for VLANs without values.
     columns: dict[str, FloatArray] = {}
     for vid, values in values_of.items():
         for name, value in values.items():

@@ -42,21 +42,21 @@ class PolicyState:
         return _column(self.by_vn, name, self.vns)
 
     def pair_column(self, name: str) -> FloatArray:
-        """Return a column by entry, (rows,)."""
+        """Return a column by pair, (rows,)."""
         return _column(self.by_entry, name, len(self.rows))
 
     def link_column(self, name: str) -> FloatArray:
-        """Return a column for these pairs of a VN and a link, shape of ``vn``.
-
-        Usually the same as in the previous interval.
-        """
+        """Return a column by link, (links,)."""
         return _column(self.by_link, name, len(self.links))
 
     def vn_link_column(self, name: str, vn: IntArray, link: IntArray) -> FloatArray:
-        """Return a column for these pairs of a VN and a link, shape of ``vn``; mostly they are yesterday's."""
+        """Return a column for these pairs of a VN and a link, shape of ``vn``; NaN for new ones.
+
+        If they are the same arrays as in the previous interval, which is usual, the column needs no search.
+        """
         if vn is self.use_vn and link is self.use_link:
             return _column(self.by_use, name, len(vn))
-        span = max(len(self.links), 1)
+        span = max(len(self.links), 1)  # one number for each VN and link: vn * span + link
         old = match_rows(self.use_vn * span + self.use_link, vn * span + link)
         return reindex(_column(self.by_use, name, len(self.use_vn)), old, np.nan)
 
@@ -111,7 +111,10 @@ class PolicyState:
         return replace(memory, rows=rows, by_entry=by_entry, derived=None)
 
     def reindexed(self, old_row: IntArray) -> PolicyState:
-        """Return the state for a re-arranged pair table; removed pairs are forgotten."""
+        """Return the state for a re-arranged pair table, with ``old_row`` as in ``columns.reindex``.
+
+        Removed pairs are forgotten, and new pairs are not decided yet.
+        """
         old = match_rows(self.rows, old_row)
         rows = np.flatnonzero((old_row != NEW_ROW) & (old != NEW_ROW))
         by_entry = {name: column[old[rows]] for name, column in self.by_entry.items()}
@@ -120,12 +123,12 @@ class PolicyState:
     def reindexed_vns(self, old_vn: IntArray) -> PolicyState:
         """Return the state for a re-arranged VN table; removed VNs are forgotten."""
         by_vn = {name: reindex(column, old_vn, np.nan) for name, column in self.by_vn.items()}
-        new_vn = match_rows(old_vn, np.arange(self.vns))
+        new_vn = match_rows(old_vn, np.arange(self.vns))  # the new row of each old VN
         memory = replace(self, vns=len(old_vn), by_vn=by_vn, derived=None)
         return memory._with_uses(new_vn[self.use_vn], self.use_link)
 
     def limited_to(self, vns: IntArray) -> PolicyState:
-        """Return the state without all VNs except these."""
+        """Return the state in which only the VNs of these rows have known values."""
         others = match_rows(vns, np.arange(self.vns)) == NEW_ROW
         by_vn = {name: np.where(others, np.nan, column) for name, column in self.by_vn.items()}
         memory = replace(self, by_vn=by_vn, derived=None)
@@ -136,11 +139,12 @@ class PolicyState:
         old = np.array([row_of.get(name, NEW_ROW) for name in links], dtype=np.int64)
         by_link = {name: reindex(column, old, np.nan) for name, column in self.by_link.items()}
         memory = replace(self, links=links, by_link=by_link, derived=None)
-        new = match_rows(old, np.arange(len(self.links)))
+        new = match_rows(old, np.arange(len(self.links)))  # the new row of each old link
         return memory._with_uses(self.use_vn, new[self.use_link])
 
     def _with_uses(self, vn: IntArray, link: IntArray) -> PolicyState:
         """Return the state with the uses of these VNs and links; NEW_ROW marks removed ones."""
+        # The rows of the uses that remain, sorted by VN, then link.
         next_state = np.flatnonzero((vn != NEW_ROW) & (link != NEW_ROW))
         next_state = next_state[np.lexsort((link[next_state], vn[next_state]))]
         by_use = {name: column[next_state] for name, column in self.by_use.items()}
@@ -153,7 +157,7 @@ def match_rows(old: IntArray, new: IntArray) -> IntArray:
         return np.full(len(new), NEW_ROW, dtype=np.int64)
     order = np.argsort(old, kind="stable")
     found = np.searchsorted(old, new, sorter=order)
-    at = order[np.minimum(found, len(old) - 1)]
+    at = order[np.minimum(found, len(old) - 1)]  # ``found`` is len(old) for values above all of ``old``
     return np.where(old[at] == new, at, NEW_ROW)
 
 
