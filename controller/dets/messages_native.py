@@ -17,7 +17,11 @@ Columns = tuple[NDArray[np.generic], ...]
 def count(
     max_intervals: int, control: NDArray[np.int8], intervals_since_message: Int16Array
 ) -> tuple[Int16Array, bool]:
-    """Return the intervals since a message after one more, and whether a machine under control exceeds the maximum."""
+    """Return the intervals since the last message, counted up by one, (pairs,), and whether one is too large.
+
+    Too large is a count above ``max_intervals`` of a machine under control. ``control`` (pairs,) are the machines'
+    states.
+    """
     after = np.empty(len(intervals_since_message), np.int16)
     columns = control, intervals_since_message, after
     return after, measurement_native.library.dets_count(columns, max_intervals) > 0

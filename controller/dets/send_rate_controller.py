@@ -166,7 +166,7 @@ class SendRateControllers:
 def _plain_count(
     max_intervals: int, control: ControlArray, intervals_since_message: Int16Array
 ) -> tuple[Int16Array, bool]:
-    """Return the intervals since a message after one more, and whether some may be above ``max_intervals``."""
+    """Return the intervals since the last message, counted up by one, and whether some may exceed ``max_intervals``."""
     return incremented(intervals_since_message), True
 
 
