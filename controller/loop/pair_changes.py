@@ -79,7 +79,7 @@ def add_entries(
     """
     entries, old_row = state.entries.add(sender, receiver, meter_id)
     new = np.flatnonzero(old_row < 0)
-    table_order = np.lexsort((sender, receiver))
+    table_order = np.lexsort((sender, receiver))  # as the pair table: by receiver, then by sender
     rates, bursts = np.zeros(len(entries)), np.zeros(len(entries))
     rates[new], bursts[new] = rate_bps[table_order], burst_bits[table_order]
     added = ControlState(
