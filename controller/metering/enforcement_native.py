@@ -15,9 +15,10 @@ Columns = tuple[NDArray[np.generic], ...]
 
 
 def passed_bits(now_s: float, rate_step_bps: float, columns: Columns, receiver: IntArray, vns: int) -> FloatArray:
-    """Return the passed bits by receiver (vns,).
+    """Return the bits that passed the meters, summed by ``receiver`` (pairs,), rows of the VN table: shape (vns,).
 
-    ``columns`` are the rate in steps, modified, updated, passed, dropped and seen.
+    ``columns``, (pairs,) each, are ``rate_kbps``, ``modified_s`` and ``updated_s`` of Enforcement, ``passed_bps`` and
+    ``dropped_bps`` of Measurement, and the measured time ``seen_s``.
     """
     sums = np.zeros(vns)
     measurement_native.library.dets_taken((*columns, receiver, sums), now_s, rate_step_bps)

@@ -24,7 +24,7 @@ FORGET_S = 5.0
 
 
 class _Counters(NamedTuple):
-    """Counters of VNs' meters, shape (3, vns); NaN where a meter is missing in the reply."""
+    """Counters of VNs' meters, shape (3, vns): rows for floods, discovery and packet-ins; NaN: not in the reply."""
 
     passed_bytes: FloatArray
     dropped_bytes: FloatArray

@@ -154,6 +154,7 @@ class ReceiveBudgets(NamedTuple):
         # For each slot, from it to the newest: the excess above the limits of that time, and the received bits.
         above_bits = _running_sums(self._slots())
         received_bits = above_bits + limit_bps * slot_age_s[:, None]
+        # At the horizon the window has all slots that leave later; just before slot k leaves, it has slots 0 to k.
         in_window_bits = np.concatenate([received_bits[later_count - 1 : later_count], received_bits[:later_count]])
         free_bits = allowed * limit_bps * WINDOW_S - in_window_bits
         # 5
