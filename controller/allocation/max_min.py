@@ -103,6 +103,7 @@ def check_flows(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArr
         raise ColumnError("weight", int(bad[0]), float(weight[bad[0]]), f"must be {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")
     unbounded = np.isinf(demand_bps)
     if unbounded.any():
+        # finite_uses[i]: how many of the first i uses are of a finite constraint.
         finite_uses = np.concatenate([[0], np.cumsum(np.isfinite(capacity_bps)[paths.constraint])])
         unbounded &= finite_uses[paths.offsets[1:]] == finite_uses[paths.offsets[:-1]]
         if unbounded.any():
@@ -167,7 +168,7 @@ def solve(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, we
         fixed = satisfied | bounded
         rates = np.where(satisfied, demand_bps[flows], flow_level * weight[flows])
         rate_bps[flows[fixed]] = rates[fixed]
-        # Of several bottlenecks of a flow the first one binds it; reduceat has a maximum of negative indices for that.
+        # Of several bottlenecks of a flow the first one binds it: the one with the largest negated position.
         first_use = -np.maximum.reduceat(np.where(use_limits, -np.arange(len(uses)), -len(uses)), offsets)
         bound[flows[bounded]] = uses[first_use[bounded]]
         fixed_uses = np.repeat(fixed, use_count)

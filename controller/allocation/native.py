@@ -81,9 +81,10 @@ def probe(requests: AllocationInput, parameters: FloatArray) -> FloatArray | Non
 def fair_level(
     requests: AllocationInput, booked: FloatArray, parameters: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the grants of Fair Level (pairs,), and the rate that each receiver shares out, in limits (receivers,).
+    """Return the grants of Fair Level (pairs,), and the next factor of each receiver (receivers,).
 
-    ``parameters`` has one value, booking.
+    A receiver shares out this factor times its limit. ``booked`` (receivers,) are the last factors; ``parameters`` has
+    one value, booking.
     """
     if library is None:
         return None
