@@ -1,7 +1,8 @@
-"""Admission: whether a fabric can keep the guarantees; a running controller checks it here only.
+"""Admission: whether the ports and links of a configured fabric can keep the guarantees.
 
-Limits are checked against the fabric as built, that is, the access ports and the ``links`` of the configuration, not
-against the links that are up: a guarantee must not depend on what is broken at the moment.
+The calculation is in hose_model.py. Limits are checked against the fabric as built, that is, the access ports and the
+``links`` of the configuration, not against the links that are up: a guarantee must not depend on what is broken at the
+moment.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from controller.limits.hose_model import (
 )
 from controller.units import MAX_RATE_BPS, format_rate
 
-_NO_BOUND_BPS = 2**62
+_NO_BOUND_BPS = 2**62  # of an edge switch in ``core_topology``: its ports are checked by ``port_topology``
 
 
 def port_topology(config: Config) -> HoseTopology:
@@ -88,6 +89,7 @@ def admit_core(
     except AdmissionError as error:
         direction = error.key.rpartition(".")[2]
         vn_bps = changed.send_limit_bps if direction == "send_limit" else changed.receive_limit_bps
+        # The error is about the switch's sum: what the other VNs of the switch have of it is not this VN's.
         largest_bps = max(error.largest_bps - (error.value_bps - vn_bps), 0) // STEP_BPS * STEP_BPS
         key = f"vlans.{changed.vlan_vid}.{changed.port}.{direction}"
         raise AdmissionError(key, vn_bps, error.overload, largest_bps) from None
@@ -142,6 +144,7 @@ class AdmittedLimits:
         if not self._core.link_capacity_bps:
             return None
         dpids, switch = np.unique(vns.dpid, return_inverse=True)
+        # One number for each (VLAN, switch).
         groups, group = np.unique(vns.vlan_vid * len(dpids) + switch, return_inverse=True)
         send_bps, receive_bps = (
             np.minimum(np.bincount(group, weights=column), MAX_RATE_BPS).astype(np.int64).tolist()

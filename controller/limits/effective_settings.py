@@ -294,7 +294,7 @@ def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[tupl
         revisions = _revisions(overrides, vns, direction)
         over = file.port_sums_bps(getattr(vns, f"{direction}_limit_bps")) > file.admissible_bps
         rows = np.flatnonzero(over[file.port_of] & _raised(overrides, vns, direction))
-        rows = rows[np.lexsort((-revisions[rows], file.port_of[rows]))]
+        rows = rows[np.lexsort((-revisions[rows], file.port_of[rows]))]  # by port, the newest first
         _, first = np.unique(file.port_of[rows], return_index=True)
         for row in rows[first].tolist():
             found[row, direction] = str(_port_overload(overrides, vns, row, direction))
@@ -304,6 +304,7 @@ def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[tupl
 def _newest_on_links(overrides: Overrides, vns: VnTable, core_overload: CoreCheck) -> list[tuple[int, str]]:
     """Return the newest raised limits (rows and directions) to deactivate until the core links carry the rest."""
     raising = _raising(overrides, vns)
+    # Binary search: to deactivate the first ``enough`` limits suffices, to deactivate the first ``fewest`` does not.
     fewest, enough = 0, len(raising)
     while enough - fewest > 1:
         middle = (fewest + enough) // 2

@@ -59,8 +59,8 @@ def largest_flood_limit(smallest_receive_bps: float, vns: int) -> int:
 def min_receive_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
     """Return the receive limit that each VN needs for the flood limits of the others, shape (vns,); 0 without any.
 
-    VNs without a configured one may together flood FLOOD_SHARE of the receive limit. The only VN of a VLAN needs its
-    own flood limit.
+    The VNs without a configured flood limit may together flood FLOOD_SHARE of a receive limit, so that the configured
+    flood limits must fit the rest of it. The only VN of a VLAN needs a receive limit as high as its own flood limit.
     """
     vids, vlan = np.unique(vns.vlan_vid, return_inverse=True)
     configured_bps = _configured_limits(vns, vlans, vids, vlan)

@@ -157,7 +157,10 @@ def _refusal(
     excused: set[str],
     sending: bool | None,
 ) -> AdmissionError:
-    """Return the error for a limit that does not fit, with the highest value in STEP_BPS that would."""
+    """Return the error for a limit that does not fit, with the highest multiple of STEP_BPS that would.
+
+    ``excused`` are the locations of overloads that exist without the VN of ``changed``.
+    """
 
     def fits(candidate: VnLimits) -> bool:
         return all(found.location in excused for found in limit_set.replaced(candidate).overloads(capacity_keys))

@@ -29,13 +29,13 @@ class HeadroomShortage:
 
 
 def headroom_shortages(vns: VnTable, links: tuple[CoreLink, ...], needing: BoolArray) -> list[HeadroomShortage]:
-    """Return the ports that lack headroom, by dpid and port.
+    """Return the ports that lack headroom, in the order of dpid and port.
 
-    ``needing`` (vns,) is the mask of VNs that need headroom there.
+    ``needing`` (vns,) is the mask of the VNs with policies that need headroom before the switch (``need_headroom``).
 
     A switch with several links, or with a link that is faster than the port by the headroom, has enough.
     """
-    only_bps: dict[int, int | None] = {}
+    only_bps: dict[int, int | None] = {}  # the capacity of a switch's only link by dpid; None: it has several
     for link in links:
         for end in link.ends:
             only_bps[end.dpid] = None if end.dpid in only_bps else link.capacity_bps

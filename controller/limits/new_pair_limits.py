@@ -22,13 +22,13 @@ def limited_receivers(vns: VnTable, config: Config) -> BoolArray:
 
 
 def limited_senders(vns: VnTable, config: Config) -> BoolArray:
-    """Return the mask of the VNs with such a meter, shape (vns,): those of VLANs with limited receivers."""
+    """Return the mask of the VNs with a meter for new pairs, shape (vns,): those of VLANs with limited receivers."""
     some: BoolArray = np.bincount(vns.vlan, limited_receivers(vns, config)) > 0
     return some[vns.vlan] if len(vns) else some[:0]
 
 
 def new_pair_limits(vns: VnTable) -> tuple[FloatArray, FloatArray]:
-    """Return the rates and the bursts of these meters, whole kb/s and kb, shape (vns,) each.
+    """Return the rates (bit/s) and bursts (bits) of the meters for new pairs, whole kb/s and kb, shape (vns,) each.
 
     Half of the burst is left for the pair's own meter, which is added soon after (``pair_changes.first_settings``). In
     a VLAN of two VNs no other VN can begin: each has what the receiver's only sender may have, the limit and a bucket
