@@ -141,7 +141,10 @@ def _readings_of(
 def _times_s(
     reports: MeterStatsBatch, received_s: Mapping[int, float], confirmed_s: Mapping[int, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the times at which each switch's counters arrived, and at which it had executed the last messages."""
+    """Return when each switch's counters arrived, and when it had executed its last messages (NaN: unknown).
+
+    Both have one value for each switch of ``reports``, in its order, by the controller's clock.
+    """
     arrived_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
     return arrived_s, np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
 

@@ -188,7 +188,7 @@ class CentralController:
         return port not in self.network.fenced and self.agents.receive_frame(port, frame, now_s)
 
     def drain_agent_frames(self) -> list[AgentFrame]:
-        """Return the frames for agents by dpid; none goes to a fenced port."""
+        """Return the frames for agents, with the ports' numbers on their switches; none goes to a fenced port."""
         frames = [frame for frame in self.agents.drain_frames() if frame.port not in self.network.fenced]
         numbers = self.network.numbers
         return [frame._replace(port=frame.port._replace(port_no=numbers.number(frame.port))) for frame in frames]
@@ -240,8 +240,8 @@ class CentralController:
     ) -> control_step.StepResult:
         """Bring the pairs' meters up to date, and run one control interval on the switches' METER_STATS, by dpid.
 
-        ``received_s`` is when they arrived, ``confirmed_s`` when switches had executed their last meter-mods, where
-        known.
+        ``received_s`` is when the stats arrived, ``confirmed_s`` when switches had executed their last meter-mods,
+        where known; both by dpid.
         """
         self.reconciler.refused.tick(now_s)  # handle rejected meters
         self.reconciler.scarce.tick(now_s)  # where meters are too few, pairs take turns

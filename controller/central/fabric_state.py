@@ -143,7 +143,7 @@ class FabricState:
         self.verdicts = Verdicts()
         self.received_bps: FloatArray = np.zeros(len(self.vns))
         self.guarantees = Guarantees.initial(len(self.vns))  # of what VNs receive
-        self.send_guarantees = Guarantees.initial(len(self.vns))  # where limits are guarantees: where VNs borrow
+        self.send_guarantees = Guarantees.initial(len(self.vns))  # of what VNs send, if they use ceilings
         self.congestion = Congestion.initial(len(self.vns))
         self.queue_dropped_bps: FloatArray = np.full(len(self.vns), np.nan)  # if a policy reads queues
         self.notifications = np.zeros(len(self.vns))  # messages from receiving VNs to senders
@@ -320,7 +320,7 @@ class FabricState:
         self.send_limits = self.send_limits.invalidated(np.array(senders, dtype=np.int64))
         vn_rows, vn_meter_id = record.vn_meter_columns()
         if meter_id is not None:
-            flood_meter_id = vn_meter_id[1:3]
+            flood_meter_id = vn_meter_id[1:3]  # the fields ``flood`` and ``discovery`` of VnMeters
             vn_rows = vn_rows[np.isin(flood_meter_id, meter_id).any(axis=0)]
         self.floods.invalidated(vn_rows)
         self.phantoms = self.phantoms.invalidated(record.switch.dpid, self.vns, meter_id)
@@ -347,6 +347,7 @@ class FabricState:
         unknown = np.flatnonzero(rows == NO_ENTRY)  # only a few: most meters limit pairs
         if len(unknown) == len(rows):
             return np.full(len(rows), NOT_KNOWN, np.uint32), np.full(len(rows), NOT_KNOWN, np.uint32)
+        # NO_ENTRY, -1, takes the last row's values, which NOT_KNOWN replaces.
         rate_kbps = enforcement.rate_kbps.take(rows, mode="wrap")
         burst_kbits = enforcement.burst_kbits.take(rows, mode="wrap")
         rate_kbps[unknown] = burst_kbits[unknown] = NOT_KNOWN

@@ -81,6 +81,7 @@ class Movers:
     """Records recent moves of hosts between VNs."""
 
     def __init__(self) -> None:
+        # By two VNs (rows, ascending): moves of each host between them since ``_since_s``, and the last finding's time.
         self._turns: dict[tuple[int, int], dict[Host, int]] = {}
         self._since_s: dict[tuple[int, int], float] = {}
         self._reported_s: dict[tuple[int, int], float] = {}

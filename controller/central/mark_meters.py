@@ -27,9 +27,9 @@ class MarkMeterManager:
 
     def __init__(self, fabric: FabricState) -> None:
         self._fabric = fabric
-        self._flushed_for: tuple[object, ...] = ()
-        self._capable: list[tuple[bool, bool]] = []
-        self._needed_for: tuple[tuple[object, ...], bool] = ((), False)
+        self._flushed_for: tuple[object, ...] = ()  # the inputs of the last ``flush``
+        self._capable: list[tuple[bool, bool]] = []  # then: whether each switch uses meters, and ECN
+        self._needed_for: tuple[tuple[object, ...], bool] = ((), False)  # inputs and result of ``_is_needed``
         self._limit_bps: FloatArray = fabric.vns.receive_limit_bps
         self._out_of_ids: set[int] = set()
         self._without_ecn: frozenset[int] = frozenset()  # VLANs with phantom meters only

@@ -70,7 +70,7 @@ class NoAgents:
     # -- the interval
 
     def meter_changes(self) -> tuple[list[Pair], list[Pair]]:
-        """Return no pairs: agents change no meters."""
+        """Return the pairs that lose their meters, none, and the pairs that need one: an agent shaped them before."""
         entries = self._fabric.state.entries
         return [], [] if entries.all_metered else self._pairs(entries.meter_id == 0)
 

@@ -23,8 +23,8 @@ from controller.switch.switch_record import SwitchRecord
 from controller.units import format_rate
 
 ALL_IN_USE = "all meters of its switch are in use"
-# Pairs per batch of an adoption. A batch rebuilds the switch's table: it has so many more pairs for each further 8,000
-# flow entries.
+# Pairs per batch of an adoption: _BATCH_SIZE, times the switch's flow entries in units of _FLOWS_PER_BATCH, since each
+# batch rebuilds the switch's table.
 _BATCH_SIZE, _FLOWS_PER_BATCH = 1_000, 8_000
 
 
@@ -37,8 +37,8 @@ class PairMeterManager:
         self._pairs_to_meter: dict[Pair, None] = {}
         self._last_new_s = 0.0
         self._pairs_to_remove: set[Pair] = set()
-        self._unmetered: dict[Pair, None] = {}
-        self._without_meter: set[int] = set()
+        self._unmetered: dict[Pair, None] = {}  # active pairs without a meter, in the order in which they get one
+        self._without_meter: set[int] = set()  # switches (dpid) that had no meter left, as an event has reported
         self._refused: dict[Pair, str] = {}  # pairs whose meters a switch rejected, and why
         self._changed_at: set[int] = set()  # switches at which the set of pairs without meters has changed
 
@@ -121,6 +121,7 @@ class PairMeterManager:
 
     def _go_without(self, pairs: set[Pair], *, installed: bool = False) -> None:
         """Remove the pairs' meters, and let their traffic pass without one."""
+        # ``_remove`` forgets the reasons.
         refused = {pair: self._refused[pair] for pair in pairs if pair in self._refused}
         self._remove(pairs, installed=installed)
         without_meter = dict.fromkeys(sorted(pairs))
@@ -280,6 +281,7 @@ class PairMeterManager:
         other one. Of several meters of a pair, the first is adopted. The meters that are not adopted are released.
         """
         fabric, active_pairs = self._fabric, self._fabric.network.pairs
+        # One number for each pair.
         _, first_of_pair = np.unique(found.receiver << 32 | found.sender, return_index=True)
         is_new = np.zeros(len(found.sender), dtype=np.bool_)
         is_new[first_of_pair] = True
@@ -335,6 +337,7 @@ class PairMeterManager:
         fabric = self._fabric
         entries = fabric.state.entries
         vns = len(fabric.vns)
+        # One number for each pair.
         leaving = np.array([pair.sender * vns + pair.receiver for pair in pairs], dtype=np.int64)
         removed = np.flatnonzero(np.isin(entries.sender * vns + entries.receiver, leaving))
         for pair in pairs:

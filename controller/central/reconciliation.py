@@ -192,6 +192,7 @@ class Reconciler:
         lost, record.missing_metered_keys = record.missing_metered_keys, frozenset()
         try:
             for keys in batches(sorted(self._candidate_keys(record, expected.flows, flows, only)), _REPAIR_BATCH):
+                # Different from what was expected at the time of the request, and not changed since.
                 differing = expected.flows.differing(flows, keys) - record.installed.differing(expected.flows, keys)
                 record.mark_installed(differing, flows)
                 known = FlowTable(flow for packed in keys if (flow := record.installed.flow(packed)) is not None)
@@ -220,7 +221,7 @@ class Reconciler:
         if only is not None:
             return set(only)
         desired = self.fabric.network.desired.flows_at(record.switch.dpid)
-        desired.share(record.installed)  # usually they are the same, and stay so
+        desired.share(record.installed)  # saves memory: usually both are equal
         undesired = expected.missing_from(desired)
         return expected.differing(flows) | undesired.difference(record.deferred.entries.key.tolist())
 

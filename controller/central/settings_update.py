@@ -81,7 +81,7 @@ def _modify_vn_meters(
     for dpid in np.unique(fabric.vns.dpid[send_limits | floods | new_pairs]).tolist():
         record = fabric.switches[dpid]
         if record.connected:
-            rows, meter_id = record.vn_meter_columns()
+            rows, meter_id = record.vn_meter_columns()  # ``meter_id`` has a row for each field of VnMeters
             send_ids, flood_ids = meter_id[0, send_limits[rows]], meter_id[1:3, floods[rows]].ravel()
             other_ids = meter_id[_NEWCOMER, new_pairs[rows]], meter_id[_REPORT, packet_ins[rows]]
             modified_ids = np.concatenate([send_ids, flood_ids, *other_ids])
