@@ -65,7 +65,10 @@ class DesiredFlows:
             self.put_at(group, dpid, flows.get(dpid, ()))
 
     def put_at(self, group: Hashable, dpid: int, flows: Iterable[Flow]) -> None:
-        """Replace the flow entries of ``group`` at one switch by ``flows``."""
+        """Replace the flow entries of ``group`` at one switch by ``flows``.
+
+        Flow entries with an in_port that has a name but no number at the switch yet are left out.
+        """
         if not self.tracks(dpid):
             return
         parts = self._groups.setdefault(group, {})

@@ -43,7 +43,7 @@ def flow_key(flow: Flow) -> FlowKey:
 def pack_key(key: FlowKey | Flow) -> bytes:
     """Return a key, or the key of a flow entry, as bytes: table, priority, length of the match, its OXM TLVs in order.
 
-    Equal keys have equal bytes, and bytes sort by table. They end without zeros, as numpy's fixed-size bytes do.
+    Equal keys have equal bytes, and bytes sort by table. Zeros at the end are removed, as in numpy's fixed-size bytes.
     """
     match = encode_match(key.match)
     length = int.from_bytes(match[2:4]) - _MATCH_HEADER_BYTES
@@ -98,7 +98,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._index_of_template: dict[FlowTemplate, int] = {}
         self._recent: dict[bytes, Row | None] = {}  # put or removed since the last merge; None: removed
         self._long: dict[bytes, Row] = {}
-        self._compact_at = _MAX_UNUSED
+        self._compact_at = _MAX_UNUSED  # with more effects than this, unused ones are discarded
         for flow in flows:
             self.put(flow)
 
@@ -155,7 +155,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
     def flows_in_tables(self, table_ids: Collection[int]) -> Iterator[Flow]:
         """Yield the flow entries of some tables, each in its state at the time when it is read."""
         inside = [packed for packed in self._long if packed[0] in table_ids]
-        keys = self.columns[0]
+        keys = self.columns[0]  # the first byte of a key is its table
         inside += keys[np.isin(keys.view(np.uint8)[::KEY_BYTES], list(table_ids))].tolist()
         return (flow for packed in inside if (flow := self.flow(packed)) is not None)
 
@@ -186,7 +186,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return other
 
     def share(self, other: FlowTable) -> None:
-        """Share keys and meters between both tables where they are equal."""
+        """Use the other table's arrays of keys and of meters where they equal this table's, which saves memory."""
         (keys, meter_id), (self_keys, self_meter_id) = other.columns, self.columns
         self._keys = keys if np.array_equal(keys, self_keys) else self_keys
         self._meter_id = meter_id if np.array_equal(meter_id, self_meter_id) else self_meter_id
@@ -251,7 +251,10 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._discard_unused_effects()
 
     def template_index(self, effect: FlowTemplate) -> int:
-        """Return the index of an effect, for ``put_rows`` before any other put: unused indices are discarded."""
+        """Return the index of an effect, which is added if it is new.
+
+        Pass it to ``put_rows`` before any other put: a put may discard unused effects, and then indices change.
+        """
         index = self._index_of_template.setdefault(effect, len(self._effects))
         if index == len(self._effects):
             self._effects.append(effect)
@@ -374,6 +377,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         """Insert or replace flow entries in the sorted columns; the last entry of a key counts."""
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
+        # The mask of the last one of equal keys.
         last = np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), dtype=np.bool_))
         keys, order = keys[last], order[last]
         positions, present = find(self._keys, keys)

@@ -57,7 +57,7 @@ class ForwardingState:
         self.numbers = PortNumbers()
         # The meters of VNs, at switches whose own flow entries are made.
         self._own: dict[int, dict[int, pipeline.VnMeters]] = {}
-        self._silenced: set[PortId] = set()
+        self._silenced: set[PortId] = set()  # edge ports at which their agents' control frames are dropped
         # No reference back to the network: it must not wait for the garbage collector once it is replaced.
         of_vn, ageing_s = self.known.hosts_of_vn, settings.mac_ageing_s
         self.marked = MarkingFlows(self.desired, vns, of_vn, settings.marking, self.numbers)
@@ -172,7 +172,7 @@ class ForwardingState:
         self.desired.put(("sender", row), {dpid: flows})
 
     def allow_agent_frames(self, port: PortId, speaks: bool) -> None:
-        """Let the control frames of the agent behind an edge port reach the controller, or drop them at the port."""
+        """Let the control frames of the agent behind an edge port reach the controller (``speaks``), or drop them."""
         (self._silenced.discard if speaks else self._silenced.add)(port)
         ethertypes = () if speaks else self._settings.control_ethertypes
         flows = [pipeline.drop_agent_frames(self.numbers.number(port), ethertype) for ethertype in ethertypes]
@@ -267,7 +267,10 @@ class ForwardingState:
         return True
 
     def place_remote_host(self, host: Host, row: int, now_s: float = math.nan) -> None:
-        """Place a host that the owner of its switch reported; the owner has checked the VN's host limit."""
+        """Place a host at the VN of ``row``, whatever the VN's host limit.
+
+        The caller has checked that limit, or the node that owns the host's switch has.
+        """
         came_from = self.known.came_from(host, now_s)
         self.forget_host(host)
         self._note_change(host, None, row)

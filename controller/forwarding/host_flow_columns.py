@@ -17,6 +17,7 @@ from controller.forwarding.flow_table import KEY, KeyArray, pack_key
 from controller.openflow.constants import VID_PRESENT
 from controller.openflow.flows import Flow
 
+# The fields of a packed key (``pack_key``) of such a flow entry: table, priority, length, and three OXM TLVs.
 _LAYOUT = np.dtype(
     [
         ("table_id", "u1"),
@@ -33,6 +34,7 @@ _LAYOUT = np.dtype(
     ]
 )
 _ADDRESS_BITS = 48  # wider than a port number
+# The fields that are equal in all keys of one form.
 _ALIKE = ("table_id", "match_bytes", "in_port_oxm", "mac_oxm", "vlan_oxm")
 KNOWN_SOURCE, PAIR = pipeline.known_source(1, 1, 0, 0), pipeline.rate_control(1, 1, 0, None, 0)
 

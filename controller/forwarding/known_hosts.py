@@ -176,7 +176,10 @@ class KnownHosts:
         self._moved_from[slot] = NOWHERE if moved_from == NOWHERE else new_row[moved_from]
 
     def some(self, vns: BoolArray, mac: int | None, after: Host | None, max_hosts: int) -> HostColumns:
-        """Return at most ``max_hosts`` hosts of the VNs (vns,), with address ``mac`` if given, after ``after``."""
+        """Return at most ``max_hosts`` hosts of the VNs in the mask ``vns``, (vns,), with address ``mac`` if given.
+
+        They are the first ones in the order of VLAN and address, after the host ``after`` if given.
+        """
         chosen = self._key != NOWHERE
         chosen &= vns[self._vn]
         if mac is not None:

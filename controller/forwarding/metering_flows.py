@@ -83,7 +83,7 @@ class MeteringFlows:
 
     def add_columns(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> None:
         """Add pairs, in columns, with their meters; ``put_all`` makes their flow entries."""
-        order, one = np.argsort(receiver, kind="stable"), self._numbers.setdefault
+        order, one = np.argsort(receiver, kind="stable"), self._numbers.setdefault  # ``one`` is as in _know
         rows, starts = np.unique(receiver[order], return_index=True)
         for row, (start, end) in zip(rows.tolist(), pairwise([*starts.tolist(), len(order)]), strict=True):
             mine = order[start:end]
@@ -135,7 +135,9 @@ class MeteringFlows:
         rows, which = np.unique(receiver, return_inverse=True)
         macs = [[host.mac for host in self._hosts_of_vn(row)] if row != _UNKNOWN else [] for row in rows.tolist()]
         counts = np.array([len(some) for some in macs], dtype=np.int64)
+        # For each of ``receiver``: the number of its hosts, and the position of the first one in ``address``.
         each, first = counts[which], (np.cumsum(counts) - counts)[which]
+        # 0, 1, 2 ... for the hosts of each of ``receiver``.
         within = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
         address = np.array(list(chain.from_iterable(macs)), dtype=np.int64)
         return np.repeat(np.arange(len(receiver)), each), address[np.repeat(first, each) + within]
@@ -148,9 +150,9 @@ class MeteringFlows:
             self.drop_entry(pair, host)
 
     def forget_senders(self, rows: frozenset[int]) -> None:
-        """Remove the pairs that these VNs send to, because their port lost its number.
+        """Drop the flow entries of the pairs with these senders (rows of VNs), because their port lost its number.
 
-        The pairs return when they send again.
+        The pairs become unused, and return when they send again.
         """
         for receiver, meters in list(self._meters_to.items()):
             for pair in [Pair(sender, receiver) for sender in meters if sender in rows]:

@@ -21,7 +21,7 @@ def packet_in_bursts(rate_bps: FloatArray, burst_s: float = REPORT_BURST_S) -> F
 
 
 class TokenBuckets:
-    """A bucket for each of ``size`` rows, filled at ``per_s`` tokens, with capacity ``most``; full at first."""
+    """A bucket for each of ``size`` rows, filled at ``per_s`` tokens per second, up to ``capacity``; full at first."""
 
     def __init__(self, size: int, per_s: float, capacity: float) -> None:
         self._per_s, self._most = per_s, capacity
