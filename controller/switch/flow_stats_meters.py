@@ -101,7 +101,10 @@ class FlowStatsMeters:
         return rows
 
     def _update(self, octets: dict[int, int], before: dict[int, int], now_s: float) -> None:
-        """Record flow counts. Buckets begin with a meter's first count, and again when its flows change."""
+        """Let buckets consume what arrived from the counts ``before`` to the counts ``octets``, bytes by meter id.
+
+        A bucket begins, full, with a meter's first count, and again when the count went back, since flows have changed.
+        """
         not_reset = {meter_id: count for meter_id, count in before.items() if octets.get(meter_id, count) >= count}
         self._buckets = {meter_id: bucket for meter_id, bucket in self._buckets.items() if meter_id in not_reset}
         for meter_id in octets.keys() & self._buckets.keys():

@@ -27,13 +27,14 @@ from controller.switch.flow_table_refresh import FlowColumns, FlowTableRefresh
 
 # Flow entries per batch, and flow entries decoded one by one per batch.
 _READ_BATCH, _DECODE_BATCH = 1_000, 50
-# Templates of one length that are tried in each batch; the number of matches for which one is kept; and the number kept
-# for the next reply.
+# Templates: how many new ones of one length are tried in each batch, how many are kept for the next reply, and the
+# number of matches for which one is kept.
 _MAX_TRIED, _MAX_KEPT, _WORTH_KEEPING = 16, 64, 8
 _WORD_BYTES = 8
+# Bytes of a flow entry in a reply (ofp_flow_stats): its duration, where its match begins, packet and byte counts.
 _AGE, _MATCH_AT, _COUNTERS = slice(4, 12), 48, slice(32, 48)
 _KEY_HEAD_BYTES = 4  # before the match, in a packed key
-# Fields that may have any value within these bounds, and their bytes.
+# Fields that differ between the flow entries of a template: size in bytes, lowest and highest value.
 _FREE = {
     OxmField.IN_PORT: (4, 1, ofp.PORT_ANY - 1),
     OxmField.ETH_DST: (6, 0, 2**48 - 1),
@@ -129,6 +130,7 @@ class _Template:
     def __init__(self, raw: bytes, flow: Flow) -> None:
         self.key, self.effect = np.array([pack_key(flow)], KEY), effect_of(flow)
         self._holes = list(_holes(raw, flow))
+        # The mask of the fixed bytes, and these bytes, as 64-bit words.
         fixed = np.full(len(raw), 0xFF, np.uint8)
         for part in (_AGE, _COUNTERS, *(slice(hole.at, hole.at + hole.size) for hole in self._holes)):
             fixed[part] = 0
@@ -287,7 +289,7 @@ def _holes(raw: bytes, flow: Flow) -> Iterator[_VariableField]:
         expected, low, high = _FREE.get(field, (0, 0, 0))  # type: ignore[call-overload]
         if not masked and size == expected and low <= int.from_bytes(raw[at : at + size]) <= high:
             yield _VariableField(at, key_at[field], size, low, high)
-    at = _MATCH_AT + (end - _MATCH_AT + 7) // 8 * 8
+    at = _MATCH_AT + (end - _MATCH_AT + 7) // 8 * 8  # the instructions follow the match, which is padded to 8 bytes
     while at < len(raw):
         kind, length = int.from_bytes(raw[at : at + 2]), int.from_bytes(raw[at + 2 : at + 4])
         if kind == InstructionType.METER:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from controller.columns import BoolArray
 from controller.forwarding.flow_table import FlowTable, FlowTemplate, KeyArray, Row, find
 
-# Rows sorted per batch; every key at this distance is a cut.
+# Rows sorted per batch, about; and the distance of the sampled keys from which the bounds of the batches are taken.
 _MERGE_BATCH, _SAMPLED = 2_000, 50
 
 
@@ -73,7 +73,7 @@ class FlowTableRefresh:
         same_meter = before.meter_id[old_row] == listed.meter_id[was_there]
         same = was_there.copy()
         same[was_there] = same_meter & (before.template_index[old_row] == listed.template_index[was_there])
-        # An earlier entry of the reply with this key differed from the old one; the later one counts, and does not.
+        # The reply has the key twice: the earlier entry differed from the old row, this later one counts and equals it.
         restored = same.copy()
         restored[was_there] &= self._replaced[old_row]
         self._seen[old_row] = True
@@ -113,6 +113,7 @@ class FlowTableRefresh:
 
         Each run is sorted, and of equal keys the one of the last run remains.
         """
+        # All runs are cut at the same keys, so that each range of keys can be merged alone.
         samples = np.sort(np.concatenate([run.key[::_SAMPLED] for run in runs]))
         pivots = samples[_MERGE_BATCH // _SAMPLED :: _MERGE_BATCH // _SAMPLED]
         cuts = [[0, *np.searchsorted(run.key, pivots).tolist(), len(run.key)] for run in runs]

@@ -45,7 +45,7 @@ def dropped_frame_bytes(stats: NDArray[np.void], owners: MeterOwners, sender: In
 
 
 def grown(known_bytes: FloatArray, seen_bytes: FloatArray) -> IntArray:
-    """Return the VNs (rows) with larger frames than known before, shape (vns,) each."""
+    """Return the rows of the VNs with larger frames, ``seen_bytes`` (vns,), than the known ones, ``known_bytes``."""
     return np.flatnonzero(seen_bytes > _MIN_GROWTH * known_bytes)
 
 

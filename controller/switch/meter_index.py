@@ -163,7 +163,8 @@ class MeterIndex:
 
     def __init__(self) -> None:
         self._switches: dict[int, _OfSwitch] = {}
-        self._all: dict[tuple[int, ...], _OfAll] = {}  # by the replying switches: the last ones, and most of them
+        # By the switches that replied: the last ones, and the largest other set of switches.
+        self._all: dict[tuple[int, ...], _OfAll] = {}
         self._placed: list[_Placed] = []
         self._sought: list[_Sought] = []
 

@@ -241,6 +241,7 @@ class SwitchRecord:
         If there are too few for all, optional meters are omitted.
         """
         rows_with = {"agent": self.agent_rows, "newcomer": self.newcomer_rows}  # all VNs have meters of other kinds
+        # VNs without a meter of a kind that they should have.
         incomplete = {
             row: meters
             for row, meters in self.vn_meters.items()

@@ -23,8 +23,8 @@ class MeterIdPool:
         self._max_id = last
         self.most_used: int | None = None
         """Maximum number of ids in use; None: all."""
-        self._next = first
-        self._free: list[int] = []
+        self._next = first  # the lowest id that ``allocate`` has not considered yet
+        self._free: list[int] = []  # a heap of lower ids that were released; some may be in use again
         self._state = bytearray()
 
     def owns(self, meter_id: int) -> bool:
