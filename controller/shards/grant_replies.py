@@ -106,6 +106,6 @@ class GrantReplies:
 
 
 def for_idle_peer(status: ReceiverStatus) -> PeerGrants:
-    """Return the Grant message to a peer without reported pairs: the congested receivers."""
+    """Return the Grant message to an unresponsive peer: the columns of receivers, and no rates."""
     no_rows = np.empty(0, dtype=np.int64)
     return PeerGrants(GrantMessage(*status, no_rows, no_rows, np.empty(0), np.empty(0, dtype=np.bool_)), no_rows)

@@ -35,6 +35,7 @@ class PairPartition:
     remote_mask: BoolArray
     remote_rows: Mapping[int, IntArray]
     receivers: Mapping[int, IntArray]
+    # By peer: its last grants, and what ``granted`` returned for them.
     _granted: dict[int, tuple[GrantMessage, IntArray, IntArray | slice]] = field(default_factory=dict)
 
     @classmethod

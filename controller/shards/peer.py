@@ -64,7 +64,7 @@ class Peer:
     def __init__(
         self, peer_scope: ShardScope, local_scope: ShardScope, fabric: bytes, interval_s: float, links: int = 0
     ) -> None:
-        self.owns, self.decides, self._asked = peer_scope
+        self.owns, self.decides, self._asked = peer_scope  # ``_asked``: it is the allocator
         self._local_scope, self._fabric, self._interval_s, self._links = local_scope, fabric, interval_s, links
         self.report: ReportMessage | None = None
         self.link_use: LinkUseMessage | None = None
@@ -80,8 +80,8 @@ class Peer:
         # The pairs that were sent last, and since which number.
         self._pairs: dict[type[Frame], tuple[IntArray, int]] = {}
         self.token, self._number = 0, 0  # of its last known incarnation
-        self._last: dict[type[Frame], int] = {}
-        self._sent_s: OrderedDict[int, float] = OrderedDict()
+        self._last: dict[type[Frame], int] = {}  # the number of the last message of each kind
+        self._sent_s: OrderedDict[int, float] = OrderedDict()  # when this shard's last numbers were sent
 
     def repartition(self, peer_scope: ShardScope, local_scope: ShardScope, fabric: bytes) -> None:
         """Set the VNs of the peer, ``peer_scope``, and of this shard, ``local_scope``; earlier messages become void."""
@@ -111,7 +111,7 @@ class Peer:
             self._sent_s.popitem(last=False)
         acked_pairs = [self._known[one].latest if one in self._known else 0 for one in _WITH_PAIRS]
         pairs = 0 if rows is None else self._known_by_peer(number, kind, rows)
-        left &= ~OmittedColumns.AMOUNTS if self._asked else -1
+        left &= ~OmittedColumns.AMOUNTS if self._asked else -1  # the allocator needs the amounts
         limits = limits if pairs and limits == self.granted else 0
         return Header(token, number, self._number, self._asked, (acked_pairs[0], acked_pairs[1]), pairs, left, limits)
 
@@ -192,6 +192,7 @@ class Peer:
             return True  # any shard may use some links, and the core does not know which links a port's traffic uses
         if isinstance(frame, QueueReadingsMessage | MarkReadingsMessage):
             return bool(self.owns[frame.vn].all())
+        # The VNs that a message may name: first with loads or as decided, then as receivers and as senders of pairs.
         if isinstance(frame, ReportMessage):
             local = self._local_scope
             loaded, receives, sends = local.owns | local.decides, local.decides, self.owns

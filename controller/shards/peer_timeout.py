@@ -70,6 +70,7 @@ def capacity_without_silent_peers(
         part_bps = np.where(no_shares, vns.receive_limit_bps / sharers, np.inf)
         rate_bps = np.minimum(rate_bps, part_bps[report.receiver])
         peer_bps = np.bincount(report.receiver, rate_bps, minlength=len(vns))
+        # The peer's pairs that are not under control have no grants: their last load counts.
         passed_bps = np.where(no_shares[report.loaded], 0.0, report.passed_bps)
         peer_bps[report.loaded] = np.maximum(peer_bps[report.loaded], passed_bps)
         reserved_bps += peer_bps

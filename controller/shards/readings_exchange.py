@@ -93,8 +93,8 @@ def with_readings(
 ) -> IntervalContext:
     """Return the policies' input with the merged readings; ``receiver`` (pairs,) are the pairs' receivers.
 
-    ``unresponsive`` (vns,) is the mask of VNs without readings, because their node is unresponsive. Their senders count
-    as unread, so that policies with the stale mode *hold* raise nothing.
+    ``unresponsive`` has a mask (vns,) for each unresponsive node: its VNs, which have no readings. The senders to these
+    VNs count as unread, so that policies with the stale mode *hold* raise nothing.
     """
     unread = context.unread_intervals
     for of_peer in unresponsive:

@@ -32,6 +32,7 @@ class ReceivedGrants:
         self.congested = np.zeros(vns, dtype=np.bool_)
         self.senders = np.ones(vns, dtype=np.int64)
         self._forfeits = list[IntArray]()
+        # The last limits of all pairs, and by peer the number of the Grant that equals those of the pairs to it.
         self._granted: tuple[FloatArray | None, dict[int, int]] = None, {}
 
     def clear_forfeits(self) -> None:
@@ -109,8 +110,8 @@ class ReceivedGrants:
     ) -> SendRateControllers:
         """Return the machines after Grants of peers were received, one after another.
 
-        ``received`` are, for each peer, the rows of the pairs to its VNs, and those VNs; ``unchanged_rows`` are the
-        rows of peers without Grants.
+        ``received`` are, for each of these peers, the rows of the pairs to its VNs, and those VNs; ``granted`` are the
+        rates that each grants. ``unchanged_rows`` are the rows to local receivers and to peers without Grants.
         """
         must_control = self.congested | vns.always_controlled
         if adopted_bps is None and shard_native.library is not None:

@@ -101,15 +101,16 @@ class Shard(RemoteSide):
         self.vns, self.groups, self._number_of_shard = vns, groups, number
         self._interval_s, self._links, self._owners = interval_s, tuple(links), b""
         self.scope, self._outbox = np.zeros(len(vns), dtype=np.bool_), Outbox()
+        # (vns,) masks: the VNs for which this shard decides, and those of ``_kinds``.
         self.decided_mask, self._wide, self._no_shares = self.scope, *_kinds(groups, len(vns))
         self._owner, self.allocator = owner, NO_OWNER
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
         self._received_grants, self._began_s = ReceivedGrants(len(vns)), np.inf
-        self._memories = self._nothing = self.state.allocators.memories
+        self._memories = self._nothing = self.state.allocators.memories  # the policies' states, and their initial ones
         self._table = ReceiverTable.from_parts([])
         self._crossing: PairPartition | None = None
-        self._granted: dict[int, PeerGrants] = {}
+        self._granted: dict[int, PeerGrants] = {}  # the last grants to each peer
         self._read_result: control_step.ReadResult | None = None
         self._decide_result: control_step.DecideResult | None = None
         self._local_report: tuple[TrafficReport, int] | None = (
@@ -127,9 +128,10 @@ class Shard(RemoteSide):
 
         ``allocator`` decides for network-wide policies; None: the owner of the first VN with an owner.
         ``owners_digest`` represents the owners that every shard knows. Shards with different owners reject each other's
-        messages: a node that learns of a new owner last sends its reports to the wrong node until then, and these must
-        not be missed. Congestion at VNs that peers decide for now continues. Policies begin again, and the peers'
-        reports are forgotten; the caller must freeze grants until all is known again (``with_frozen_grants``).
+        messages: the node that learns of a new owner last sends its reports to the old owner until then, and the new
+        owner must not decide without them. Congestion at VNs that peers decide for now continues. Policies begin again,
+        and the peers' reports are forgotten; the caller must freeze grants until all is known again
+        (``with_frozen_grants``).
         """
         if allocator is None:
             allocator = next((one for one in owner.tolist() if one != NO_OWNER), NO_OWNER)
@@ -194,7 +196,7 @@ class Shard(RemoteSide):
         left = self._left(senders, reports)
         self._read_result, self._local_report = control_step.ReadResult(senders, loads), (reports, left)
         silent_intervals = senders.seen.measured.silent_intervals
-        rows_by_peer = crossing.remote_rows  # active senders are reported
+        rows_by_peer = crossing.remote_rows  # if all pairs are active, all rows are reported
         if not left & OmittedColumns.ACTIVE:
             rows_by_peer = crossing.reportable_rows(senders.machines.control, silent_intervals)
         unread = senders.seen.unread_intervals
@@ -210,6 +212,7 @@ class Shard(RemoteSide):
             reports.drops,
             reports.active,
         ]
+        # By peer: the number of its Grant that equals the limits of all pairs to it; 0: none does.
         limits = {
             number: self._received_grants.granted(senders.machines, number)
             if rows is crossing.remote_rows[number]
