@@ -53,7 +53,7 @@ class HostPublisher:
         self._learned: dict[Host, int] = {}  # hosts learned since then
         self._log, self._logged = np.zeros((2, _MIN_LOG), np.int64), 0  # numbers and VNs of changes, and their count
         self._owners: dict[int, Owner] = {}
-        self._made: dict[int, tuple[int, VnHosts]] = {}
+        self._made: dict[int, tuple[int, VnHosts]] = {}  # results of ``_put_together`` by ``since``
 
     def set_owned_switches(self, owners: Mapping[int, Owner]) -> None:
         """Set the switches whose hosts this node publishes, by dpid.
@@ -110,7 +110,7 @@ class HostPublisher:
             if len(macs) + len(rows) >= MAX_BATCH:
                 break
             until = number
-            if self._changed[row] != number:
+            if self._changed[row] != number:  # a later change of the VN follows
                 continue
             hosts, first = self._hosts_of_vn(row), int(self._first[row])
             before = len(macs)

@@ -30,8 +30,8 @@ _VN_BATCH = 500
 
 @dataclass
 class _Peer:
-    subscription: HostSubscription = field(default_factory=HostSubscription)
-    hearer: Subscriber = field(default_factory=Subscriber)
+    subscription: HostSubscription = field(default_factory=HostSubscription)  # what this node has of its hosts
+    hearer: Subscriber = field(default_factory=Subscriber)  # what it has of this node's hosts
     last: tuple[int, int] = (0, 0)  # incarnation and number of its last message
     sent_s: float = -np.inf
     answer: bool = False  # it has sent a message since the last one to it

@@ -48,7 +48,10 @@ class HostSubscription:
     pending: deque[_PendingUpdate] = field(default_factory=deque)
 
     def receive(self, head: HostUpdateHeader, hosts: VnHosts, local_incarnation: int) -> None:
-        """Accept a message that continues the last one; others will be retransmitted."""
+        """Accept a message that continues the last one; others will be retransmitted.
+
+        ``local_incarnation`` is the number of this node's own last change.
+        """
         if head.token != self.token:
             self.token, self.known, self.pending = head.token, 0, deque()
         until = self.pending[-1].until if self.pending else self.known
@@ -103,7 +106,7 @@ class RemoteHosts:
                 self._unclaim(host, row)
 
     def apply(self, words: _PendingUpdate, vn: _Vn, local_dpids: frozenset[int]) -> int:
-        """Apply the update of a VN; return how many hosts came or went."""
+        """Apply the update of one VN of the message ``words``; return how many hosts came or went."""
         network, vid = self._network, self._vns.key(vn.row).vlan_vid
         claimed = {Host(vid, mac): number for mac, number in vn.learned.items()}
         gone = [host for host in network.hosts_of_vn(vn.row) if host not in claimed]
@@ -117,6 +120,7 @@ class RemoteHosts:
             at = network.vn_of(host)
             if at == vn.row:
                 continue
+            # The message has moved the host, and this node has not placed it at one of its own switches since.
             if at is None or (number > words.since and self._publisher.learned(host) <= words.local_number):
                 self._place(host, vn.row)
                 changed += 1
