@@ -99,6 +99,7 @@ class LinkTable:
         is_core = np.ones(len(links), dtype=np.bool_)
         is_core[offsets[:-1]] = is_core[offsets[:-1] + 1] = False
         links[offsets[:-1]], links[offsets[:-1] + 1] = self.up[sender], self.down[receiver]
+        # 0, 1, 2 ... for the core links of each pair.
         index_in_path = np.arange(int(core_count.sum())) - np.repeat(np.cumsum(core_count) - core_count, core_count)
         links[is_core] = self.path_link[np.repeat(first_core, core_count) + index_in_path]
         return offsets, links

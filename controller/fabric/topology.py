@@ -98,9 +98,9 @@ class Topology:
         self._switches: set[int] = set()
         self._probed_s: dict[tuple[PortId, PortId], float] = {}  # by sender and receiver, the latest at the end
         self._directions_at: defaultdict[PortId, set[tuple[PortId, PortId]]] = defaultdict(set)  # by either end
-        self._held_until_s: dict[PortId, float] = {}
+        self._held_until_s: dict[PortId, float] = {}  # until when these ports get no link
         self._links: frozenset[Link] = frozenset()
-        self._next_late = 0
+        self._next_late = 0  # with which of the late ports ``overdue_probes`` goes on
         self._links_of: defaultdict[int, set[Link]] = defaultdict(set)  # by the dpid of either end
 
     def limited_to(self, switches: Iterable[int], is_edge: Callable[[PortId], bool]) -> Topology:
