@@ -24,8 +24,8 @@ class Law(Enum):
 class RateLoopState:
     """The state of loops between intervals; NaN in new ones.
 
-    ``rate_bps``, ``peak_bps`` the recent maximum of its use, ``unknown`` the number of intervals without feedback,
-    (loops,) each; ``curve`` is the state of Class 3.
+    ``rate_bps`` is a loop's rate, ``peak_bps`` the recent maximum of its use, ``unknown`` the number of intervals
+    without feedback, (loops,) each. ``curve`` is the state of Class 3.
     """
 
     rate_bps: FloatArray

@@ -35,7 +35,10 @@ class EntityShares:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The part of each entity on each of its constraints, in rows; ``of_use`` (uses,) is the row of a use."""
+    """A row for each entity on each of its constraints: the constraint, and the entity's weight, (rows,) each.
+
+    ``of_use`` (uses,) is the row of each use.
+    """
 
     of_use: IntArray
     constraint: IntArray
@@ -43,6 +46,7 @@ class _Parts:
 
     @classmethod
     def build(cls, paths: FlowPaths, entity: IntArray, weight: FloatArray, flow: IntArray) -> _Parts:
+        # One number for each entity and constraint; ``flow`` (uses,) is the flow of each use.
         keys = entity[flow] * max(paths.constraints, 1) + paths.constraint
         _, first, of_use = np.unique(keys, return_index=True, return_inverse=True)
         return cls(of_use.reshape(-1), paths.constraint[first], weight[flow[first]])
@@ -50,9 +54,12 @@ class _Parts:
     def shares(self, capacity_bps: FloatArray, use_bps: FloatArray, is_open: BoolArray) -> FloatArray:
         """Return (uses,) the share of its constraint for each open flow; infinite for closed flows.
 
-        A level is a constraint's capacity per unit of weight. An entity with open flows is due its weight
-        times the level: its open flows share in equal parts what its closed flows leave of that. An entity whose closed
-        flows have more than it is due takes no part: its closed flows keep their rates.
+        ``capacity_bps`` is (constraints,); ``use_bps`` and ``is_open`` (uses,) are the rate of each use's flow, and
+        whether the flow is open.
+
+        A level is a constraint's capacity per unit of weight. An entity with open flows is due its weight times the
+        level: its open flows share in equal parts what its closed flows leave of that. An entity whose closed flows
+        have more than it is due takes no part: its closed flows keep their rates.
         """
         rows, constraints = len(self.constraint), len(capacity_bps)
         count = np.bincount(self.of_use, is_open, minlength=rows)

@@ -95,7 +95,7 @@ class SeawallExact(ByDemands, Policy):
         bound = np.where(view.active, shared.bound, BY_DEMAND)
         active = loops.sum_of_entries(view.active)
         idle_share_bps = idle_shares(loops, active > 0.0, vns.weight[loops.sender], capacity_bps)
-        mine = loops.at_uses(np.where(view.active, 0.0, 1.0))
+        mine = loops.at_uses(np.where(view.active, 0.0, 1.0))  # an idle pair counts as one more active pair
         idle_share_bps = loops.lowest(idle_share_bps[loops.use_loop] / (active[loops.use_loop] + mine))
         idle_share_bps = np.where(bound == BY_DEMAND, np.minimum(idle_share_bps, view.ceiling_bps), 0.0)  # 4
         grant_bps = np.maximum(np.maximum(shared.rate_bps, idle_share_bps), MIN_RATE_BPS)
@@ -114,6 +114,7 @@ class SeawallExact(ByDemands, Policy):
             demand_bps[at] = LIFTED_BPS
         else:
             capacity_bps[bound] = LIFTED_BPS
+            # The pairs that use the constraint, and the sums of their grants by sender.
             users = np.searchsorted(paths.offsets, np.flatnonzero(paths.constraint == bound), side="right") - 1
             sums_bps = np.bincount(view.sender[users], decision.grant_bps[users])
             entities = int((sums_bps > 0).sum())

@@ -121,7 +121,7 @@ def along_paths(loops: Loops, share: FloatArray) -> FloatArray:
 
     NaN on one link makes the whole path unknown.
     """
-    next_state = np.ones(loops.entries)
+    next_state = np.ones(loops.entries)  # the share of each pair that no link of its path takes, (pairs,)
     used = loops.sizes > 0
     if used.any():
         next_state[used] = np.multiply.reduceat(1.0 - share, loops.offsets[:-1][used])

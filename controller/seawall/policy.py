@@ -58,6 +58,7 @@ class SeawallDecision(Decision):
     def _tightest(self) -> IntArray:
         """Return each pair's use of the link with the lowest rate, the first of several; (rows,)."""
         loops, left_bps = self.loops, self.allocation.left_bps
+        # The uses in descending order: the first one of a pair is assigned last.
         lowest = np.flatnonzero(left_bps <= loops.at_uses(loops.lowest(left_bps)))[::-1]
         tightest = np.zeros(len(self.view.rows), dtype=np.int64)
         tightest[loops.entry_of_use[lowest]] = lowest

@@ -63,6 +63,7 @@ class SeawallStrawman(Policy):
         found_bps = np.where(np.isfinite(view.limit_bps), view.limit_bps, least_bps)
         rate_bps = np.where(np.isnan(before_bps), found_bps, before_bps)
         alpha, a = (view.parameters[name][view.sender] for name in ("alpha", "a"))
+        # The loss on each pair's path, which all uses of the pair have; unknown if the meter was not read.
         of_way = along_paths(loops, links.lost)[loops.offsets[:-1]]
         of_way = np.where(view.unread_intervals > 0, np.nan, of_way)
         moved_bps = laws.strawman(rate_bps, of_way, least_bps, alpha, a)  # 2
