@@ -39,9 +39,9 @@ from controller.policy.interface import Decision, LocationName, NewPairs, Policy
 from controller.policy.policy_state import PolicyState
 from controller.units import MIN_RATE_BPS
 
-# Choice: a pair with less than this part of its limit, and without loss, demands its present rate, and ...
+# Choice: a pair that uses this part of its limit, or loses frames at its meter, is held back: its demand is unlimited.
 HELD_ABOVE = 0.90
-HEADROOM = 1.25  # ... may demand this many times as much in the next interval.
+HEADROOM = 1.25  # the demand of any other pair, as a multiple of its rate
 # Choice: congestion is declared, and admission decided, by the marks of this many intervals.
 SURE_INTERVALS = 3.0
 CONGESTED_SHARE = 0.10
@@ -56,8 +56,9 @@ class MarksDecision(Decision):
     """A decision, for explanations; columns of shape (rows,).
 
     ``share`` is phi. ``before_bps`` and ``rate_bps`` are the limiters' rates before and after, ``share_bps`` the
-    Capacity Share of the sender, ``least_bps`` the floor. ``sharers`` is the number of VNs that send from the sender's
-    port, ``bottleneck`` a number of ``BottleneckTable``, ``waits`` whether admission holds a pair.
+    Capacity Share of the sender, ``least_bps`` the floor, ``quiet`` the intervals since the limiter's last mark.
+    ``sharers`` is the number of VNs that send from the sender's port, ``bottleneck`` a number of ``BottleneckTable``,
+    ``waits`` whether admission holds a pair.
     """
 
     share: FloatArray
@@ -72,7 +73,7 @@ class MarksDecision(Decision):
 
     @property
     def marked(self) -> FloatArray:
-        """The share of each entry's frames that were marked in the last interval."""
+        """The share of each pair's frames that were marked in the last interval, (rows,)."""
         return self.share
 
     @property
@@ -104,6 +105,7 @@ class Limiters:
     @classmethod
     def scoped(cls, sender: IntArray, by_pair: BoolArray, vns: int) -> Limiters:
         """Return the limiters of pairs; the pairs of ``by_pair`` have their own ones."""
+        # Numbers of limiters: first the rows of VNs, then the pairs.
         key = np.where(by_pair, vns + np.arange(len(sender)), sender)
         _, first, of = np.unique(key, return_index=True, return_inverse=True)
         return cls(of.astype(np.int64), first, by_pair[first])
@@ -112,7 +114,7 @@ class Limiters:
         return len(self.first)
 
     def sum(self, column: FloatArray | BoolArray) -> FloatArray:
-        """Return a column's sums by limiter."""
+        """Return the sums of a column (rows,) by limiter, (limiters,)."""
         return np.bincount(self.limiter, column, minlength=len(self)).astype(np.float64)
 
 
@@ -208,6 +210,7 @@ class HyGenICC(Policy):
         limiter_min_bps = floors(limiter_max_bps, elapsed_s)
         was_held = memory.pair_column("waits")  # NaN for a new pair
         is_receiver_closed = vn_congestion["closed"][receiver] > 0
+        # New pairs of a closed receiver wait, and go on waiting while it is closed.
         is_held = (parameters["admit"] > 0) & is_receiver_closed & ((was_held > 0) | np.isnan(was_held))
         limiter_is_held = limiters.sum(is_held) > 0
         limiters_before = LimiterState(
