@@ -55,9 +55,11 @@ def halved(
     offered_bps: FloatArray,
     decrease: FloatArray,
 ) -> FloatArray:
-    """Return (pairs,) the limits after the messages: lower by ``decrease``, once, but not below the floor.
+    """Return (pairs,) the limits after the messages; all arguments have this shape.
 
-    A limit above the offered rate, or above the pair's part of the receiver's port, is first lowered to that.
+    The limits of ``notified`` pairs are lowered by the part ``decrease``, once, but not below ``floor_bps``. A limit
+    above ABOVE_OFFER times ``offered_bps``, or above ``room_bps``, the pair's part of the receiver's port, is first
+    lowered to that.
     """
     near_bps = np.where(offered_bps > 0.0, np.minimum(limit_bps, ABOVE_OFFER * offered_bps), limit_bps)
     near_bps = np.minimum(near_bps, room_bps)
@@ -117,7 +119,7 @@ def scheduled(
     """
     ports, rows = len(left_bps), len(vns.port)
     vn_demand_bps = np.minimum(np.bincount(pairs.sender, demand_bps, minlength=rows), vns.most_bps)  # 1
-    paths = FlowPaths(np.arange(rows + 1), vns.port, ports)
+    paths = FlowPaths(np.arange(rows + 1), vns.port, ports)  # a flow is a VN; its only constraint is its port
     guaranteed_bps = solve(paths, promised_bps, np.minimum(vn_demand_bps, vns.guarantee_bps), vns.weight).rate_bps  # 2
     rest_bps = np.maximum(left_bps - np.bincount(vns.port, guaranteed_bps, minlength=ports), 0.0)
     granted_bps = (
@@ -129,6 +131,7 @@ def scheduled(
     offered_bps = np.where(content, free_bps, granted_bps)
     parts_bps, spare_bps = _by_sender(pairs, offered_bps, demand_bps)  # 4
     active = np.bincount(pairs.sender, pairs.active, minlength=rows)[pairs.sender]
+    # Each pair counts itself as active, and once.
     idle_bps_of_vn = vns.guarantee_bps[pairs.sender] / (active - pairs.active + 1.0)
     content = parts_bps >= demand_bps * (1 - SAME)
     pair_bps = np.where(content, np.maximum(parts_bps + spare_bps, idle_bps_of_vn), parts_bps)

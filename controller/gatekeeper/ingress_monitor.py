@@ -146,7 +146,7 @@ def targets(pairs: Pairs, rounds: BoolArray, guarantee_bps: FloatArray, all_abov
     largest_bps = np.full(receivers, -1.0)
     np.maximum.at(largest_bps, pairs.receiver[candidates], pairs.measured_bps[candidates])
     is_largest = np.flatnonzero(candidates & (pairs.measured_bps == largest_bps[pairs.receiver]))
-    first = np.zeros(len(pairs), dtype=np.bool_)
+    first = np.zeros(len(pairs), dtype=np.bool_)  # the first of the largest pairs of each receiver
     first[is_largest[np.unique(pairs.receiver[is_largest], return_index=True)[1]]] = True
     any_above = np.bincount(pairs.receiver, above, minlength=receivers) > 0
     notified: BoolArray = np.where((all_above_share & any_above)[pairs.receiver], above, first)
