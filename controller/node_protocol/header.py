@@ -111,7 +111,11 @@ COLUMNS: dict[type[Frame], tuple[TableColumns, ...]] = {
 
 @cache
 def columns_of_entries(kind: int, pairs: bool, left: int, limits: bool) -> TableColumns:
-    """Return the columns of the second table without ``pairs``, the omitted columns ``left``, and ``limits``."""
+    """Return the columns of the second table of a message of this kind that omits some.
+
+    ``left`` are the omitted groups (``OmittedColumns``); ``pairs`` and ``limits`` tell whether the message omits the
+    ends of pairs, and the limits.
+    """
     out = {name for one, names in LEFT.items() if left & one for name in names}
     out |= {*(PAIRS if pairs else ()), *((LIMIT,) if limits else ())}
     return TableColumns.from_layout(tuple(column for column in KINDS[kind].tables[1] if column[0] not in out))
