@@ -67,7 +67,8 @@ class LinkCommitments:
             for sender, receiver in (one.ends, one.ends[::-1]):
                 built.record_probe(PortId(sender.dpid, sender.port_no), PortId(receiver.dpid, receiver.port_no), 0.0)
         dpids = sorted(switch.dpid for switch in config.switches.values() if switch.ports)
-        self._at = {dpid: at for at, dpid in enumerate(dpids)}
+        self._at = {dpid: at for at, dpid in enumerate(dpids)}  # the index of each edge switch
+        # By the port out of which a direction of a link leads: the edge switches (indices) that send and receive there.
         self._ends: dict[PortId, tuple[set[int], set[int]]] = {}
         between = ((a, b) for a in dpids for b in dpids if a != b)
         directions = hops(built.paths(), built.links(), between) if config.links else {}
@@ -84,6 +85,7 @@ class LinkCommitments:
         if vns is not self._vns:
             vids, vlan = np.unique(vns.vlan_vid, return_inverse=True)
             place = np.array([self._at[dpid] for dpid in vns.dpid.tolist()], dtype=np.int64)
+            # The sums of the send limits and of the receive limits, (edge switches, VLANs) each.
             cell, shape = place * len(vids) + vlan, (len(self._at), len(vids))
             self._limits = tuple(  # type: ignore[assignment]
                 np.bincount(cell, column, shape[0] * shape[1]).reshape(shape)

@@ -23,6 +23,7 @@ def live_rates(central: CentralController, online: BoolArray | None = None) -> t
     state, send_limits = fabric.control.state, fabric.send_limits
     online = connected(central) if online is None else online
     entries, measured, vns = state.entries, state.measured, len(online)
+    # What a pair offers before its sender's send limit: what its meter gets, times the VN's ratio there.
     times, all_online = send_limits.offered_to_passed, bool(online.all())
     meant_bps = measured.offered_bps if times is None else measured.offered_bps * times[entries.sender]
     told_bps = (measured.passed_bps, meant_bps, measured.dropped_bps)

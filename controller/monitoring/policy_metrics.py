@@ -27,6 +27,7 @@ def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyMetrics:
         view = decision.view
         if view.entries is not fabric.state.entries:
             continue
+        # ``mine`` are positions in ``rows``, ``at`` the positions of the same pairs in the decision.
         _, mine, at = np.intersect1d(rows, view.rows, assume_unique=True, return_indices=True)
         for column, reported in ((marked, decision.marked), (lost, decision.lost)):
             if reported is not None:

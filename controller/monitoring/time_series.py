@@ -73,8 +73,8 @@ class _WatchedVn:
 class TimeSeries:
     """The series of a fabric's VLANs, and of watched VNs.
 
-    For a VLAN the maximum over intervals is known of the received rates; for its other columns the mean is used
-    instead.
+    For a VLAN the maximum over intervals is known of the rates offered, received and dropped; for its other columns the
+    mean is used instead.
     """
 
     def __init__(self, vns: VnTable) -> None:
@@ -99,6 +99,7 @@ class TimeSeries:
 
     def add(self, central: CentralController, rates_bps: FloatArray) -> None:
         """Add the rates of an interval, shape (COLUMNS, vns)."""
+        # The loads are the first three SERIES_COLUMNS.
         sums_bps = sum_by_row(self._vlan_of_vn, central.fabric.receiver_loads_bps, len(self._vlan_at))
         most_bps = self._max_bps[: len(sums_bps)]
         np.maximum(most_bps, sums_bps, out=most_bps)

@@ -73,7 +73,8 @@ class TrafficTotals:
     """Sums over time. ``bytes`` has shape (COLUMNS, vns), ``seconds`` (GuaranteeState, vns), ``congested_s`` (vns,).
 
     ``mean_bps`` (COLUMNS, vns) is the mean over the last whole second, NaN before the first second and where unknown
-    now. ``missing_since_s`` (vns,) is NaN where the guarantee is met.
+    now. ``missing_since_s`` (vns,) is NaN where the guarantee is met. ``minutes`` (HOUR_MINUTES, vns) is a ring: the
+    seconds of violation in each of the last minutes.
     """
 
     bytes: FloatArray
@@ -189,6 +190,7 @@ def current_rates(central: CentralController) -> FloatArray:
 
 
 def _behind_lost_switches(central: CentralController) -> BoolArray:
+    # The VNs behind disconnected switches, and the receivers with a sender there.
     online, entries = connected(central), central.state.entries
     lost = ~online
     lost[entries.receiver[~online[entries.sender]]] = True
