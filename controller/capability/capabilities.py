@@ -74,10 +74,12 @@ PortVerdicts = dict[int, Enforceability]
 
 @dataclass
 class Verdicts:
-    """For each switch's ports: the verdict last reported, the latest one with its time, and its evidence.
+    """The verdicts on the ports of each switch, by dpid.
 
-    ``shaped`` are the verdicts that last decided whether queues hold receivers. ``short_of_headroom`` are the ports
-    that lack headroom under the limits ``headroom_vns``.
+    ``reported`` are those that the last event reported, ``seen`` the latest ones, with the time since which they hold.
+    ``made`` has the evidence of the last computation, and its result. ``shaped`` are the verdicts that last decided
+    whether queues hold receivers. ``short_of_headroom`` are the ports that lack headroom under the limits
+    ``headroom_vns``.
     """
 
     reported: dict[int, PortVerdicts] = field(default_factory=dict)

@@ -73,6 +73,7 @@ class MeterMonitor:
             self._begin(meters)
             return
         counts, maximum = self._counts, self._most
+        # A count below the last one has begun again at zero: the meter was modified.
         modified = (in_bytes < counts[_IN_BYTES]) | (dropped_bytes < counts[_DROPPED_BYTES])
         counts[_IN_SUM] += in_bytes - np.where(modified, 0.0, counts[_IN_BYTES])
         counts[_IN_SUM, dropped_bytes > np.where(modified, 0.0, counts[_DROPPED_BYTES])] = np.nan
@@ -131,9 +132,10 @@ def update_monitors(
 ) -> None:
     """Update each monitor with the METER_STATS of its switch; the rows of a switch end at its ``ends``.
 
-    ``settings`` are the rates (kb/s) and bursts (kb) of entries, of which ``rows`` are the meters' (-1: none).
+    ``settings`` are the rates (kb/s) and bursts (kb) of all pairs; ``rows`` (meters,) are the rows of the meters' pairs
+    (-1: none).
     """
-    found = [-1] * len(watches)
+    found = [-1] * len(watches)  # as ``update_windows`` returns: below 0, the rows are read here
     if measurement_native.library is not None:
         windows = [(watch._meter_id, watch._counts, watch._most) for watch in watches]
         found = measurement_native.update_windows(ends, stats, rows, settings, windows)

@@ -11,7 +11,7 @@ them back to it.
    switch may also reject these flow entries, the third one (with a queue), or the one that clears marks.
 4. Flow entries and meter are deleted; an idle timeout removes the flow entries if the controller stops first.
 
-Queues (``queue_frame``): a few short frames leave an edge port with the VLAN's tag, to an address that no bridge
+Queues (``queue_frames``): a few short frames leave an edge port with the VLAN's tag, to an address that no bridge
 forwards and no host accepts (``controller.capability.queue_monitor`` finds the queue that counted them).
 """
 
@@ -83,6 +83,7 @@ class MeterProbe:
     seen: dict[ProbeKind, int] = field(default_factory=lambda: dict.fromkeys(ProbeKind, 0))
     refused: dict[str, str] = field(default_factory=dict)
     _first_xid: int = 0
+    # What each message of ``setup`` is about, in the order of their xids.
     _parts: tuple[str, ...] = ("clean", "meter", *(kind.name for kind in ProbeKind))
 
     @property

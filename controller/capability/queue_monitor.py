@@ -39,6 +39,7 @@ class QueueMonitor:
 
     def __init__(self, vlans_of_port: Mapping[int, Sequence[int]]) -> None:
         ports = sorted(vlans_of_port)
+        # A queue's key is its port number and its VLAN in one number.
         keys = [(port_no << 32 | vid, row) for row, port_no in enumerate(ports) for vid in vlans_of_port[port_no]]
         keys.sort()
         self._port_no = np.array(ports, dtype=np.int64)
