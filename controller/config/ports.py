@@ -50,6 +50,7 @@ def read_port(
     """
     section, problems = read_section(PortSection, path, data)
     interface = key if isinstance(key, str) else None
+    # The number of a port by name is derived from its name; ports may have one number by chance, which is a problem.
     port_no = key if isinstance(key, int) else FIRST_NAMED + zlib.crc32(key.encode()) % (LAST_NAMED - FIRST_NAMED + 1)
     vids, bad_vids = _read_vids(path, section, vlans)
     problems += bad_vids
