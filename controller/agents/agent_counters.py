@@ -21,8 +21,10 @@ class AgentCounters:
     """The last report of each pair; columns of shape (pairs,).
 
     ``octets_in`` and ``octets_dropped`` are rates times the agent's own clock, so that they count as a meter does;
-    ``duration_s`` is the time of that clock since the first report. ``limit_kbps`` is the rate that the agent applies.
-    ``received_s`` is the time of the last report, -inf for a pair without one.
+    ``duration_s`` is the time of that clock since the first report. ``clock_s`` is that clock at the last report, NaN
+    without one. ``limit_kbps`` is the rate that the agent applies, ``measured_kbps`` the rate that it measured,
+    ``flags`` are of ``ReportFlag``. ``received_s`` is the time of the last report, -inf for a pair without one.
+    ``fresh`` marks pairs with a report that counts since the last ``override_readings``.
     """
 
     octets_in: FloatArray

@@ -55,17 +55,18 @@ class AgentManager(NoAgents):
         self._speech = AgentOutbox(fabric.config, fabric.vns, self.ports, epoch)
         self._agents = list(self.ports.values())
         self._number_of_vn = self._ports_of_vns()
-        self._received: list[tuple[int, ControlFrame]] = []
+        self._received: list[tuple[int, ControlFrame]] = []  # Traffic Reports of this interval, with the VN's row
         self._entries = fabric.state.entries
         self._reports = AgentCounters.initial(len(self._entries))
         self._verification = Verification.initial(len(self._entries))
         self._shaped = np.zeros(len(self._entries), dtype=np.bool_)
+        # The send limit that each VN's agent reported, and when; the rate that agents must apply to each pair.
         self._own_kbps = np.full(len(fabric.vns), -1, dtype=np.int64)
         self._own_heard_s = np.full(len(fabric.vns), -math.inf)
         self._meant_kbps = np.full(len(self._entries), -1, dtype=np.int64)
         self._addressable: AddressablePairs | None = None
         self._addressable_for: int | None = None  # the count of host changes at that time
-        self._unknown: dict[tuple[int, bytes, bytes], None] = {}
+        self._unknown: dict[tuple[int, bytes, bytes], None] = {}  # reported pairs that do not exist: VN, both addresses
         self._stepped_s: float | None = None
 
     def _ports_of_vns(self) -> IntArray:
@@ -330,7 +331,7 @@ class AgentManager(NoAgents):
             self._unknown[int(sender[index]), *ends] = None
         remaining = np.flatnonzero(is_known & ~is_own_rate)
         for _ in range(MAX_REPORTS):
-            _, first = np.unique(row[remaining], return_index=True)
+            _, first = np.unique(row[remaining], return_index=True)  # the first remaining entry of each pair
             batch = remaining[np.sort(first)]
             self._reports.update(row[batch], entries[batch], clock_s[batch], now_s)
             remaining = remaining[~np.isin(remaining, batch)]

@@ -79,6 +79,7 @@ class AgentOutbox:
             entries["sender"], entries["receiver"] = mac_octets(sender_mac[rows]), mac_octets(receiver_mac[rows])
             if opcode is Opcode.SET_RATE:
                 entries["rate_kbps"] = meant[rows]
+            # The rows are ordered by sender: each sender's rows are one range.
             starts = np.flatnonzero(np.diff(sender[rows], prepend=-1))
             for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
                 self._send(int(sender[rows[start]]), opcode, entries[start:end], now_s)
