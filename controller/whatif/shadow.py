@@ -105,6 +105,7 @@ def shadow_step(
     ceilings_bps = control_step.ceilings(entries, shadow_vns)
     rate_bps = np.where(is_shadowed, ceilings_bps, np.nan)  # 3
     rate_bps[set_rate.entry] = np.minimum(set_rate.rate_bps, ceilings_bps[set_rate.entry])
+    # Keep Alive: the shadow grants the limit that the pair had before this step.
     idle_share_bps = before.machines.limit_bps[keep_alive.entry]
     rate_bps[keep_alive.entry] = np.minimum(idle_share_bps, ceilings_bps[keep_alive.entry])
     return Shadow(shadow.policies, shadow.groups, shadow.shadowed, allocators, entries, rate_bps)
