@@ -55,13 +55,15 @@ from controller.monitoring.observer import Observer
 
 WANTED_AUDITS_INTERVAL_S = 1.0
 LAG_INTERVAL_S = 0.5
-RESERVED_FILES = 32  # for the store, switches' databases and threads, besides connections of REST clients
+# File descriptors that are kept free for the store, the switches' databases and threads; those of REST clients come on
+# top.
+RESERVED_FILES = 32
 TESTS_INTERVAL_S = 0.5
 PORT_NAMES_INTERVAL_S = 1.0
 
 
 class Dets(AppBase):
-    """Distributed Ethernet Traffic Shaping, centralized."""
+    """The Ryu application: it owns the southbound driver, the settings, the REST server and the loops."""
 
     OFP_VERSIONS: ClassVar[list[int]] = [OFP_VERSION]
     run_in_thread = staticmethod(run_in_thread)
@@ -130,7 +132,7 @@ class Dets(AppBase):
         self.loops.on_demand("queues", self.queues.wait, self.queues.run_round)
         self._warn_about_other_apps()
         self.manager.ready()
-        gc.freeze()
+        gc.freeze()  # the collector skips the present objects: most of them live as long as the process
         return super().start()
 
     def close(self) -> None:
@@ -188,6 +190,7 @@ class Dets(AppBase):
     def _serve_rest(self, tls: RenewableContext | None) -> rest.RestServer:
         """Start and return the REST server: the application, behind a rate limiter and a count of responses."""
         settings = self.config.rest
+        # At most half of the connections may be event streams, which stay open; the rest is for requests.
         app = rest.create_app(_RestService(self), self._tokens, max(settings.max_connections // 2, 1), settings.ui)
         limiter = rest.RequestRateLimiter(settings.requests_per_s, time.monotonic)
         limited_app = rest.with_status_counts(rest.rate_limited(app, limiter, hub.sleep), self.metrics.requests)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 KEPT_ROUNDS = 1000
-_ROUNDING = 1e-6
+_ROUNDING = 1e-6  # in intervals: a delay that a rounding error makes a little shorter than an interval counts as one
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from itertools import count
 
 # The collector examines the objects of a switch with fewer flow entries within a few milliseconds.
 MANY_ENTRIES = 2_000
-# Slices that create the objects of a few hundred flow entries each are examined quickly.
+# The collector examines the objects of so many slices, each with a few hundred flow entries, quickly.
 MANY_PIECES = 20
 # From malloc.h of the GNU C library. Setting any of them also stops its automatic tuning of the others.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
@@ -51,7 +51,7 @@ def freeze_gc() -> None:
     With 80,000 flow entries a collection takes 0.7 s, and finds nothing. Frozen objects are still freed by their
     reference counts; only cycles of them are never freed. Call it after creating many objects.
     """
-    gc.collect(1)
+    gc.collect(1)  # the young objects only: what is garbage now would never be freed
     gc.freeze()
 
 
@@ -80,9 +80,9 @@ def gc_paused() -> Iterator[None]:
 
 
 def keep_made(entries: int) -> None:
-    """Exclude the objects created within ``gc_paused`` from garbage collection, if ``entries``, their number, is high.
+    """Exclude all present objects from garbage collection, if many were created within ``gc_paused``.
 
-    They are VNs or flow entries.
+    ``entries`` is the number of VNs or flow entries that were created.
     """
     if entries >= MANY_ENTRIES:
         gc.freeze()

@@ -32,7 +32,7 @@ def port_holder(host: str, port: int, proc: Path = Path("/proc")) -> str:
 
 
 def _listening(host: str, port: int, net: Path) -> Iterator[tuple[str, str]]:
-    """Yield (link target in /proc/PID/fd, user id) of each socket that listens at an address conflicting with ours.
+    """Yield (link target in /proc/PID/fd, user id) of each socket that listens at an address in conflict with ``host``.
 
     Addresses conflict if they are equal, or if one of them is the wildcard address.
     """
@@ -40,7 +40,7 @@ def _listening(host: str, port: int, net: Path) -> Iterator[tuple[str, str]]:
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
             for line in (net / table).read_text(encoding="ascii").splitlines()[1:]:
-                columns = line.split()
+                columns = line.split()  # 1: local address and port, 3: state, 7: user id, 9: inode of the socket
                 address, _, hex_port = columns[1].partition(":")
                 if columns[3] != _LISTEN or int(hex_port, 16) != port:
                     continue

@@ -20,7 +20,7 @@ class ServiceManager:
     def __init__(self) -> None:
         # Child processes, such as a user's shell, are not the service.
         name = os.environ.pop("NOTIFY_SOCKET", "")
-        self._address = "\0" + name[1:] if name.startswith("@") else name
+        self._address = "\0" + name[1:] if name.startswith("@") else name  # "@" stands for the 0 of an abstract name
         self._fed_s = 0.0
 
     def ready(self) -> None:

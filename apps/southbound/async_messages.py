@@ -88,7 +88,8 @@ class AsyncMessageHandler:
     def _packet_in(self, peer: ConnectedSwitch, packet: PacketIn) -> bool:
         """Process a packet-in; return False if it was dropped.
 
-        Packet-ins that arrive before the switch's tables have been read are dropped: the tables contain more than they.
+        Packet-ins that arrive before the switch's tables have been read are dropped: the flow entries in the tables
+        give more hosts and pairs than such packet-ins.
         """
         central, dpid = self._peers.central, peer.connection.dpid
         if peer.probe is not None and peer.probe.on_packet_in(packet):
@@ -115,7 +116,8 @@ class AsyncMessageHandler:
     def _port_changed(self, peer: ConnectedSwitch, status: PortStatus) -> None:
         """Process a port-status: record the port, and take down its link if the port is gone, down or renamed."""
         central, dpid, port = self._peers.central, peer.connection.dpid, status.port
-        early = peer.early_port_status  # such a port is counted twice in the sum, which is quicker than the union
+        early = peer.early_port_status
+        # The sum counts ports that are in both twice. It is quick; only if it is too high, the union is counted.
         if len(peer.ports) + len(early) >= MAX_PORTS < len({port.port_no} | peer.ports.keys() | early.keys()):
             peer.connection.disconnect(EvictionReason.PORTS)
             return
@@ -155,12 +157,17 @@ class AsyncMessageHandler:
         if rejected_type == MessageType.METER_MOD:
             peer.meters_refused_s = self._peers.clock()
         self._report_error(peer, rejected_type, error.text)
+        # The text of an error is "TYPE / CODE".
         central, dpid, code = self._peers.central, peer.connection.dpid, error.text.rpartition(" / ")[2]
         is_handled = was_request or (may_be_meter_mod and central.meter_refused(dpid, error.data, code))
         peer.audit_requested = peer.audit_requested or not is_handled
 
     def _report_error(self, peer: ConnectedSwitch, rejected_type: int | None, reason: str) -> None:
-        """Record an event for an error reply: the same text, and texts beyond MAX_COMPLAINTS, once in REPEAT_S."""
+        """Record an event for an error reply, with each text at most once in REPEAT_S.
+
+        Only MAX_COMPLAINTS texts of a switch are remembered. While all of them are newer than REPEAT_S, other texts are
+        not recorded.
+        """
         rejected = MessageType(rejected_type).name if rejected_type in set(MessageType) else "a message"
         text = f"refused {rejected}: {reason}"
         now_s, reported_s = self._peers.clock(), peer.reported_errors  # ordered by time, the oldest report first

@@ -99,6 +99,7 @@ class Audits:
         desired_changes, record.changed_keys = record.changed_keys, set()
         flows_reply = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
         meters_reply = peer.connection.ask(encode_meter_config_request)
+        # The flow entries that drop frames at edge ports: ``record.refused`` reads their counters.
         drop_entries = (REFUSAL_COOKIE, REFUSAL_COOKIE_MASK, Table.CLASSIFY)
         drops_reply = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, *drop_entries))
         try:

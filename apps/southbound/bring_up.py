@@ -35,7 +35,7 @@ from controller.openflow.multipart import (
 )
 from controller.switch.port_entries import misplaced
 
-_PORT_BYTES = 64
+_PORT_BYTES = 64  # length of a port's description (ofp_port)
 NO_METERS = MeterFeatures(0, 0, MeterFlags(0), 0, 0)
 
 

@@ -20,8 +20,8 @@ from controller.openflow import constants as ofp
 from controller.openflow.meters import decode_meter_config, encode_meter_deletes
 from controller.openflow.multipart import encode_meter_config_request, encode_meter_stats_request
 
-# Frames that pass a switch's tables return within milliseconds. A switch that passes none times out, and so do frames
-# that its meter may hold back.
+# Test frames return from a switch's tables within milliseconds. The first limit ends the wait if some never return. The
+# second is the further wait, after all expected frames have returned, for frames that the meter should have dropped.
 FRAMES_TIMEOUT_S = 1.0
 LATE_FRAMES_S = 0.05
 CHECK_INTERVAL_S = 0.005

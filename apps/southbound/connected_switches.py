@@ -28,13 +28,13 @@ from controller.switch.flow_stats_meters import FlowStatsMeters
 from controller.switch.flow_stats_reader import InstalledFlows
 
 AUDIT_INTERVAL_S = 10.0
-# Minimum time between two repetitions, or log lines, of a rejected message.
+# Minimum time between two events with the same text about a switch, and between two requested audits of a switch.
 REPEAT_S = 10.0
-# Size of a reply that is decoded at once: 37,000 meters, 18,000 ports or 52,000 queues.
+# Greatest length of a reply that is accepted: 37,000 meters, 18,000 ports or 52,000 queues.
 MAX_QUEUED_BYTES = 2 << 20
 # A switch's state was read when it connected. It is not read again for this time while other switches are awaited.
 FIRST_AUDIT_S = 30.0
-MAX_COMPLAINTS = 100  # kinds of error replies that are counted separately
+MAX_COMPLAINTS = 100  # texts of error replies that are remembered for each switch
 # A switch that has not sent its counters for this time is polled again.
 POLL_TIMEOUT_S = 1.0
 
@@ -50,7 +50,7 @@ class SwitchState(StrEnum):
 
 
 class Poll(NamedTuple):
-    """The pending requests to a switch, sent at ``requested_s``. None: not requested this time."""
+    """The pending replies to a poll of one switch, requested at ``requested_s``; None: not requested this time."""
 
     requested_s: float
     meters: Reply

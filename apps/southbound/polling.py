@@ -65,7 +65,7 @@ class PolledCounters(NamedTuple):
     unanswered: int
 
 
-Answer = tuple[ConnectedSwitch, Poll]
+Answer = tuple[ConnectedSwitch, Poll]  # a switch, and its single poll whose replies have all arrived
 
 
 def poll(
@@ -93,7 +93,7 @@ def poll(
     answered, given_up, unanswered = [], [], 0
     for peer in single_polled:
         poll = peer.poll
-        if poll is None:  # the wait for another switch has let other work run
+        if poll is None:  # other work, which ran during the wait for another switch, has ended this poll
             continue
         is_new = poll.requested_s == started_s
         try:

@@ -295,6 +295,7 @@ class SouthboundDriver:
         """Read the counters, run one control step, send its messages."""
         started_s = self._clock()
         self._extend_timeouts(started_s)
+        # The last fifth of the interval is left for the step and the messages.
         counters = poll(self.peers, started_s, started_s + self._config.interval_s * 0.8, self._waiting)
         now_s = self._clock()
         self._extend_timeouts(now_s)

@@ -150,7 +150,7 @@ class SharedReader:
                 self.forget(arrival.fileno)
         if not bulk_was_pending:
             return True
-        self.meters.notify_if_done()
+        self.meters.notify_if_done()  # nobody waits for the bulk request for barriers
         return received_other_bytes or self._pending_bulk_replies() > 0
 
     def _pending_bulk_replies(self) -> int:

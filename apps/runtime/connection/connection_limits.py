@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 BUDGET_INTERVAL_S = 0.05
-SHARING = 10  # connections without a handshake, or unmanaged, that have the whole allowance
+# So many connections that are not under control have a whole allowance each; more of them share as much.
+SHARING = 10
 REPEAT_S = 10.0
 MAX_PORTS = 4096  # ports of a switch
 _MAX_KEYS = 1000

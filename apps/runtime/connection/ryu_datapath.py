@@ -46,8 +46,8 @@ _READ_BYTES = 64 << 10
 READER = SharedReader()
 _PlainSocket = patcher.original("socket").socket
 MAX_RYU_REQUESTS = 1000  # remembered requests of Ryu and its applications
-_AUXILIARY_ID_AT = 21
-_MULTIPART_MORE_AT = 10
+_AUXILIARY_ID_AT = 21  # offset in bytes of auxiliary_id in a features reply
+_MULTIPART_MORE_AT = 10  # offset in bytes of the flags in a multipart reply
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what has not been sent
 
 _REQUESTS = frozenset(
@@ -66,6 +66,7 @@ _REPORTS = {
 }
 # Without a listener, Ryu would only parse these messages.
 _FOR_LISTENERS = frozenset({MessageType.PACKET_IN, MessageType.FLOW_REMOVED, MessageType.ERROR})
+# The types that are processed besides hello and replies; messages of other types are dropped.
 _ALWAYS = frozenset({*_REPORTS, MessageType.ECHO_REQUEST, MessageType.EXPERIMENTER})
 
 

@@ -26,7 +26,7 @@ from controller.openflow.multipart import multipart_header
 MAX_REPLY_BYTES = 16 << 20  # of all unfinished replies of one switch; 100,000 flow entries
 _PART_BYTES = 100  # overhead of a part besides its body
 _MULTIPART_REPLY, _ROLE_REPLY = int(MessageType.MULTIPART_REPLY), int(MessageType.ROLE_REPLY)
-MAX_FORGOTTEN = 1000  # late replies without a waiting caller
+MAX_FORGOTTEN = 1000  # remembered xids of requests whose replies are no longer awaited
 
 
 class Gate(Protocol):

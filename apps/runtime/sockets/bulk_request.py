@@ -20,7 +20,7 @@ from controller.columns import FloatArray, IntArray
 from controller.openflow.meters import METER_STATS, STATS_BYTES
 from controller.openflow.multipart import MULTIPART_HEAD
 
-_MAX_MESSAGE_BYTES = 0xFFFF  # of one message
+_MAX_MESSAGE_BYTES = 0xFFFF  # the length field of an OpenFlow message has 16 bits
 _MAX_METERS = (_MAX_MESSAGE_BYTES - MULTIPART_HEAD.size) // STATS_BYTES
 _NOT_AWAITED = -1
 

@@ -9,7 +9,10 @@ from greenlet import getcurrent
 
 
 class TimedWait:
-    """One greenlet waits until another one calls ``end``, or until a timeout. An event with timeout takes 25 calls."""
+    """One greenlet waits until another one calls ``end``, or until a timeout.
+
+    It replaces eventlet's event, which needs 25 function calls for a wait with a timeout.
+    """
 
     def __init__(self) -> None:
         self._waiting: Any = None  # the greenlet
@@ -36,7 +39,7 @@ class TimedWait:
 
 
 class GreenletFlag:
-    """A flag that one greenlet at a time may wait for. It is cheaper than an event, which takes 10 calls to set."""
+    """A flag that one greenlet at a time may wait for. To set eventlet's event would need 10 function calls."""
 
     def __init__(self) -> None:
         self._is_set = False

@@ -27,8 +27,8 @@ REPLIES = frozenset(
 MESSAGE_BATCH = 32
 READ_BYTES = 256 << 10
 _BUFFER_BYTES, _BUFFER_REPLIES = 4 * READ_BYTES, 64 * MESSAGE_BATCH
-_MULTIPART, _MULTIPART_BYTES = int(MessageType.MULTIPART_REPLY), 16
-_KINDS = sum(1 << kind for kind in REPLIES)
+_MULTIPART, _MULTIPART_BYTES = int(MessageType.MULTIPART_REPLY), 16  # length of the header of a multipart reply
+_KINDS = sum(1 << kind for kind in REPLIES)  # the types of replies, one bit each
 
 
 class ReceivedBytes(NamedTuple):
@@ -86,7 +86,7 @@ class SocketReader:
             arrivals, replies = buffer.receive(filenos, bulk_columns, now_s, *limits)
             first_reply = start = 0
             for fileno, (length, count, only_replies) in zip(filenos, arrivals, strict=False):
-                if length >= 0:
+                if length >= 0:  # -1: all bytes of the socket were bulk replies
                     octets = buffer.octets[start : start + length]
                     own_replies = replies[first_reply : first_reply + count]
                     yield ReceivedBytes(fileno, octets, own_replies, bool(only_replies))
