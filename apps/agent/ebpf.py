@@ -27,8 +27,8 @@ _MAP_CREATE, _MAP_UPDATE, _MAP_DELETE, _PROG_LOAD = 0, 2, 3, 5
 _PROG_TYPE_SCHED_CLS, _MAP_TYPE_HASH, _MAP_TYPE_ARRAY, _NO_PREALLOC = 3, 1, 2, 1
 _PSEUDO_MAP = 1
 _PROGRAM = struct.Struct("=IIQQIIQII16s")  # union bpf_attr of BPF_PROG_LOAD, up to prog_name
-_MAP = struct.Struct("=IIIII")
-_ELEMENT = struct.Struct("=IxxxxQQQ")
+_MAP = struct.Struct("=IIIII")  # of BPF_MAP_CREATE: type, bytes of a key and of a value, entries, flags
+_ELEMENT = struct.Struct("=IxxxxQQQ")  # of BPF_MAP_UPDATE_ELEM: map, addresses of key and value, flags
 _VERIFIER_LOG_BYTES = 1 << 20
 _INSTRUCTION = struct.Struct("=BBhi")  # struct bpf_insn: opcode, registers, jump offset, constant
 
@@ -37,7 +37,7 @@ _TCMSG = struct.Struct("=BxxxiIII")
 _ATTRIBUTE = struct.Struct("=HH")
 _RTM_NEWQDISC, _RTM_NEWTFILTER = 36, 44
 _REQUEST_ACK_EXCL_CREATE = 0x1 | 0x4 | 0x200 | 0x400
-HOOKS_PARENT, HOOKS = 0xFFFFFFF1, 0xFFFF0000
+HOOKS_PARENT, HOOKS = 0xFFFFFFF1, 0xFFFF0000  # TC_H_CLSACT, and the handle ffff: of its qdisc
 _TCA_KIND, _TCA_OPTIONS, _TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS = 1, 2, 6, 7, 8
 _TCA_BPF_FLAG_ACT_DIRECT = 1
 _ETH_P_ALL = 0x0003
@@ -178,7 +178,7 @@ class Hook(NamedTuple):
 
 
 INGRESS = Hook(b"ingress\0", HOOKS)
-EGRESS = Hook(b"clsact\0", 0xFFFFFFF3)
+EGRESS = Hook(b"clsact\0", 0xFFFFFFF3)  # TC_H_MIN_EGRESS below ffff:
 
 
 def run_at(hook: Hook, interface_index: int, program: bytes, name: bytes) -> None:

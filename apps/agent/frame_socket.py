@@ -14,7 +14,7 @@ _ETH_P_ALL = 0x0003
 _SOL_PACKET, _PACKET_AUXDATA, _PACKET_IGNORE_OUTGOING = 263, 8, 23
 _SO_ATTACH_FILTER, _SO_PRIORITY = 26, 12
 _VLAN_VALID = 1 << 4
-_AUXDATA = struct.Struct("=IIIHHHH")
+_AUXDATA = struct.Struct("=IIIHHHH")  # struct tpacket_auxdata
 _TAG = struct.Struct("!HH")
 _INSTRUCTION = struct.Struct("=HBBI")  # struct sock_filter
 _MAX_FRAME_BYTES = 2048
@@ -24,6 +24,7 @@ _BUFFER_BYTES = 1 << 20
 def socket_filter() -> bytes:
     """Return cBPF (linux/filter.h) that passes control frames only; the kernel has removed their tag before."""
     first, last = min(Opcode), max(Opcode)
+    # Each instruction: operation, instructions to skip if its condition holds and if not, constant.
     program = (
         (0x28, 0, 0, 12),  # A = EtherType
         (0x15, 1, 0, ETH_TYPE_MAC_CONTROL),

@@ -49,9 +49,9 @@ FRAME_BYTES, BURST_S = 1_600, 0.001
 QUANTUM_BYTES = 3_044  # sent by a class before the next one's turn: two frames
 QUEUE_S, MIN_QUEUE, MAX_QUEUE = 0.030, 30, 1000  # leaf queues, in time at the rate and in frames
 _TCA_HTB_PARMS, _TCA_HTB_INIT, _TCA_HTB_RATE64, _TCA_HTB_CEIL64 = 1, 2, 6, 7
-_RATESPEC = struct.Struct("=BBHhHI")
-_OPTIONS = struct.Struct("=IIIII")
-_GLOBAL = struct.Struct("=IIIII")
+_RATESPEC = struct.Struct("=BBHhHI")  # struct tc_ratespec
+_OPTIONS = struct.Struct("=IIIII")  # the end of struct tc_htb_opt: both bursts, quantum, level, priority
+_GLOBAL = struct.Struct("=IIIII")  # struct tc_htb_glob: version, rate2quantum, default class, debug, direct packets
 _LINKLAYER_ETHERNET = 1
 _TICK_NS = 64  # linux/pkt_sched.h: PSCHED_SHIFT
 _MAX_RATE = 2**32 - 1

@@ -170,11 +170,13 @@ class Netlink:
             rows = np.frombuffer(datagram[offset:], dtype=np.uint8)
             rows = rows[: len(rows) // length * length].reshape(-1, length)
             has_same_length = rows[:, :4].copy().view("=u4")[:, 0] == length
+            # argmin finds the first row of another length.
             count = len(has_same_length) if has_same_length.all() else int(np.argmin(has_same_length))
             rows = rows[:count]
             if length not in self._layouts:
                 self._layouts[length] = _counter_offsets(datagram[offset : offset + length])
             basic, queue = self._layouts[length]
+            # Offsets in struct tcmsg (handle: 8), gnet_stats_basic (bytes: 0, packets: 8) and gnet_stats_queue.
             handle = _uint32_column(rows, _HEADER.size + 8)
             octets = rows[:, basic : basic + 8].copy().view("=i8")[:, 0]
             packets = _uint32_column(rows, basic + 8)

@@ -41,10 +41,12 @@ class AgentPairs:
         self._ends: list[tuple[bytes, bytes]] = []  # sender and receiver, as in the controller's frames
         self._machines = SendRateControllers.initial(0)
         self._rate_kbps = np.empty(0, dtype=np.int64)
-        self._idle_intervals = np.empty(0, dtype=np.int64)
-        self._silent_intervals = np.empty(0, dtype=np.int64)
+        self._idle_intervals = np.empty(0, dtype=np.int64)  # since the pair was last under control
+        self._silent_intervals = np.empty(0, dtype=np.int64)  # since the pair last had traffic
+        # At the last interval: sent, dropped and queued bytes.
         self._counters: tuple[IntArray, IntArray, IntArray] = (self._rate_kbps,) * 3
         self._has_reading = np.empty(0, dtype=np.bool_)  # whether the pair's counters were read before
+        # Changes that ``drain_changes`` returns: rates in kbit/s, and pairs to remove.
         self._set: dict[ShapedPair, int] = {}
         self._removed: dict[ShapedPair, None] = {}
 
@@ -126,6 +128,7 @@ class AgentPairs:
         if not len(reports):
             return reports
         addresses = np.frombuffer(b"".join(sender + receiver for sender, receiver in self._ends), dtype=np.uint8)
+        # From (pairs, 2, 6 bytes) to all senders, then all receivers.
         reports["sender"], reports["receiver"] = addresses.reshape(-1, 2, 6).transpose(1, 0, 2)
         reports["measured_kbps"] = _kbps(measured_bps)
         reports["dropped_kbps"] = _kbps(dropped_bps)
