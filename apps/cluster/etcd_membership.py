@@ -47,11 +47,14 @@ class NodeRecord(NamedTuple):
 
 
 class EtcdMembership:
-    """The nodes and the owners of switches, by etcd's reply that the control loop applied last (``apply_snapshot``).
+    """The nodes and the owners of switches, as in the reply of etcd that the control loop last applied.
 
     ``dpids`` are the configuration's switches, ``reached`` returns those connected to this node, ``controlled`` those
     under some node's control, as far as known. ``handover_state`` returns this node's state of a switch for the next
     owner, None without any, and ``import_handover_state`` imports the state from another node.
+
+    ``reading`` are the operations that read the shared keys; ``synchronize`` gets their results. ``token`` is this
+    node's incarnation, 0 before its key is written.
     """
 
     def __init__(self, cluster: Cluster, prefix: str) -> None:
@@ -65,6 +68,7 @@ class EtcdMembership:
         self.import_handover_state: Callable[[int, bytes], None] = lambda dpid, data: None
         self._written_states: dict[int, bytes] = {}  # as written by this node
         self._placement: Placement | None = None
+        # The last reply: owners by dpid, nodes by name, this node's incarnation, and the key of discovery probes.
         self._snapshot: tuple[Mapping[int, Owner], Mapping[str, NodeRecord], int, bytes] | None = None
         self._changed_s = -math.inf
         self._refused = False  # whether etcd rejected the last write

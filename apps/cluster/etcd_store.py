@@ -31,6 +31,7 @@ from controller.limits.overrides import Override, VnName
 
 # A request to etcd may have 1.5 MB; Base64 uses a quarter of it.
 _CHUNK_BYTES = 512 << 10
+# The head of a store without changes.
 _NOTHING: dict[str, Any] = {"revision": 0, "overrides": None, "facts": {}, "nonce": ""}
 
 

@@ -18,7 +18,7 @@ from apps.cluster.etcd_client import EtcdClient, EtcdError
 from apps.runtime.launcher import module_command
 from controller.errors import InvalidValueError
 
-END_S = 5.0
+END_S = 5.0  # how long ``close`` waits for the helper to end
 _DIGITS = 20  # digits of a lease's id, which has 64 bits
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # ZeroMQ is optional
     from apps.cluster.peer_transport import PeerTransport
 
 LOG = logging.getLogger("dets.cluster")
-_ALL = object()
+_ALL = object()  # marks the end of an iterator
 
 
 class PeerExchange:
@@ -58,7 +58,7 @@ class PeerExchange:
             self.sharing.receive(name, data, now_s)
         if not self._applying_hosts:
             hosts = self.sharing.apply_host_updates(now_s)
-            if next(hosts, _ALL) is not _ALL:
+            if next(hosts, _ALL) is not _ALL:  # the first batch is applied, and more updates remain
                 self._applying_hosts = True
                 self._spawn(self._apply_hosts, hosts)
 

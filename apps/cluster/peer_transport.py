@@ -242,7 +242,7 @@ class PeerTransport:
             except zmq.Again:
                 break
             events += 1
-            kind, value = struct.unpack("=HI", event)
+            kind, value = struct.unpack("=HI", event)  # the value is a file descriptor, or the reason of a failure
             if kind == zmq.EVENT_ACCEPTED:
                 self._open.add(value)
             elif kind == zmq.EVENT_DISCONNECTED:
@@ -252,7 +252,7 @@ class PeerTransport:
         flooded = events == EVENTS or len(self._open) > MAX_UNAUTHENTICATED + len(self._peers)
         self.rejections["flood"] += flooded
         if flooded and self._listens:
-            program = struct.pack("HP", 1, ctypes.addressof(_DROP_ALL))
+            program = struct.pack("HP", 1, ctypes.addressof(_DROP_ALL))  # struct sock_fprog: one instruction, where
             self._listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
         elif not flooded and not self._listens:
             self._listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)

@@ -12,7 +12,7 @@ from apps.cluster.rest.cluster_aggregation import gather_results, missing_on_all
 from apps.cluster.rest.node_client import Nodes
 from apps.rest.resources.service import Json
 
-_PAIRS = 250
+_PAIRS = 250  # in a merged state at most, as in a node's (``column_state.MAX_PAIRS``)
 
 
 def cluster_state(
