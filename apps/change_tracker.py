@@ -61,6 +61,7 @@ class ChangeTracker:
             if any(barrier_s <= sent_s for barrier_s, _ in peer.unconfirmed())
         }
         unconfirmed |= self._shell.central.network.desired.pending & self._shell.peers.keys()
+        # Queues: switches that failed, or all with a database if the reconciler has not finished a round since.
         if self._queues.reconciled_s < changed_s:
             unconfirmed |= set(self._queues.failing()) or {
                 dpid for dpid in self._shell.peers if self._shell.central.switches[dpid].switch.ovsdb is not None

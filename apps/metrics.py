@@ -29,6 +29,7 @@ from controller.fabric.topology import PortId
 from controller.monitoring.observer import Observer
 from controller.monitoring.policy_metrics import bottleneck_counts
 
+# The upper bounds of the histograms' buckets.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.055, 0.08, 0.11, 0.25, 0.5, 1.0, 2.5)
 _ENFORCEABLE = {Verdict.YES: 1.0, Verdict.PARTLY: 0.5, Verdict.NO: 0.0}
 
@@ -45,7 +46,7 @@ class Southbound(Protocol):
 
     @property
     def unmanaged(self) -> Sized:
-        """Return the number of connections of unmanaged switches."""
+        """Return the connections of switches that are not under control; only their number is used."""
 
     def is_ready(self, dpid: int) -> bool:
         """Return whether a switch is under control."""
@@ -61,7 +62,8 @@ class Transactions(Protocol):
 class Metrics:
     """The controller's own metrics, and the page of all metrics.
 
-    The values come from the southbound driver (``shell``, ``queues``, ``peers``) and from the loops.
+    ``shell`` is the southbound driver, ``queues`` the queue reconciler, and ``peers`` the counts of all OpenFlow
+    connections.
     """
 
     def __init__(

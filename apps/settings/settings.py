@@ -246,6 +246,7 @@ class Settings:
         """Remove the overrides of these VLANs and VNs. Raises as ``change_vns`` does."""
 
         def propose(revision: int) -> _Proposal:
+            # A removed override is stored without values, so that its revision remains.
             empty_vlans = {vid: Override({}, revision, revision) for vid in vlan_vids}
             return _Proposal("reset", empty_vlans, dict.fromkeys(names, Override({}, revision)))
 

@@ -47,7 +47,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class StoredChange:
-    """Who changed what and when (RFC 3339, UTC), by which action (``vn``, ``vlan``, ``limits``, ``import``, ...)."""
+    """Who changed what and when (RFC 3339, UTC), by which action (``vn``, ``vlan``, ``limits``, ``import``, ...).
+
+    ``changed`` is the number of changed values, also where ``items`` were not read and are empty.
+    """
 
     revision: int
     at: str

@@ -89,6 +89,7 @@ def _vlan_override(
         if restored.keys() & set(pair):
             restored |= {name: restored.get(name, getattr(effective, name)) for name in pair}
     unneeded = {name for name in restored if restored[name] == getattr(file, name)}
+    # If one value of a pair is needed, the other one is, too.
     unneeded -= {name for pair in _PAIRED if not unneeded.issuperset(pair) for name in pair}
     fields = {name: value for name, value in {**stored.values, **restored}.items() if name not in unneeded}
     try:
