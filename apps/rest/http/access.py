@@ -30,7 +30,7 @@ _MAX_HOPS = 16
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]{1,64}){1,8}")
 # Burst of requests, in seconds at the sustained rate.
 BURST_S = 2.0
-_BRAKE_S = 0.02
+_BRAKE_S = 0.02  # pause before a 429
 
 
 class TokenStore(Protocol):

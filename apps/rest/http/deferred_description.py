@@ -19,6 +19,7 @@ class _DeferredDescription:
         super().__init__(*arguments, **options)
 
     def _collect_openapi_info(self, rule: str, func: Callable[..., Any], **options: Any) -> Any:
+        # The operation is registered now; without ``doc_ui`` the library skips its description.
         self._undescribed.append((rule, func, options))
         return super()._collect_openapi_info(rule, func, **{**options, "doc_ui": False})  # type: ignore[misc]
 

@@ -155,7 +155,7 @@ class Connection:
             if received:
                 self._wait()
             start = 2 if received.startswith(b"\r\n") else 0  # an empty line may come first (RFC 9112, section 2.2)
-            end = received.find(_END, max(scanned_bytes - 3, start))
+            end = received.find(_END, max(scanned_bytes - 3, start))  # its first 3 bytes may have come before
             has_line = has_line or _has_request_line(received[start:])
             size = end if end >= 0 else len(received)
             lone_line_feed = LONE_LINE_FEED.search(received, max(scanned_bytes - 1, start), size)

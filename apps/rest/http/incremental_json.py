@@ -13,7 +13,7 @@ from apps.rest.http.problems import HttpRefusedError
 MAX_MEMBERS = 16
 MAX_ITEMS = 25_000
 MAX_ITEM_CHARACTERS = 4096
-# Bytes decoded before other greenlets run.
+# After so many characters, or items of lists, other greenlets run.
 _TURN_CHARACTERS = 16 * 1024
 _TURN_ITEMS = 500
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -23,7 +23,7 @@ class IncrementalJson:
     """An object whose members are lists of small items, or small values themselves.
 
     ``decode`` returns the first value of a text and its end, as ``json.JSONDecoder.raw_decode`` does. ``yield_control``
-    lets others run.
+    lets other greenlets run.
     """
 
     def __init__(self, text: str, decode: Callable[[str], tuple[Any, int]], yield_control: Callable[[], None]) -> None:

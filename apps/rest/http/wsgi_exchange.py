@@ -43,6 +43,7 @@ _FAILED = raw_answer(
 class Timeouts:
     """Time limits for a client.
 
+    ``handshake_s``: for the TLS handshake;
     ``head_s``: from the end of one request to the end of the next one's head; ``body_s``: to the end of its body;
     ``discard_s``: to the end of a body that was rejected unread; ``socket_s``: to read any part of a response.
     """

@@ -24,6 +24,7 @@ MAX_LINKS = 1000
 MAX_PAIRS = 250
 SHOWN = (*SERIES_COLUMNS, "send_dropped", "flood_dropped", "marked", "lost")
 """The columns of traffic that a stream shows."""
+# The rows of SHOWN in the arrays of TrafficTotals, which have a row for each of COLUMNS.
 _ROWS = np.array([COLUMNS.index(name) for name in SHOWN], dtype=np.int64)
 _OF_POLICIES = frozenset({"marked", "lost"})
 
@@ -65,6 +66,7 @@ def state_of(service: Service, picked: Columns) -> Json:
     """Return the state; its arrays are in the order of ``keys_of``."""
     service.observer.sync_vns()
     central, fabric = service.central, service.central.fabric
+    # The loop's counts alone: no round has such a high number.
     progress, loop = service.revision_status(service.settings.revision), service.loop(2**62)
     health = service.health()
     state: Json = {

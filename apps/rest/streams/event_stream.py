@@ -81,10 +81,11 @@ class Streams:
 
     def __init__(self, service: Service, max_streams: int) -> None:
         self.here, self.most, self.open = service, max_streams, 0
+        # By contents, and whether other nodes take part: when the state was made, and the state as an event.
         self._states: dict[tuple[Columns, bool], tuple[float, bytes]] = {}
         self._being_made: set[tuple[Columns, bool]] = set()
-        self._events: dict[int, bytes] = {}
-        self._named: tuple[object, ...] = ()
+        self._events: dict[int, bytes] = {}  # by number
+        self._named: tuple[object, ...] = ()  # what ``named`` returned for ``_states``
 
     def event(self, event: Event) -> bytes:
         """Return an event of the controller as a Server-Sent Event, serialized once for all clients."""
