@@ -16,6 +16,7 @@ from experiments.machine.process_runner import ControllerError, wait_until
 
 ETCD_MEMBERS = 3
 START_S = 120.0
+# Returns the configuration of a node for its OpenFlow port and its REST port.
 Document = Callable[[int, int], Mapping[str, Any]]
 
 

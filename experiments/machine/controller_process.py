@@ -113,7 +113,7 @@ def _next_port() -> int:
         port = int(last.read() or 0) + 1
         port = port if FIRST_PORT <= port < end else FIRST_PORT
         last.seek(0)
-        last.write(f"{port:5}")
+        last.write(f"{port:5}")  # of fixed length, so that it overwrites the last port completely
     return port
 
 

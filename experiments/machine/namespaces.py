@@ -15,6 +15,7 @@ from controller.errors import InvalidValueError
 
 PROCESSES = 60_000  # processes with their own networks, from 10.200.0.0 to 10.214.255.255
 FIRST_ADDRESS, HOST_BITS = IPv4Address("10.200.0.0"), 4
+# Of the addresses of a network, the first and the last one are reserved, and one is this machine's.
 PREFIX_BITS, MAX_HOSTS = 32 - HOST_BITS, (1 << HOST_BITS) - 3
 _TABLE = "inet cut"
 

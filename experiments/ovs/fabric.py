@@ -68,7 +68,7 @@ class OvsFabric:
         self.warnings: list[str] = []
         self._net: Any = None
         self._pn_bridges = False
-        self._veth_links = fabric.core_links
+        self._veth_links = fabric.core_links  # those that are no patch ports, and so have interfaces with rates
         self._awake = contextlib.ExitStack()
 
     def __enter__(self) -> OvsFabric:
@@ -184,7 +184,7 @@ class OvsFabric:
                 commands += ["--", "set-fail-mode", switch.name, "standalone"]
             else:
                 commands += ["--", "set-controller", switch.name, *self.options.controller.split()]
-        vsctl(*commands[1:])
+        vsctl(*commands[1:])  # "--" separates the commands, so none stands before the first
         if self.options.controller is not None:
             rows = find_rows("Controller", "_uuid,target")
             ids = [row["_uuid"] for row in rows if row["target"] in self.options.controller.split()]

@@ -24,7 +24,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-PAYLOAD_BYTES = 1448  # of a full TCP segment with timestamps, and of our datagrams
+PAYLOAD_BYTES = 1448  # of a full TCP segment with timestamps, and of each datagram
 READY = b"ready\n"
 CONNECT_TIMEOUT_S = 20.0
 GRACE_S = 1.0

@@ -42,11 +42,11 @@ class MapReduceJob:
         pns = sorted({sender for sender, _ in connections})
         self._maps = deque((begin_s + end_s, pn) for end_s, pn in job.map_ends(seed, pns))
         self._outputs = len(self._maps)
-        self._ended: list[int] = []
-        self._unassigned = job.reduces * len(pns)
-        self._tasks: dict[int, _ReduceTask | None] = dict.fromkeys(pns)
-        self._free_s = dict.fromkeys(pns, begin_s)
-        self._expected = self._unassigned * job.maps * (len(pns) - 1)
+        self._ended: list[int] = []  # the PN of each map task that has ended
+        self._unassigned = job.reduces * len(pns)  # reduce tasks
+        self._tasks: dict[int, _ReduceTask | None] = dict.fromkeys(pns)  # the running reduce task of each PN
+        self._free_s = dict.fromkeys(pns, begin_s)  # when each PN can take its next reduce task
+        self._expected = self._unassigned * job.maps * (len(pns) - 1)  # fetches over the network in all
         self._done: list[tuple[Ends, float, float]] = []
 
     def step(self, slot: int) -> None:
@@ -78,6 +78,7 @@ class MapReduceJob:
         for pn, task in self._tasks.items():
             if task is not None:
                 fetches += [((sender, pn), began_s, None) for sender, began_s in task.fetching.items()]
+        # Fetches that have not begun are counted at any pair.
         any_pair = next(iter(self._connections))
         return fetches + [(any_pair, self._free_s[any_pair[1]], None)] * (self._expected - len(fetches))
 

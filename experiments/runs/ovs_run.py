@@ -257,6 +257,7 @@ class _Endpoints:
         for vid, pn in receivers_of(self._scenario):
             name = self._ovs.fabric.vn(vid, pn).name
             report = self._ends[f"receive-{name}"].report()
+            # Each row: time in ns, received bytes and packets so far, and the received payload of each source.
             rows = np.array(report["rows"], dtype=np.float64)
             sample_s = rows[:, 0] / 1e9
             time_s = time_s if len(time_s) else sample_s

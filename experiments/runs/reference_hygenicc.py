@@ -33,7 +33,8 @@ class PaperConstants:
 class Source:
     """A VM with its token bucket (Algorithm 1, packet out) and its rate (Algorithm 1, timer).
 
-    A frame without tokens is dropped, as in line 10, or kept for later if fewer than ``queue_frames`` wait.
+    A frame without tokens is dropped, as in line 10, or kept for later if fewer than ``queue_frames`` wait. Guests do
+    not see marks if it ``hides_marks``.
     """
 
     paper: PaperConstants

@@ -15,7 +15,7 @@ from experiments.runs.scenario_run import DEFAULT_SETTINGS, RunSettings
 from experiments.scenarios.scenario import CONDITIONS, LimitChange, Limits, Scenario, parse_control
 from topologies.fabric import Fabric, PhysicalNode, VirtualNode
 
-NO_OVSDB = "tcp:127.0.0.1:1"
+NO_OVSDB = "tcp:127.0.0.1:1"  # no server listens there
 
 
 def controller_configuration(
@@ -92,7 +92,10 @@ def fields_in_use(change: LimitChange, algorithm: str) -> dict[str, float]:
 
 
 def agents_at(fabric: Fabric, shaping: str) -> dict[PhysicalNode, str]:
-    """Return the PNs with an agent, and the controller's trust in each."""
+    """Return the PNs with an agent, and the controller's trust in each: ``trust`` or ``verify``.
+
+    ``shaping`` is one of scenario.SHAPINGS. With "mixed" only PNs with odd numbers have agents.
+    """
     if shaping == "meter":
         return {}
     mode = "verify" if shaping == "both" else "trust"

@@ -62,8 +62,8 @@ def run_on_wire(
         if settings.announce is not None:
             settings.announce(controller.url)
         wire.announce_hosts()
-        wire.longest_step_s = 0.0
-        unknown_bps = np.full(len(scenario.pairs), np.inf)
+        wire.longest_step_s = 0.0  # stalls before the traffic do not matter
+        unknown_bps = np.full(len(scenario.pairs), np.inf)  # until the recorded decisions replace them, at the end
         with wire.locked():
             begin_s = wire.now_s + BEGIN_IN_S
             begun_s = time.monotonic() + BEGIN_IN_S
