@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-_SAME = 1e-9
+_SAME = 1e-9  # relative difference that may come from rounding
 
 
 def entity_rates(

@@ -209,7 +209,7 @@ def _sums_by(column: IntArray, columns: int) -> Callable[[FloatArray], FloatArra
 
     def sums(values: FloatArray) -> FloatArray:
         totals = np.zeros((len(values), columns))
-        np.add.at(totals.T, column, values.T)
+        np.add.at(totals.T, column, values.T)  # unlike +=, it adds up all pairs of a column
         return totals
 
     return sums

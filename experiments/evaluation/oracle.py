@@ -139,6 +139,7 @@ class _SourceDemand:
         if self._sessions is not None:
             had_bits = self._unsent_bits > 0
             while self._sessions and self._sessions[0][0] < self._end_s[row]:
+                # An answer takes whole packets: -(-a // b) rounds up.
                 packets = sum(-(-octets // TCP_PAYLOAD_BYTES) for octets in self._sessions.popleft()[1])
                 self._unsent_bits += packets * TCP_WIRE_BYTES * 8.0
             unsent_bps = self._unsent_bits / duration_s
@@ -164,6 +165,7 @@ class _Capacities:
         self._vns, self._promise = len(vns), scenario.promise
         self.sender = np.array([vns.index((vid, sender)) for vid, sender, _ in scenario.pairs], dtype=np.int64)
         self.receiver = np.array([vns.index((vid, receiver)) for vid, _, receiver in scenario.pairs], dtype=np.int64)
+        # The path of a pair has two limits: its sender's send limit, then, numbered after those, its receiver's.
         pair_ends = np.stack([self.sender, self.receiver + self._vns], axis=1)
         self._paths = FlowPaths(np.arange(0, pair_ends.size + 1, 2), pair_ends.ravel(), 2 * self._vns)
         self._link_bps, self._links = links_of(fabric, [(sender, receiver) for _, sender, receiver in scenario.pairs])

@@ -182,7 +182,7 @@ def _trade_off(measured: Measured) -> ClaimVerdict:
 
 
 def _independent(measured: Measured) -> ClaimVerdict:
-    """Judge figure 1: each of five TCP VNs keeps its rate while UDP floods one PN, and then all PNs."""
+    """Judge figure 1: each of five TCP VNs keeps its rate while UDP is sent to one PN, and then to all PNs."""
 
     def judged(control: str) -> tuple[str, Outcome]:
         alone_bps = measured.values("dets-fig1", control, "received_bps_by_receiver", "TCP alone")

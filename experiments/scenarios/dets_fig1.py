@@ -1,4 +1,4 @@
-"""Figure 1: all PNs send to all others in both VLANs. UDP floods one PN first, then all; TCP must not suffer."""
+"""Figure 1: all PNs send TCP to all others, and later UDP: to one PN first, then to all. TCP must not suffer."""
 
 from experiments.scenarios.scenario import Limits, Scenario, Source
 

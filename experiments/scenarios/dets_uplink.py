@@ -5,7 +5,7 @@ No meter behind the uplink can separate them; an agent on the PN can (``--shapin
 
 from experiments.scenarios.scenario import Limits, Scenario, Source
 
-PN, TCP_TO, UDP_TO = 1, 2, 3
+PN, TCP_TO, UDP_TO = 1, 2, 3  # the numbers of the sending PN, and of the receivers
 BEFORE, DURING, AFTER = "TCP alone", "UDP fills the uplink", "TCP alone again"
 BLAST_S, STOP_S, END_S = 4.0, 10.0, 12.0
 

@@ -19,11 +19,12 @@ KINDS = ("none", *TCP_KINDS, "UDP")
 CELLS = tuple(cell for cell in product(KINDS, KINDS) if cell != ("none", "none"))
 TCP_CELLS = tuple(product(TCP_KINDS, TCP_KINDS))
 UDP_CELLS = tuple(cell for cell in CELLS if "UDP" in cell)
-CELL_S, GAP_S, MEASURED = 6.0, 1.0, 0.6
+CELL_S, GAP_S, MEASURED = 6.0, 1.0, 0.6  # a cell, the pause after it, and the last part of a cell that is measured
+# The paper's law, without the lower bounds, the further recipients and the limits of pairs that the product adds.
 LITERAL = "gatekeeper floor=0 served=0 targets=0 pair=0"
-SILENT = "gatekeeper feedback=0"
+SILENT = "gatekeeper feedback=0"  # without congestion notifications
 SAMPLE_MS = 10
-SAMPLES = "window=10 hold=10"
+SAMPLES = "window=10 hold=10"  # in samples: drops count over 100 ms, and notifications are 100 ms apart
 PUBLISHED = f"{LITERAL} {SAMPLES}"
 """The paper's law on drops of the last 100 ms, for samples of 10 ms (section 3.1)."""
 PUBLISHED_SILENT = f"{PUBLISHED} feedback=0"
@@ -82,6 +83,7 @@ def cells(
 
 
 CONTROLS = ("none", "static", "gatekeeper", LITERAL, SILENT, "max-min")
+# (sending PN, receiving PN) of tenants A (1) and B (2).
 TO_ONE = {1: (1, 3), 2: (2, 3)}
 FROM_ONE = {1: (1, 2), 2: (1, 3)}
 

@@ -3,7 +3,8 @@
 The receiver's scheduler gives 956 Mb/s, as the paper's 900 of 941 Mb/s of goodput. Deviation: 20 s, for the paper's 60;
 from the second second on rates are steady.
 
-Also 64 connections of one tenant against ten of another, started at once: their drops must not count as a flood.
+Also 64 connections of one tenant against ten of another, started at once: their drops must not count as congestion for
+long.
 """
 
 from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, LINK_BPS, PUBLISHED, SAMPLE_MS, SCHEDULED_BPS

@@ -11,7 +11,7 @@ CONNECTIONS = 100
 
 
 def _web(name: str, title: str, flood_bps: int | None) -> Scenario:
-    """Return the scenario of web requests next to a UDP flood."""
+    """Return the scenario of web requests next to UDP of ``flood_bps``; None: alone."""
     web = Source(1, 1, 3, "tcp", flows=CONNECTIONS, requests=WebRequests(SESSIONS_PER_S))
     flood = () if flood_bps is None else (Source(2, 2, 3, "udp", flood_bps),)
     return shared(
