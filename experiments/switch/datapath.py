@@ -351,6 +351,7 @@ class Datapath:
         if role not in set(ControllerRole):
             raise OpenFlowReplyError(ErrorType.ROLE_REQUEST_FAILED, "BAD_ROLE")
         if role in (ControllerRole.MASTER, ControllerRole.SLAVE):
+            # Stale: the difference, as a signed number of 64 bits, is negative.
             if self._generation is not None and (generation - self._generation) % 2**64 >= 2**63:
                 raise OpenFlowReplyError(ErrorType.ROLE_REQUEST_FAILED, "STALE")
             self._generation = generation
@@ -385,7 +386,7 @@ class Datapath:
         """Send the error reply to the rejected message ``raw``, changed or delayed as the faults demand."""
         self.refused.append((raw[1], refusal))
         error = replies.error(refusal, raw)
-        if self.faults.blank_errors:
+        if self.faults.blank_errors:  # with xids from the highest one down, which no request has
             error = replies.message(MessageType.ERROR, 2**32 - len(self.refused), error[HEADER.size : HEADER.size + 4])
         if self.faults.error_delay_s:
             self.current.late.append((now_s + self.faults.error_delay_s, error))

@@ -11,7 +11,12 @@ from experiments.switch import replies
 
 @dataclass(eq=False)
 class OpenFlowChannel:
-    """A switch's state for one controller. A new connection is EQUAL (OpenFlow 1.3.5, section 6.3.6)."""
+    """A switch's state for one controller. A new connection is EQUAL (OpenFlow 1.3.5, section 6.3.6).
+
+    ``messages`` are to be sent now. ``rest`` is the incomplete message at the end of the received bytes. ``broken``: a
+    message had an impossible length, so the rest cannot be read. With injected faults ``late`` has replies with the
+    times at which they are sent, and ``lagging`` received bytes with the times at which they are handled.
+    """
 
     role: ControllerRole = ControllerRole.EQUAL
     messages: list[bytes] = field(default_factory=list)

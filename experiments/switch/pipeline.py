@@ -23,8 +23,8 @@ from controller.openflow.actions import (
 from controller.openflow.ethernet import ip_ecn_of, parse_frame, with_ip_ecn
 from experiments.switch.flow_tables import FlowTableEntry, FlowTables
 
-_ADDRESSES = 12
-_TAG = 4
+_ADDRESSES = 12  # bytes of both MAC addresses, in front of a tag
+_TAG = 4  # bytes
 _TAG_TYPE = ETH_TYPE_VLAN.to_bytes(2)
 
 
@@ -111,7 +111,7 @@ class Pipeline:
                 case PushVlan():
                     frame = frame[:_ADDRESSES] + _TAG_TYPE + b"\0\0" + frame[_ADDRESSES:]
                 case SetVlanVid(vlan_vid) if frame[_ADDRESSES : _ADDRESSES + 2] == _TAG_TYPE:
-                    priority = frame[_ADDRESSES + 2] & 0xF0
+                    priority = frame[_ADDRESSES + 2] & 0xF0  # priority and drop eligible indicator stay
                     tci = (vlan_vid | priority << 8).to_bytes(2)
                     frame = frame[: _ADDRESSES + 2] + tci + frame[_ADDRESSES + _TAG :]
                 case PopVlan() if frame[_ADDRESSES : _ADDRESSES + 2] == _TAG_TYPE:

@@ -53,7 +53,8 @@ _COMMANDS = frozenset(FlowModCommand)
 _MAX_TAGS = 2
 _RESERVED = (ofp.PORT_IN_PORT, ofp.PORT_TABLE, ofp.PORT_FLOOD, ofp.PORT_ALL, ofp.PORT_CONTROLLER, ofp.PORT_LOCAL)
 _FIELDS = frozenset(ofp.OxmField)
-_VLAN_VALUE_BITS = 0x1FFF
+_VLAN_VALUE_BITS = 0x1FFF  # the VLAN id and OFPVID_PRESENT
+# By field, the only mask that is accepted: all bits of the field.
 _EXACT: dict[int, int] = {
     ofp.OxmField.ETH_TYPE: 0xFFFF,
     ofp.OxmField.IN_PORT: 2**32 - 1,
@@ -185,7 +186,7 @@ def meter_mod_rows(data: memoryview) -> npt.NDArray[np.void]:
         (rows["version"] == ofp.VERSION)
         & (rows["type"] == ofp.MessageType.METER_MOD)
         & (rows["length"] == METER_MOD.itemsize)
-        & (rows["band_length"] == METER_MOD.itemsize - 16)
+        & (rows["band_length"] == METER_MOD.itemsize - 16)  # 16: the header, command, flags and meter_id
     )
     return rows if is_one_band.all() else rows[: int(np.argmin(is_one_band))]
 
