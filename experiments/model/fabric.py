@@ -95,16 +95,16 @@ class ModelFabric:
         datapath = DatapathOptions(flow_stats_staleness_s=options.flow_stats_staleness_s)
         self.switches = {s.dpid: ModelDatapath(s.dpid, datapath) for s in fabric.switches}
         self.ports: dict[PortId, OutPort] = {}
-        self.uplinks: dict[int, OutPort] = {}
+        self.uplinks: dict[int, OutPort] = {}  # by PN number: from the PN to its edge switch
         self.uplink_queue = self.class_on_uplink
         self.links: dict[PortId, PortId] = {}
         self._receiver_of: dict[Sender, Received] = {}
         self._sending: list[ModelSource] = []
         self._generators: list[Generator] = []
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._events: list[tuple[int, int, Callable[[], None]]] = []  # a heap of (slot, serial number, action)
         self._event_count = 0
-        self._order: list[OutPort] = []
-        self._versions: list[int] | None = None
+        self._order: list[OutPort] = []  # each port after the ports that send to it
+        self._versions: list[int] | None = None  # of the flow tables when paths were traced; None: trace them again
         self._build()
 
     @property
@@ -114,7 +114,7 @@ class ModelFabric:
 
     def slot_of(self, at_s: float) -> int:
         """Return the slot that begins at a time in seconds, or the first slot after that time."""
-        return math.ceil(at_s / self.slot_s - 1e-6)
+        return math.ceil(at_s / self.slot_s - 1e-6)  # a rounding error costs no slot
 
     def at(self, at_s: float, action: Callable[[], None]) -> None:
         """Schedule ``action`` for the slot that begins at a time; actions of one slot run in order of scheduling."""

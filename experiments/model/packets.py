@@ -119,18 +119,18 @@ class TcpFlow:
         self.window, self.threshold = INITIAL_WINDOW, 1e9
         self._law: Reno = make_law(law)
         self._slot_s = slot_s
-        self._rto = round(MIN_RTO_S / slot_s)
+        self._rto = round(MIN_RTO_S / slot_s)  # in slots
         self._backoff = 1
-        self._deadline = 0
-        self._outstanding: deque[int] = deque()
+        self._deadline = 0  # the slot of the next time-out
+        self._outstanding: deque[int] = deque()  # numbers in flight, without the skipped ones
         self._gaps: deque[tuple[int, int]] = deque()  # numbers skipped, and how many were acknowledged before
-        self._repeats: set[int] = set()
-        self._stuck = 0
-        self._to_repeat = 0
+        self._repeats: set[int] = set()  # the numbers of retransmitted frames in flight
+        self._stuck = 0  # lost retransmissions, which only a time-out resolves
+        self._to_repeat = 0  # lost frames that are to be retransmitted
         self._acknowledged = 0
-        self._floor = 0
+        self._floor = 0  # the last number that was sent before the last time-out
         self._recover = 0  # no growth, and no further reduction, until frames from this on are acknowledged
-        self._window_end = 0
+        self._window_end = 0  # DCTCP: the window ends when a number above this one is acknowledged
 
     def start(self, slot: int) -> None:
         """Begin to send."""
@@ -238,6 +238,8 @@ class PacketNetwork:
         self.queued = 0  # sum over slots of the frames that wait at the bottleneck
         self._senders = senders
         self._random = Random(seed)
+        # Frames: (flow, number) in each sender's own queue; (sender, flow, number, marked) at the bottleneck; and with
+        # the slot of arrival in front as acknowledgements on their way back.
         self._access: list[deque[tuple[Flow, int]]] = [deque() for _ in senders]
         self._queue: deque[tuple[int, Flow, int, bool]] = deque()
         self._returning: deque[tuple[int, int, Flow, int, bool]] = deque()

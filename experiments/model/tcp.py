@@ -85,11 +85,13 @@ class TcpSource(ModelSource):
         self._gaps: deque[tuple[int, int]] = deque()  # (segments delivered before the gap, segments lost)
         self._srtt_s, self._rttvar_s, self.min_rtt_s = 0.0, 0.0, float("inf")
         self._backoff = 1
+        # Recovery ends when so many segments are acknowledged or lost; None: the flow is not in recovery.
         self._recovery_end: int | None = None
-        self._prr_acked = self._prr_sent = 0
-        self._prr_window = 1.0
-        self._reduced_until = 0
+        self._prr_acked = self._prr_sent = 0  # segments acknowledged and sent in this recovery
+        self._prr_window = 1.0  # the window when this recovery began
+        self._reduced_until = 0  # marks reduce the window again when ``acked`` is at this value
         self._timer_s: float | None = None
+        # Whether a tail loss probe was sent since the last acknowledgement, and retransmitted a lost segment.
         self._probed = self._repaired = False
         self._last_sent_s = 0.0
         self._transfers: list[tuple[int, int, float]] = []  # (value of acked at its end, segments, start)
@@ -107,7 +109,7 @@ class TcpSource(ModelSource):
         """Send ``octets`` bytes of payload, then stop; ``transfers`` gets an entry when all are acknowledged."""
         if octets < 1:
             raise InvalidValueError("octets", octets, "is not above 0")
-        packets = -(-octets // TCP_PAYLOAD_BYTES)
+        packets = -(-octets // TCP_PAYLOAD_BYTES)  # rounded up
         unsent = self._unsent or 0
         self._unsent = unsent + packets
         acked_at_end = self.acked + self.in_flight + self._to_resend + self._unsent
@@ -246,6 +248,7 @@ class TcpSource(ModelSource):
             return
         self._prr_acked += packets
         if self.in_flight > self.threshold:
+            # The part of the acknowledged segments, rounded up, by which the window shrinks to the threshold.
             allowed = -int(-self._prr_acked * self.threshold // self._prr_window) - self._prr_sent
         else:
             allowed = max(self._prr_acked - self._prr_sent, packets) + (0 if lost or self._prr_sent else 1)
@@ -297,8 +300,8 @@ class TcpSource(ModelSource):
         self._srtt_s += (rtt_s - self._srtt_s) / 8
 
     def _rto_s(self) -> float:
-        # Linux keeps the variation at 200 ms at least, so that the time-out is that much above the round trip.
         """Return the retransmission time-out in seconds, doubled after each time-out in a row."""
+        # Linux keeps the variation at 200 ms at least, so that the time-out is that much above the round trip.
         return min((self._srtt_s + max(4 * self._rttvar_s, MIN_RTO_S)) * self._backoff, MAX_RTO_S)
 
     def _set_timer(self, slot: int) -> None:

@@ -36,10 +36,10 @@ class Cubic(Reno):
     """RFC 9438, with fast convergence and HyStart's delay criterion, as Linux has it."""
 
     def __init__(self) -> None:
-        self._last_most = 0.0
-        self._epoch_s: float | None = None
-        self._origin = self._k_s = 0.0
-        self._friendly = 0.0
+        self._last_most = 0.0  # W_max of the RFC: the window at the last loss
+        self._epoch_s: float | None = None  # when the present cubic began; None: with the next acknowledgement
+        self._origin = self._k_s = 0.0  # the plateau of the cubic, and the time from its beginning to the plateau
+        self._friendly = 0.0  # W_est of the RFC: the window that Reno would have
 
     def grown(self, window: float, acked: int, now_s: float, srtt_s: float) -> float:
         """Follow the cubic, but no slower than Reno with the same average would."""
@@ -51,6 +51,7 @@ class Cubic(Reno):
         wanted = self._origin + CUBIC_C * (now_s + srtt_s - self._epoch_s - self._k_s) ** 3
         self._friendly += 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) * acked / window
         wanted = max(min(wanted, 1.5 * window), self._friendly)
+        # A round trip acknowledges a window: the window reaches ``wanted``, or grows by a hundredth at least.
         return window + max(wanted - window, window / 100) * min(acked / window, 1.0)
 
     def reduced(self, window: float, now_s: float) -> float:

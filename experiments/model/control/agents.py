@@ -22,7 +22,7 @@ from experiments.switch.ports import SwitchPort
 from topologies.fabric import PhysicalNode
 
 INTERVAL_S = 0.055
-FRAME_BYTES = 1518
+FRAME_BYTES = 1518  # assumed length of a dropped frame
 _Key = TypeVar("_Key")
 
 

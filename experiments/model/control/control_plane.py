@@ -42,7 +42,7 @@ from experiments.model.control.settings_operator import Operator
 from experiments.model.fabric import ModelFabric, mac_of
 from experiments.model.flow_tracing import frame_of
 
-_SETTLE_TICKS = 3
+_SETTLE_TICKS = 3  # rounds of probes and messages until the links are up and all paths are installed
 _MULTIPART_HEAD = Struct("!HH4x")
 
 
