@@ -71,7 +71,7 @@ def run(
         "agent_cpu_percent_per_1000_pairs": cpu_percent * 1000 / pairs,
         **codec,
     }
-    deviation = max(abs(rate / 5.0 - 1.0) for rate in rates.values())
+    deviation = max(abs(rate / 5.0 - 1.0) for rate in rates.values())  # from RATE_BPS, 5 Mb/s
     targets = [
         Target("rates that change, off their mean", round(100 * deviation, 2), "%", 1.0),
         Target("100 changes of rates", round(batch_ms, 2), "ms", 5.0),
@@ -121,7 +121,7 @@ def passed_bps(rates_bps: Sequence[int], seconds: float) -> float:
         with offering(pair):
             while not shaper.counters([pair]).dropped_octets[0]:
                 time.sleep(0.01)
-            intervals = 2 * round(seconds / INTERVAL_S / 2)
+            intervals = 2 * round(seconds / INTERVAL_S / 2)  # even: both of two alternating rates apply equally often
             begun_s, before = time.monotonic(), shaper.counters([pair]).sent_octets[0]
             for number in range(intervals):
                 if rates_bps:

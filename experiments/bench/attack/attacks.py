@@ -303,6 +303,7 @@ def come_and_go(peer: HostilePeer, until_s: float) -> None:
 def _packet_in() -> bytes:
     """Return a batch of packet-ins with random destinations and new source addresses, encoded."""
     rng = random.Random(1)
+    # Destination, source, a tag of VLAN 10, the EtherType of IPv4.
     frames = (
         rng.randbytes(6) + (0x02_00_00_00_00_00 + number).to_bytes(6) + b"\x81\0\0\x0a\x08\0" + bytes(46)
         for number in range(_PART_BATCH)
@@ -322,9 +323,10 @@ _HOSTILE_NAMES = (
     b"'; DROP TABLE x",
     b"x" * _NAME_BYTES,  # no terminator
 )
-_METER = struct.pack("!IH50x", 1, 56)
+_METER = struct.pack("!IH50x", 1, 56)  # the counters of meter 1: its id, the record's length, zeros
 _ECHO = message(MessageType.ECHO_REQUEST)
 _LONG_ECHO = message(MessageType.ECHO_REQUEST, bytes(60_000))
+# Bad requests (type 1) of a bad type (code 1).
 _ERROR = message(MessageType.ERROR, b"\0\1\0\1" + bytes(64))
 _SHORT_ERROR = message(MessageType.ERROR, b"\0\1\0\1")
 _PORT_DESC = multipart_reply(MultipartType.PORT_DESC, b"".join(map(port, range(1, 1001))))

@@ -139,7 +139,10 @@ class AttackedFabric:
             self._fabric.rates.set_rates([self._flows[10][-1]], [_OFFERED[10] if on else 0.0])
 
     def _kept(self, on: bool) -> list[float]:
-        """Return the rate of each receiver now, as a part of what is sent to it within its limit."""
+        """Return the rate of each receiver now, as a part of what is sent to it within its limit: 1 is all of it.
+
+        ``on``: whether the sender that pauses, the last one of VLAN 10, sends now.
+        """
         with self._fabric.locked():
             delivered_bps = self._fabric.rates.delivered_bps
             return [
@@ -177,10 +180,11 @@ class AttackedFabric:
             cwd=ROOT,
         )
         max_memory_mb, began_s, changed_s, sender_on = memory_mb, time.monotonic(), time.monotonic(), True
-        kept_parts: list[list[float]] = []
+        kept_parts: list[list[float]] = []  # the results of ``_kept`` since the last change of the load
         while attacker.poll() is None and (now_s := time.monotonic()) - began_s < seconds + _END_TIMEOUT_S:
             max_memory_mb = max(max_memory_mb, self._memory_mb())
             if now_s - changed_s >= _PERIOD_S:
+                # A receiver misses its guarantee if the mean of its parts is below GUARANTEED.
                 missed_guarantees += sum(
                     sum(rates_bps) < GUARANTEED * len(rates_bps) for rates_bps in zip(*kept_parts, strict=True)
                 )

@@ -42,6 +42,7 @@ def multipart_reply(part_type: int, body: bytes = b"", xid: int = 0, *, more: bo
 
 def features_reply(dpid: int, xid: int, auxiliary_id: int = 0) -> bytes:
     """Return a features reply of a switch with 254 tables."""
+    # 0x47: the switch has statistics of flows, tables, ports and queues.
     return message(MessageType.FEATURES_REPLY, _FEATURES.pack(dpid, 0, 254, auxiliary_id, 0x47, 0), xid)
 
 

@@ -32,6 +32,7 @@ ALGORITHM = "fp"
 
 def measure_cross_shard(pairs: int) -> dict[str, Any]:
     """Return what a pair costs in one control step and as a cross-shard pair, ns, on about ``pairs`` pairs."""
+    # Half of n VNs is in each shard: n/2 senders times n/2 receivers, in both directions, are n²/2 pairs.
     vns, groups = fabric_of(2 * math.ceil(math.sqrt(pairs / 2)))
     turns = []
     for _ in range(TURNS):
@@ -63,12 +64,13 @@ class _Setup:
 
     def __init__(self, vns: VnTable, groups: tuple[PolicyGroup, ...], parts: int) -> None:
         self.vns, self.groups, self.now_s = vns, groups, 1000.0
-        self.owner = (np.arange(len(vns)) >= len(vns) // 2).astype(np.int64)
-        sender, receiver = np.divmod(np.arange(len(vns) ** 2), len(vns))
+        self.owner = (np.arange(len(vns)) >= len(vns) // 2).astype(np.int64)  # the shard of each VN: 0 or 1
+        sender, receiver = np.divmod(np.arange(len(vns) ** 2), len(vns))  # every VN with every VN
         is_cross_shard = self.owner[sender] != self.owner[receiver]
         self.pairs = int(np.count_nonzero(is_cross_shard))
         self._octets_in, self._dropped, self._limit_bps = [], [], []
         for part in range(parts):
+            # A pair's meter is at its sender.
             rows = np.flatnonzero(is_cross_shard & ((self.owner[sender] == part) | (parts == 1)))
             rate_bps = np.full(len(rows), float(LIMIT_BPS))
             state = control_step.ControlState.start(vns, groups)
@@ -80,7 +82,7 @@ class _Setup:
             self._limit_bps.append(np.full(len(rows), np.inf))
 
     def begin(self, state: control_step.ControlState) -> None:
-        """Set the pairs of the next part."""
+        """Take the state with the pairs of the next part: called once for each of the ``parts``."""
         raise NotImplementedError
 
     def decide(self, readings: list[MeterReadings]) -> list[control_step.StepResult]:
@@ -88,7 +90,7 @@ class _Setup:
         raise NotImplementedError
 
     def pair_ns(self) -> float:
-        """Return what a pair costs in an interval."""
+        """Return what a pair costs in an interval, in ns: the mean of MEASURED intervals."""
         for _ in range(SETTLE):
             self._interval()
         return sum(self._interval() for _ in range(MEASURED)) / MEASURED / self.pairs * 1e9
@@ -135,7 +137,7 @@ class Whole(_Setup):
 
 
 class Crossing(_Setup):
-    """Two shards; ``octets`` is the size of the largest message."""
+    """Two shards; ``octets`` is the size of the largest message that one has sent to the other."""
 
     def __init__(self, vns: VnTable, groups: tuple[PolicyGroup, ...]) -> None:
         self.octets = 0

@@ -160,7 +160,7 @@ class FaultScenarios(ABC):
         logs = [node.log_path for node in self.nodes.nodes]
         for log in logs:
             with log.open("ab") as file:
-                file.write(b"\n" * (-log.stat().st_size % PAGE_BYTES))
+                file.write(b"\n" * (-log.stat().st_size % PAGE_BYTES))  # fills the last page of the log
         with ExitStack() as stack:
             for number in range(len(logs)):
                 stack.enter_context(full(self.environment.disks[name_of(number)]))

@@ -36,10 +36,11 @@ CAUSES = ("moved", "drained", *ENDS)
 
 @dataclass
 class SharedReport:
-    """The verdict, and by cause the longest time without a decision for a switch whose owner changed, intervals.
+    """The verdict, and what the changes of owners cost: one value per change, in lists by cause.
 
-    ``frozen_s`` is the longest time for which a node's grants were frozen, by cause. ``refused_writes`` is how many
-    changes switches refused during the node failures.
+    ``undecided`` is the longest time without a decision for a switch whose owner changed, in intervals; ``frozen_s``
+    is the longest time for which a node's grants were frozen. ``refused_writes`` is how many changes switches refused
+    during the node failures.
     """
 
     judgement: ClusterVerdict = field(default_factory=ClusterVerdict)
@@ -143,6 +144,7 @@ class _Run(RandomFailures):
             gap_s = max(log.longest_gap_s() for log in logs)
             for log in logs:
                 log.close()
+        # Without a change of owners, two readings are one interval apart.
         self.report.undecided.setdefault(cause, []).append(gap_s / INTERVAL_S - 1.0)
         self.report.frozen_s.setdefault(cause, []).append(frozen.longest_s)
         if cause == "drained":

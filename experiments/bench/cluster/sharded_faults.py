@@ -123,7 +123,7 @@ class ShardedFaults(FaultScenarios):
         total = 0
         for number, node in enumerate(self.nodes.nodes):
             for peer, frames in _RECEIVED.findall(node.read("/metrics")):
-                total += int(float(frames)) if victim in (number, int(peer) - 1) else 0
+                total += int(float(frames)) if victim in (number, int(peer) - 1) else 0  # "n1" is node number 0
         return total
 
     def _agree_on_owners(self, allowed: list[dict[str, str | None]]) -> bool:

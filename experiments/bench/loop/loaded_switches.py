@@ -192,6 +192,7 @@ class BusyMeters(MeterTable):
 class PreparedMultipart(Multipart):
     """Multipart replies that encode flow statistics and count the users of all meters once per state of the tables."""
 
+    # Computed for this version of the tables: the reply to a request's body in parts, and the users of meters by id.
     _flow_bytes: tuple[int, bytes, list[bytes]] | None = None
     _users: tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
 
@@ -204,6 +205,7 @@ class PreparedMultipart(Multipart):
         key = (self._tables.version, bytes(body))
         if self._flow_bytes is None or self._flow_bytes[:2] != key:
             self._flow_bytes = (*key, super().reply(xid, body, now_s))
+        # The stored reply, with the xid of the present request in the header.
         return [part[:4] + xid.to_bytes(4) + part[8:] for part in self._flow_bytes[2]]
 
     def _all_meters(self, now_s: float) -> npt.NDArray[np.void]:

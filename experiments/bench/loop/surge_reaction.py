@@ -20,8 +20,9 @@ from topologies.builders import fig5
 
 LINK_BPS, LIMIT_BPS, OFFERED_BPS, KNOWN_BPS = 50_000_000, 25_000_000, 16_000_000, 1_000_000
 SENDERS, RECEIVER, VLAN = (1, 2, 3, 4), 5, 2
-HELD_AT = 1.1
+HELD_AT = 1.1  # the meters hold the surge when their rates together are at most this part of the receive limit
 PHASES = 20
+# From the first time of HOSTS_LEARNED_S to the second the senders send a little, so that hosts and pairs are known.
 HOSTS_LEARNED_S, BEGIN_S, TIMEOUT_S = (0.5, 1.0), 3.0, 1.0
 
 
@@ -48,7 +49,7 @@ def _reaction_ms(interval_ms: int, algorithm: str, phase: float) -> float:
     model.run(begin_s)
     _send(model, OFFERED_BPS)
     while model.now_s < begin_s + TIMEOUT_S:
-        model.run(model.now_s + model.slot_s / 2)
+        model.run(model.now_s + model.slot_s / 2)  # one slot: a part of a slot is rounded up
         if plane.central.state.enforcement.rate_bps.sum() <= HELD_AT * LIMIT_BPS:
             break
     return (model.now_s - begin_s) * 1e3

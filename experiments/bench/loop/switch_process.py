@@ -88,12 +88,12 @@ class LoopPlan:
         if self.vlan_count is not None:
             return self.vlan_count
         max_senders = min(MAX_SENDERS, self.switches // self.pods * self.ports - 1)
-        return -(-self.pairs_per_switch // (self.ports * max_senders))
+        return -(-self.pairs_per_switch // (self.ports * max_senders))  # rounded up
 
     @property
     def pods(self) -> int:
         """How many groups of switches there are, each with its own VLANs."""
-        return 1 if self.vlan_count is not None else -(-self.switches // POD_SWITCHES)
+        return 1 if self.vlan_count is not None else -(-self.switches // POD_SWITCHES)  # rounded up
 
     def pod(self, dpid: int) -> int:
         """Return the group that a switch belongs to."""

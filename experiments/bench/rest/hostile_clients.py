@@ -1,4 +1,4 @@
-"""Hostile clients, all at once: request floods, slow clients, oversized bodies, invalid paths."""
+"""Hostile clients, all at once: too many requests, slow clients, oversized bodies, invalid paths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import urllib.parse
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, wait
 
-# On loopback every client may have its own address; the rate limit of a flooding client does not affect others.
+# On loopback every client may have its own address: so the rate limit of the "rapid" client does not affect the others.
 ADDRESSES = {
     "rapid": "127.0.0.2",
     "slow": "127.0.0.3",

@@ -65,9 +65,12 @@ def shared_document(openflow_port: int, rest_port: int) -> dict[str, Any]:
 
 @dataclass
 class ClusterVerdict:
-    """The verdict. ``problems`` must be empty; ``kept`` counts acknowledged changes.
+    """The verdict on a run; ``problems`` must be empty.
 
-    ``disturbances`` counts random failures by name, ``took_s`` is how long each fault took, its repair included.
+    ``generations`` counts the generation ids under which the first switch was changed, ``kept`` acknowledged changes of
+    limits, and ``refused`` those that a node did not acknowledge. ``highest_rise`` is the largest factor of a meter's
+    rate over its rate at the start, of the ``meters_set``. ``disturbances`` counts random failures by name, ``took_s``
+    is how long each fault took, its repair included.
     """
 
     generations: int = 0

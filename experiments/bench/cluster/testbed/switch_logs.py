@@ -50,6 +50,7 @@ class ReadingLog:
 
         def logged_reply(xid: int, body: memoryview, now_s: float) -> list[bytes]:
             current = switch.current
+            # The body of a multipart request: its type, flags and padding, then the meter's id.
             if bytes(body[:2]) == _METER and bytes(body[8:12]) == _ALL and current.role is ControllerRole.MASTER:
                 self.read_s.append((clock(), switch.conversations.index(current)))
             return reply(xid, body, now_s)
