@@ -18,7 +18,7 @@ from experiments.soak.schedule import Action, ActionKind
 CONGESTION_CONTROL = "cubic"
 CHURN_PORT = FIRST_PORT + 100
 MAX_FLOWS = 6  # at once: two cores carry no more besides the judged flows
-FLOW_GRACE_S = 8.0
+FLOW_GRACE_S = 8.0  # from a flow's last data until its processes are ended
 # Allowed time of a violated guarantee after a change; docs/experiments.md has the reasons.
 LIMIT_TRANSIENT_S = 3.0
 ALGORITHM_TRANSIENT_S = 2.0

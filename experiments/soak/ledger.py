@@ -57,7 +57,10 @@ EXPLANATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Transient:
-    """A time in which a guarantee may be violated: of one VN by name, or of all."""
+    """A time in which a guarantee may be violated: of the VN of this name, or of all if ``vn`` is None.
+
+    ``floor`` and ``ceiling`` are whether this guarantee may be violated (verdict.py).
+    """
 
     start_s: float
     end_s: float
@@ -96,7 +99,14 @@ class Sample:
 
 @dataclass
 class Ledger:
-    """The record of a run, for the verdict; ``limits`` are (from, receive limit) by VN."""
+    """The record of a run, for the verdict. Times are those of ``time.monotonic``, in seconds.
+
+    ``judged`` is the VN whose floor is judged. By a VN's name: ``limits`` are its (time, receive limit in bit/s), one
+    for each change, and ``rates`` what it received. ``events`` counts the controller's events by kind; ``faults`` are
+    those that need an explanation and have none, and ``health_faults`` the controller's health whenever it was not
+    ready outside transients, as (time, text). ``broken_flows`` counts flows to ``judged`` that ended early.
+    ``rows_before`` and ``rows_after`` count OVSDB's rows by table, before the fabric was built and after its removal.
+    """
 
     fabric: Fabric
     judged: VirtualNode
@@ -171,7 +181,7 @@ class LogTail:
         self._offset = path.stat().st_size if path.exists() else 0
 
     def lines(self) -> list[str]:
-        """Return the lines since the last call."""
+        """Return the lines since this object was made."""
         if not self.path.exists():
             return []
         with self.path.open("rb") as file:

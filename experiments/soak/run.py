@@ -32,7 +32,7 @@ MAC_AGEING_S = 5  # so that hosts and their pairs expire many times within a run
 SAMPLE_INTERVAL_S, COUNT_S = 1.0, 10.0
 QUIET_TIMEOUT_S = 60.0  # time for learned hosts and pairs to expire without traffic
 LINKED_TIMEOUT_S = 20.0
-MARGIN_S = 180.0
+MARGIN_S = 180.0  # the judged flows and the sampler may run this much longer than the run, then they end by themselves
 
 Tell = Callable[[str, float], None]
 """Called with the present action and the seconds of the run that have passed."""

@@ -83,6 +83,7 @@ def means_by_window(rates: Rates, values: FloatArray, starts: FloatArray) -> Flo
     window = np.searchsorted(edges, (rates.start_s + rates.end_s) / 2, side="right") - 1
     inside = (window >= 0) & (window < len(starts))
     durations_s = rates.end_s - rates.start_s
+    # In each window: the seconds that rows cover, and the sum of their values times seconds.
     weight = np.bincount(window[inside], durations_s[inside], minlength=len(starts))
     total = np.bincount(window[inside], (values * durations_s)[inside], minlength=len(starts))
     mean = np.full(len(starts), np.nan)
@@ -98,7 +99,7 @@ def limits_by_window(changes: Sequence[tuple[float, float]], starts: FloatArray)
     row_ranges = zip(first.tolist(), last.tolist(), strict=True)
     return np.array(
         [limit_bps[first_row : max(first_row, last_row) + 1].max() for first_row, last_row in row_ranges]
-    )  # b < a before the first change
+    )  # the last row is before the first one if the window ends before the first change
 
 
 def touched(transients: Sequence[Transient], starts: FloatArray) -> BoolArray:
@@ -111,7 +112,7 @@ def touched(transients: Sequence[Transient], starts: FloatArray) -> BoolArray:
 
 def busy_windows(samples: Sequence[Sample], starts: FloatArray) -> BoolArray:
     """Return the windows in which the machine was busy; a sample's idle share is that since the previous sample."""
-    earlier = [samples[0], *samples]
+    earlier = [samples[0], *samples]  # before each sample: the previous one, and before the first one itself
     spans = [
         Transient(previous.at_s, sample.at_s)
         for previous, sample in zip(earlier, samples, strict=False)
