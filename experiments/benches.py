@@ -72,6 +72,7 @@ def command_of(name: str) -> Any:
 
     options = [_option(parameter) for parameter in inspect.signature(run, eval_str=True).parameters.values()]
     json_option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+    # Typer takes the options of a command from its signature.
     command.__signature__ = inspect.Signature([*options, json_option])  # type: ignore[attr-defined]
     command.__annotations__ = {option.name: option.annotation for option in (*options, json_option)}
     single_command = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)

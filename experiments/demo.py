@@ -40,7 +40,8 @@ ON_MODEL = ExperimentOptions(
 # Software switches in real time have the rates of Open vSwitch; they need no root.
 ON_WIRE = dataclasses.replace(ON_OVS, fabric="wire", baseline=False)
 CLUSTER_OUTPUT, CLUSTER_TOPOLOGY = Path("results/demo-cluster"), "dets-fig7"
-# Under "fp" one timeout of a sender, a few packets at 2 Mb/s, sometimes disturbs all of TCP, killed or not.
+# At these rates a TCP sender has 2 Mb/s, and only a few packets in flight. Under "fp" a retransmission time-out of one
+# sender sometimes leads to time-outs of all others, also without a kill.
 CLUSTER_ALGORITHM = "level"
 
 

@@ -81,13 +81,14 @@ def _table(name: str, done: Summaries) -> Table:
     table.add_column()
     for control in done:
         table.add_column(control, justify="right")
+    # Transposed; the first two rows are then the names of the controls and their numbers of seeds.
     for measures in list(zip(heading, *rows, strict=True))[2:]:
         table.add_row(*measures)
     return table
 
 
 def _isolation_table(scenario: Scenario, title_of: Mapping[str, str], done: Summaries) -> Table:
-    """Return a table of the runs for newcomers, a column per run."""
+    """Return a table of an isolation scenario's runs, for readers who are new to DETS: a column for each run."""
     table = Table(title="What the receiving node got (Mb/s)", title_justify="left")
     table.add_column("")
     for control in done:

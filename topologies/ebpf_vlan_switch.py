@@ -88,4 +88,5 @@ def trunk_program(ports: Mapping[int, int]) -> bytes:
 
 def _redirect(index_to_r1: bytes) -> tuple[bytes, ...]:
     """Return the end of a program that sends the frame out of the interface whose index the given line puts in R1."""
+    # R2 are the flags of bpf_redirect; 0x95 is the exit, with the verdict that bpf_redirect has returned in R0.
     return index_to_r1, ebpf.set_to(ebpf.R2, 0), ebpf.call(ebpf.REDIRECT), ebpf.instruction(0x95)
