@@ -44,7 +44,7 @@ def soak_fabric() -> Fabric:
 
 
 def run(
-    minutes: Annotated[float, "Duration, at least 1."] = 30.0,
+    minutes: Annotated[float, "Duration, at least 0.5."] = 30.0,
     seed: Annotated[int, "Seed of the actions and their times."] = 1,
     output: Annotated[Path, "Folder of results."] = Path("results/soak"),
 ) -> dict[str, Any]:

@@ -372,7 +372,7 @@ ATTACKS: dict[str, Attack] = {
     "relayed hellos": Attack("relays probes between 1,000 ports, reports them down", relay_probes),
     "no counters": Attack("confirms everything, never sends counters", send_no_counters),
     "idle connections": Attack("500 connections that send nothing", idle_connections),
-    "dribble": Attack("200 connections, one byte each every 0.02 s", dribble),
+    "dribble": Attack("200 connections, one byte each every 0.1 s", dribble),
     "crowd of echoes": Attack(
         "64 connections request echoes before any handshake", _many_connections(_ECHO * 200, 1600)
     ),

@@ -70,7 +70,7 @@ class Streams:
             for key, _ in self._selector.select(0.2):
                 sock: socket.socket = key.data
                 data = sock.recv(2**18)
-                self.states += data.count(b"event: v") + data.count(b"event: s")
+                self.states += data.count(b"event: state")
                 self.received_bytes += len(data)
                 if not data:
                     self.open -= 1
