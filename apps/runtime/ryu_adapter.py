@@ -184,7 +184,7 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
             incoming = _IncomingConnection(plain, address)
             for evicted in list(self._limits.admit(incoming, address[0])):
                 evicted.cut_off(EvictionReason.CROWDED)
-            if incoming.ended:
+            if incoming.ended:  # it was itself evicted
                 plain.close()
             else:
                 hub.spawn(self._serve, incoming)

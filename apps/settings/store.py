@@ -112,7 +112,10 @@ class SettingsStore(Protocol):
         """Store metadata without a change and a revision."""
 
     def undo_last(self, change: StoredChange, facts: Mapping[str, str]) -> None:
-        """Undo the last commit, which changed no override."""
+        """Delete ``change``, the last commit, and restore ``facts``, the metadata before it.
+
+        The commit must not have changed an override: overrides are not restored.
+        """
 
     def history(self, before: int, limit: int) -> list[StoredChange]:
         """Return changes without their items, newest first."""
@@ -184,7 +187,10 @@ class Store:
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
     def undo_last(self, change: StoredChange, facts: Mapping[str, str]) -> None:
-        """Undo the last commit, which changed no override; ``facts`` is the metadata before it. Raises StoreError."""
+        """Delete ``change``, the last commit, and restore ``facts``, the metadata before it. Raises StoreError.
+
+        The commit must not have changed an override: overrides are not restored.
+        """
         with self._changing() as db:
             db.execute("DELETE FROM changes WHERE revision = ?", (change.revision,))
             db.execute("DELETE FROM facts")

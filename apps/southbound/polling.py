@@ -286,6 +286,7 @@ def _read_meters(
     ``bulk_polled`` are the switches of the bulk request, ``bulk_replies`` the index in it and the arrival time of each
     reply, and ``answered`` the single polls with their replies.
     """
+    # Usually every reply came by the bulk request, and no meter was modified after it: the arrays serve as they are.
     all_in_bulk = not answered and len(bulk_replies) == len(bulk_polled)
     if all_in_bulk and not [peer for peer in bulk_polled if peer.stale_meter_ids]:
         dpids = [peer.connection.dpid for peer in bulk_polled]

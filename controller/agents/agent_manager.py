@@ -201,7 +201,10 @@ class AgentManager(NoAgents):
         return columns, self._shaped
 
     def after_step(self, rate_bps: FloatArray, now_s: float) -> None:
-        """Send agents the rates at which they shape, shape (pairs,)."""
+        """Send each agent the rates ``rate_bps`` (pairs,) of its pairs, and the maximum of each of its sending VNs.
+
+        Also answer hellos, and deactivate the reported pairs that do not exist.
+        """
         self._meant_kbps = np.rint(whole_rates(rate_bps) / RATE_STEP_BPS).astype(np.int64)
         addressed = self._addressable_pairs()
         self._refill(addressed)
@@ -218,6 +221,7 @@ class AgentManager(NoAgents):
         reports = self._reports
         reported = reports.received_s[row] >= heard_since_s
         pairs = AgentRates(sender, sender_mac, receiver_mac, self._meant_kbps[row], reports.limit_kbps[row], reported)
+        # A VN's own maximum is a row whose sender and receiver have the same address.
         senders, first = np.unique(sender, return_index=True)
         most_kbps = np.rint(whole_rates(self._fabric.vns.send_max_bps[senders]) / RATE_STEP_BPS).astype(np.int64)
         macs, reported = sender_mac[first], self._own_heard_s[senders] >= heard_since_s

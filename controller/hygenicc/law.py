@@ -245,9 +245,10 @@ def next_rates(
 ) -> LimiterState:
     """Return the rates of the next interval; all arguments except the bottlenecks have shape (limiters,).
 
-    ``share`` is phi; if NaN (unknown), rate and ``quiet`` stay. ``link_bps`` (C) is the lower rate of the sending port
-    and the bottleneck, ``least_bps`` and ``most_bps`` are the floor and the bound of ``reachable``, ``demand_bps`` is
-    the demand of a limiter's pairs (infinite: more than the limiter passes). ``rates`` holds no NaN.
+    ``share`` is phi; if NaN (unknown), ``quiet`` stays, and so does the rate before step 3. ``link_bps`` (C) is the
+    lower rate of the sending port and the bottleneck, ``least_bps`` and ``most_bps`` are the floor and the bound of
+    ``reachable``, ``demand_bps`` is the demand of a limiter's pairs (infinite: more than the limiter passes). ``rates``
+    holds no NaN.
 
     1. Marked: the rate falls by its cut.
     2. Unmarked for less than the timeout: ``+ slow * C / n``, otherwise ``+ fast * C / n``, by weight.

@@ -54,9 +54,11 @@ class MergedReports:
     ) -> MergedReports:
         """Merge the report of local pairs with ``peer_reports``, which are in the order of the table's parts.
 
-        ``left`` are the columns of local pairs that a message could omit.
+        ``left`` (a sum of OmittedColumns) are the groups of columns that a message about the local pairs could omit.
+        A group that all peers omit, too, needs no merging: it is one constant.
         """
         seen = senders.seen
+        # The names are those of ReportMessage, in the order of this class's fields: ``cls`` takes them by position.
         local_columns: dict[str, NDArray[Any]] = {
             "measured_bps": local_report.measured_bps,
             "limits": local_report.limit_bps,

@@ -211,6 +211,7 @@ class TcpSource(ModelSource):
         now_s = slot * self._slot_s
         if self.ecn:
             reduced = self.law.marked(self.window, ack.packets, ack.marked, self.acked >= self._reduced_until)
+            # The next window begins: after a mark, and, for a law that counts marks, after every round trip.
             if self.acked >= self._reduced_until and (ack.marked or self.law.counts_marks):
                 self._reduced_until = self.acked + self.in_flight
             if reduced is not None:
@@ -219,6 +220,7 @@ class TcpSource(ModelSource):
         if self.window < self.threshold:
             if self.law.leaves_slow_start(self.window, rtt_s, self.min_rtt_s):
                 self.threshold = self.window
+            # Not beyond the threshold: if slow start has just ended, the window stays.
             self.window = min(self.window + ack.packets, max(self.threshold, self.window))
         else:
             self.window = self.law.grown(self.window, ack.packets, now_s, self._srtt_s)

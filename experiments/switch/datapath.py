@@ -224,7 +224,7 @@ class Datapath:
         port = self.ports.get(port_no)
         if port is None or not port.up:
             return
-        port.send(queue_id, len(frame), 1)
+        port.send(queue_id, len(frame), 1)  # counts the frame; ``_frames`` takes it to its receiver
         self._frames.append((port_no, frame))
 
     def _handle(self, raw: memoryview, now_s: float) -> None:

@@ -117,6 +117,7 @@ def messages_not_needed(silent: str, control: str, shares: tuple[int, ...] = SHA
         ratios = [_slower(measured, "tcp", share, silent, control) for share in shares]
         names = [name_of("tcp", share, control) for share in shares]
         counts = [measured.values(name, control, "notified_receivers").values() for name in names]
+        # Each PN has a receiver of the job, and each pair of PNs one of the other tenant.
         notified = [[count / (PNS + PAIRS) for count in by_seed] for by_seed in counts]
         if not (all(ratios) and all(notified)):
             return UNKNOWN
