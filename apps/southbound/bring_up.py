@@ -96,11 +96,11 @@ def read_switch(
     capabilities.note_features(capabilities.features)
     capabilities.tables = decode_table_ids(tables) if tables is not None else frozenset()
     capabilities.role = decode_role(role) if role is not None else None
-    capabilities.queues_set = {}
+    capabilities.queues_set = {}  # its queues must be set and checked again
     edge_ports.check(peer)
     _check_tables(peers, peer, capabilities)
     peer.listing.read(flows, yield_control)
-    own_flows = peer.listing.own.copy()
+    own_flows = peer.listing.own.copy()  # ``_delete_misplaced`` changes it; the listing stays as the switch reported it
     _delete_misplaced(peers, peer, own_flows, edge_ports.former_links(peer))
     # Meters with several bands are not the controller's: only their ids are decoded.
     config, other_ids = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))

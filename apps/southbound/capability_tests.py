@@ -97,7 +97,7 @@ def _try_all(
     for setting in settings:
         xid = peer.connection.reserve(1)
         peer.connection.send(lambda _, setting=setting, xid=xid: test.attempt(setting, xid), 1)  # type: ignore[misc]
-        peer.connection.barrier()
+        peer.connection.barrier()  # so that the switch has executed the attempt before it reads the meter
         attempts.append((setting, xid, peer.connection.ask(encode_request)))
     results = []
     for setting, xid, reply in attempts:
@@ -134,6 +134,7 @@ def run_queue_tests(peers: ConnectedSwitches) -> None:
         record.capabilities.refuses_meters = peer.refuses_meters(peers.clock())
         record.capabilities.queues = peer.queues.findings()
         if record.capabilities.uses_queues and peer.queues.pending:
+            # The monitor has the configuration's port numbers; the test frames need the switch's own.
             network = peers.central.network
             up = {network.numbers.port(dpid, port.port_no) for port in peer.ports.values() if port.up}
             usable_ports = {port.port_no for port in up - network.fenced}

@@ -135,7 +135,7 @@ class ConnectedSwitch:
         An error reply confirms nothing: a rejected barrier stays until a barrier that was sent later is answered.
         """
         answered_s = [sent_s for sent_s, reply in self.unfinished if reply.done and reply.error is None]
-        self.confirmed_until_s = max(self.confirmed_until_s, *answered_s, -math.inf)
+        self.confirmed_until_s = max(self.confirmed_until_s, *answered_s, -math.inf)  # inf: ``answered_s`` may be empty
         self.unfinished = [
             (sent_s, reply)
             for sent_s, reply in self.unfinished
@@ -194,6 +194,7 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
         self.collect_confirmations()
         filenos, xids = [], []
         for peer, data, messages, xid, modifies_pairs in batches:
+            # If the last barrier behind modified meters was refused, this one confirms these meters instead.
             restarts_counts = modifies_pairs or peer.lacks_confirmation
             fileno, barrier = peer.connection.call(BULK_BARRIER, data, xid, messages), None
             if fileno is None:  # this connection cannot take part in a bulk request now
@@ -205,7 +206,7 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
                 filenos.append(fileno)
                 xids.append(xid)
             if restarts_counts:
-                peer.meters_set, peer.confirmed_s = barrier, None
+                peer.meters_set, peer.confirmed_s = barrier, None  # no barrier: ``collect_confirmations`` sets one
         BULK_BARRIER.start(filenos, xids)
 
     def collect_confirmations(self) -> None:

@@ -100,7 +100,7 @@ class EdgePorts:
         central, dpid = self._peers.central, peer.connection.dpid
         switch = central.switches[dpid].switch
         first_names = {port_no: name for port_no in switch.ports if (name := self.names.get((switch.name, port_no)))}
-        states = port_states(switch, peer.ports, first_names)
+        states = port_states(switch, peer.ports, first_names)  # with a ``fence`` if a port is not the intended one
         for port_no, state in states.items():
             is_by_number = switch.ports[port_no].interface is None
             if is_by_number and not state.fence and state.name and state.name != first_names.get(port_no):

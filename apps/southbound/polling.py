@@ -202,6 +202,7 @@ def _request_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now
         ports_due = peer.port_queue_polled_s <= due_before_s
         uses_meters = switches[peer.connection.dpid].capabilities.uses_meters
         ports_first = ports_due and needs_ports
+        # A bulk request needs to know how many meters the reply will have.
         if uses_meters and peer.counting is None and not ports_first and peer.meters_listed:
             bulk_candidates.append(peer)
             if ports_due and peer.port_queue_poll is None:
@@ -303,7 +304,7 @@ def _read_single_replies(peers: ConnectedSwitches, answered: list[Answer]) -> di
     for peer, poll in answered:
         octets = _reply_octets(poll)
         try:
-            peer.meters_listed = 0
+            peer.meters_listed = 0  # while the replies are unreadable, the switch gets single polls
             check_size("meters", octets, _max_reply_octets(peers, peer))
             peer.meters_listed = octets // STATS_BYTES
             stats[peer.connection.dpid] = _meter_stats(peer, poll.meters)

@@ -58,7 +58,7 @@ def read_ports_and_queues(
 def _apply_config_numbers(peers: ConnectedSwitches, dpid: int, stats: NDArray[np.void]) -> None:
     """Replace the switch's port numbers in counters by the configuration's, which differ for ports given by name."""
     numbers = peers.central.network.numbers
-    if numbers.bound(dpid):
+    if numbers.bound(dpid):  # some port of the switch is given by name
         stats["port_no"] = numbers.ports(dpid, stats["port_no"].astype(np.int64))
 
 

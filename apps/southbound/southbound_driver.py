@@ -125,7 +125,10 @@ class SouthboundDriver:
         return peer is not None and peer.state == SwitchState.READY
 
     def health(self) -> dict[str, Any]:
-        """Return the state of every switch by name, the faults of ready ones, and whether all is well."""
+        """Return the state of every switch by name, the faults of ready ones, and whether all is well.
+
+        ``enforceable`` are numbers of ports, ``full_vns`` is the number of VNs that may have no more hosts.
+        """
         states = {
             record.switch.name: str(self.peers[dpid].state if dpid in self.peers else self._uncontrolled_state(dpid))
             for dpid, record in self.central.switches.items()
@@ -168,6 +171,7 @@ class SouthboundDriver:
         elif dpid not in self.central.switches:
             if self._log_limiter.due(connection.address[0]):
                 LOG.warning("switch %016x from %s is not in the configuration; ignored", dpid, connection.address)
+        # ``admit`` may wait; a reload may remove the switch in the meantime.
         elif self._dpid_arbiter.admit(connection) and dpid in self.central.switches:
             if self.roles is None:
                 self.control(connection)
@@ -211,7 +215,7 @@ class SouthboundDriver:
             before.connection.disconnect(EvictionReason.REPLACED)
         self.unmanaged.discard(connection)
         peer = self.peers[dpid] = self._new_peer(connection)
-        connection.count = self.counts.setdefault(dpid, connection.count)
+        connection.count = self.counts.setdefault(dpid, connection.count)  # goes on from the switch's last connection
         connection.on_report = partial(self._async_messages.handle, peer)
         connection.on_close = partial(self.disconnected, peer)
         connection.keep()
