@@ -80,7 +80,10 @@ class CooperativeScheduler:
             self._later(self._turn.release)
 
     def _wait_until(self, deadline_s: float) -> None:
-        """Let other greenlets run until the control loop is idle and no round is due soon, or until the deadline."""
+        """Let other greenlets run until the control loop is idle and no round is due soon, or until the deadline.
+
+        A round that is late by more than an interval is not waited for.
+        """
         while (remaining_s := deadline_s - self._clock()) > 0.0:
             next_round_in_s = self._due_s - self._clock()
             if not self._idle.is_set():

@@ -61,7 +61,7 @@ def _stop_cleanly() -> None:
 
 
 def manager(arguments: list[str]) -> int:
-    """Run ryu-manager with these arguments."""
+    """Run ryu-manager with these arguments; return the exit status of the process."""
     import eventlet
     from ryu import cfg
 

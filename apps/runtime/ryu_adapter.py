@@ -162,7 +162,8 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
     """Accepts switches as long as the process lives: Ryu's own server ends when accepting a connection fails.
 
     Connections are accepted no faster than CONNECTIONS_PER_S, and ``limits`` decides which stay. With ``tls`` they use
-    TLS; Ryu's own server supports certificates for its first connection only.
+    TLS; Ryu's own server supports certificates for its first connection only. Ryu gives the last two arguments; its
+    handler of connections is not used.
     """
 
     def __init__(
@@ -248,7 +249,7 @@ class _IncomingConnection:
             try:
                 raw.shutdown(socket.SHUT_RDWR)
             finally:
-                raw.detach()
+                raw.detach()  # the descriptor still belongs to ``plain``
 
 
 def check_free(key: str, host: str, port: int) -> None:

@@ -58,7 +58,7 @@ class Supervisor:
         self._greenlets.append(self._spawn(rounds))
 
     def on_demand(self, name: str, wait: Callable[[], None], work: Callable[[], None]) -> None:
-        """Start a loop that does ``work`` whenever ``wait`` returns, and after a failure again without ``wait``."""
+        """Start a loop that does ``work`` whenever ``wait`` returns, and RESTART_PAUSE_S after a failure once more."""
         state = self.loops[name] = LoopState()
 
         def rounds() -> None:

@@ -117,7 +117,7 @@ class TlsConnection:
             data = b"" if self._ended else self._connection.recv(size)
         except (ssl.SSLError, ValueError):
             return b""
-        return b"" if self._ended else data
+        return b"" if self._ended else data  # another greenlet may have called ``shutdown`` in the meantime
 
     def sendall(self, data: bytes) -> None:
         """Send all bytes, without copying the rest for each TLS record of at most 16 KiB."""

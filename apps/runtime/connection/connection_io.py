@@ -149,7 +149,7 @@ class SharedReader:
             if on_arrival is not None and not on_arrival(arrival):
                 self.forget(arrival.fileno)
         if not bulk_was_pending:
-            return True
+            return True  # one message often follows another
         self.meters.notify_if_done()  # nobody waits for the bulk request for barriers
         return received_other_bytes or self._pending_bulk_replies() > 0
 

@@ -138,6 +138,7 @@ class ConnectionLimits(Generic[Connection]):
         while len(self._in_handshake) > self._max_in_handshake:
             yield self._removed(next(iter(self._in_handshake)))
         while len(self) > self._max:
+            # The new connection itself only if all others are under control.
             oldest = next(iter(self._in_handshake))
             yield self._removed(oldest if oldest != connection else next(iter(self._unmanaged), connection))
 

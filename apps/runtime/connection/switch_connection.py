@@ -137,6 +137,7 @@ class SwitchConnection:
 
     Nothing here waits for the switch. ``on_report`` gets (message type, message) of asynchronous messages, and returns
     whether it processed the message; ``on_close`` is called once, in its own greenlet, when the connection has ended.
+    An argument ``barrier`` is a bulk request, for barriers or (BulkMeterStats) for meter counters.
     """
 
     def __init__(self, datapath: Transport, clock: Callable[[], float]) -> None:
@@ -303,7 +304,7 @@ class SwitchConnection:
         """Process a message if it is a reply to a request of the controller; return whether it is."""
         reply = self._awaits(xid)
         if reply is None:
-            return xid in self._forgotten
+            return xid in self._forgotten  # it stays there: further parts of the reply may follow
         self.count.received += 1
         reply.arrived_s = self._clock()
         part = None
@@ -342,7 +343,7 @@ def send_bulk_request(
     ``request``. All requests that can be written directly are written in one native call.
     """
     targets: list[tuple[int, int] | None] = [connection.bulk_socket(barrier) for connection in connections]
-    message = encode(0)
+    message = encode(0)  # ``ask`` puts each target's xid into the header
     sent_bytes = iter(native_sockets.ask([target for target in targets if target is not None], message))
     for index, (connection, target) in enumerate(zip(connections, targets, strict=True)):
         if target is None:

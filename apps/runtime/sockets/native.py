@@ -30,7 +30,8 @@ def ask(targets: Sequence[tuple[int, int]], message: bytes) -> list[int]:
 class ReceiveBuffer:
     """A buffer for the bytes of several sockets, which each call overwrites.
 
-    ``octets`` are the bytes. ``replies`` is the greatest number of replies that one call separates.
+    The arguments are its size in bytes, and the greatest number of replies that one call separates. The attribute
+    ``octets`` are the bytes, one socket's after another's.
     """
 
     def __init__(self, octets: int, replies: int) -> None:
