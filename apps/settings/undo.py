@@ -93,7 +93,7 @@ def _vlan_override(
     unneeded -= {name for pair in _PAIRED if not unneeded.issuperset(pair) for name in pair}
     fields = {name: value for name, value in {**stored.values, **restored}.items() if name not in unneeded}
     try:
-        complete_vlan(effective, restored, overrides.file.config.interval_ms)
+        complete_vlan(effective, restored, overrides.file.config.interval_ms)  # for its checks only
         check_vlan_values(fields)
     except InvalidValueError as error:
         raise InvalidValueError(undo_key(vid, error.key), error.value, error.reason) from error
@@ -111,9 +111,11 @@ def _vn_overrides(
     rows = np.array([file.row_of[name] for name in vns], dtype=np.int64)
     vn_mask = np.zeros(len(file.vns), dtype=np.bool_)
     vn_mask[rows] = True
+    # The values that these VNs would have without overrides of their own.
     inherited = overrides.without_vlans(values.inactive_vlans).without_vns(vn_mask).vns()
     result = {}
     for (name, fields), row, stored in zip(vns.items(), rows.tolist(), overrides.vn_overrides_of(rows), strict=True):
+        # The last argument is the prefix of the fields' keys.
         check_vn(values.vns, vlans[name.vlan_vid], row, fields, undo_key(name, ""))
         inherited_fields = {field: vn_value(field, getattr(inherited, field)[row].item()) for field in fields}
         unneeded = {field for field in fields if inherited_fields[field] == fields[field]}
