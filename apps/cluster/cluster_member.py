@@ -106,7 +106,7 @@ class ClusterMember(Standalone):
 
     def health(self, health: dict[str, Any]) -> dict[str, Any]:
         """Return the health with section ``cluster``. A complete standby node is ready; without etcd: degraded."""
-        frozen = self._shell.central.state.adopted_bps is not None
+        frozen = self._shell.central.state.adopted_bps is not None  # no grant rises above the adopted ones
         cluster = {**self.node.describe(), "frozen": frozen, **self.about_others()}
         ready = self.waits(health["switches"], cluster) and not health.get("faults")
         status = "ready" if ready else health["status"]

@@ -216,6 +216,7 @@ class ClusterNode:
 
     def _needs_fast_polling(self, now_s: float) -> bool:
         """Return whether a node has not refreshed its lease for over a second, or switches change owners."""
+        # Remaining times are rounded down: with two seconds less than the whole, more than one has passed.
         lease_is_old = any(expiry.remaining_s <= self.cluster.lease_ttl_s - 2 for expiry in self._expiry_of.values())
         return lease_is_old or (self.shared is not None and self.shared.needs_fast_polling(now_s))
 
@@ -256,7 +257,7 @@ class ClusterNode:
         self._spawn(self._note_file)
 
     def _note_file(self) -> None:
-        """Store a revision for a changed configuration file, if this node is active."""
+        """Store a revision for a changed configuration file, if this node is active: ``follow`` does that, too."""
         try:
             self.follow()
         except StoreError as error:

@@ -148,6 +148,7 @@ class EtcdMembership:
         record = NodeRecord(str(self._cluster.peer_advertise), self.public_key, self._cluster.rest_advertise)._asdict()
         desired = {"nodes": record, "reached": sorted(self.reached())}
         writes = []
+        # ``desired`` has the first two of _KINDS, in the same order as ``results``.
         for (kind, value), stored_keys in zip(desired.items(), results, strict=False):
             key, data = f"{self._prefix}{kind}/{self.me}", json.dumps(value).encode()
             if not any((stored.key, stored.lease_id, stored.value) == (key, lease_id, data) for stored in stored_keys):

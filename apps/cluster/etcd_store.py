@@ -108,7 +108,10 @@ class EtcdStore:
         self._move_head({**self._head, "facts": {**self._head["facts"], **facts}}, [])
 
     def undo_last(self, change: StoredChange, facts: Mapping[str, str]) -> None:
-        """Undo the last commit, which changed no override; ``facts`` is the metadata before it. Raises StoreError."""
+        """Delete ``change``, the last commit, and restore ``facts``, the metadata before it. Raises StoreError.
+
+        The commit must not have changed an override: overrides are not restored.
+        """
         head = {**self._head, "revision": change.revision - 1, "facts": dict(facts)}
         self._move_head(head, [delete(self._change_key(change.revision))])
 

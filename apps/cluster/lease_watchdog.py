@@ -60,7 +60,7 @@ def main(lease_file: int, endpoints: list[str], ca: str | None, certificate: str
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # ending a service signals all its processes
         signal.signal(number, signal.SIG_IGN)
     etcd = EtcdClient(endpoints, ca, certificate, key)
-    sys.stdin.buffer.read()
+    sys.stdin.buffer.read()  # returns when the node's end of the pipe is closed
     lease_id = int(os.pread(lease_file, _DIGITS, 0))
     if lease_id:
         with suppress(InvalidValueError):  # the node uses the previous contents of the files

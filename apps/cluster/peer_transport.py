@@ -145,7 +145,7 @@ class PeerTransport:
         traffic = self.traffic[peer]
         try:
             if len(data) > self._most_octets:
-                raise zmq.Again
+                raise zmq.Again  # dropped as if the queue had no space
             recipient.socket.send(data, zmq.NOBLOCK)
         except zmq.Again:
             traffic.unsent += 1

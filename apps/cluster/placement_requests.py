@@ -45,7 +45,7 @@ class PlacementRequests:
         self._leased: set[str] = set()
 
     def read_state(self) -> ClusterView:
-        """Return the present state of nodes and switches in etcd."""
+        """Return the present state of nodes and switches in etcd; record its keys' revisions for ``_write``."""
         results = self._etcd.read(*keys_of(self._prefix))
         key_values = [key_value for kind in results for key_value in kind]
         self._revision_of = {key_value.key: key_value.mod_revision for key_value in key_values}

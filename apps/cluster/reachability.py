@@ -91,6 +91,7 @@ class SwitchReachability:
                 continue
             is_new = probe is None or probe.connection is not connection
             if probe is None or is_new or (probe.reply.done and now_s - probe.sent_s >= PROBE_INTERVAL_S):
+                # If the connection is not new, the last probe's reply has arrived: it is ``done``.
                 probe = _Probe(connection, connection.ask(encode_role_request), now_s, not is_new)
             self._probes[dpid] = probe
 

@@ -82,7 +82,10 @@ def sum_known(values: Iterable[Any]) -> Any:
 
 
 def _owner_view(nodes: Nodes, switch: str, views: Mapping[str, Json], local: Json) -> Json:
-    """Return the view of the switch's owner from ``views`` (by node); ``local`` if it is missing."""
+    """Return the view of the switch's owner from ``views`` (by node), of this node if the switch is unowned.
+
+    If that view is missing, return ``local``.
+    """
     return views.get(nodes.owners.get(switch) or nodes.me, local)
 
 
