@@ -248,7 +248,7 @@ class _JsonMessage:
     """
 
     def __init__(self) -> None:
-        self._at = self._depth = 0
+        self._at = self._depth = 0  # the number of scanned bytes, and of open braces
         self._in_string = False
 
     def end(self, buffer: bytearray) -> int | None:

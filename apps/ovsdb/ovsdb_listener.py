@@ -219,7 +219,7 @@ class _Connection:
             raise ConnectionResetError("the server closed the connection")
         with suppress(BlockingIOError):  # already woken
             self._waker.send(b"j")
-        if not job.done.wait(2 * timeout_s):
+        if not job.done.wait(2 * timeout_s):  # the job before it may take the first half
             raise TimeoutError
         if job.error is not None:
             raise job.error

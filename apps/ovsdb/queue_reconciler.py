@@ -55,7 +55,7 @@ class QueueReconciler:
         self._shell, self._tls = shell, tls
         self._wake = hub.Event()
         self._writers: dict[str, OvsdbQueueWriter | OvsdbListener] = {}
-        self._unused: set[str] = set()  # addresses at the beginning of the last round
+        self._unused: set[str] = set()  # addresses without a switch at the beginning of the last round
         self._problems: dict[int, list[str]] = {}
         self._written: dict[int, dict[str, PortQueues]] = {}  # the queues last written to each switch
         self.applied = self.failed = 0
@@ -122,7 +122,9 @@ class QueueReconciler:
         switch_numbers = {port_no: numbers.number(PortId(dpid, port_no)) for port_no in desired}
         present = {port_no: number for port_no, number in switch_numbers.items() if number in peer.ports}
         name_counts = Counter(peer.ports[number].name for number in present.values())
-        port_nos = {}  # by the name for the database; OpenFlow truncates names, so two ports may have the same
+        # By the name for the database. OpenFlow truncates names, so two ports may have the same; these are called "port
+        # NUMBER". The writer finds a port by its number first.
+        port_nos = {}
         for port_no, number in present.items():
             name = peer.ports[number].name
             port_nos[name if name_counts[name] == 1 else f"port {number}"] = port_no
