@@ -124,7 +124,8 @@ class Agent:
     def _apply_frame(self, frame: ControlFrame) -> None:
         """Process a control frame; count it as refused if it is old, not the controller's, or of another VLAN.
 
-        The first frame of a new epoch, that is of a new run of the controller, is answered with Hello.
+        The first frame of a new epoch, that is of a new run of the controller, is answered with Hello. The controller's
+        Hello sets the length of frames and the interval.
         """
         vid = frame.speaker.vlan_vid or 0
         window = self._received.get(vid)

@@ -42,7 +42,7 @@ def _read_header() -> tuple[bytes, ...]:
         ebpf.load_packet_half(12),
         ebpf.move(ebpf.R8, ebpf.R0),
         ebpf.set_to(ebpf.R7, 0),
-        ebpf.jump_unless_equal(ebpf.R0, _TPID, 5),
+        ebpf.jump_unless_equal(ebpf.R0, _TPID, 5),  # no tag here either: over the rest of ``untagged``
         ebpf.load_packet_half(14),
         ebpf.move(ebpf.R7, ebpf.R0),
         ebpf.and_with(ebpf.R7, 0x0FFF),

@@ -68,7 +68,7 @@ class HtbShaper:
         self._index = claim_root(self._netlink, interface, replace=replace)
         self._minor_of: dict[ShapedPair, int] = {ShapedPair(vid, VN_AGGREGATE): VLAN + vid for vid in vlans}
         self._overhead = {vid: TAG_BYTES if vid else 0 for vid in vlans}
-        self._queue: dict[int, int] = {}
+        self._queue: dict[int, int] = {}  # by minor number of a leaf class: the length of its queue in frames
         self._next_minor, self._free = FIRST_PAIR, list[int]()
         self._map = HashMap(8, self.most_pairs + len(vlans))
         try:
@@ -144,7 +144,7 @@ class HtbShaper:
         classes = self._netlink.class_counters(self._index)
         class_row_of_minor = np.full(0x10000, -1, dtype=np.int64)
         class_row_of_minor[classes.minor] = np.arange(len(classes.minor))
-        minors = np.array([self._minor_of.get(pair, 0) for pair in pairs], dtype=np.int64)
+        minors = np.array([self._minor_of.get(pair, 0) for pair in pairs], dtype=np.int64)  # no class has the number 0
         class_row = class_row_of_minor[minors]  # -1: the pair has no class
         overhead_bytes = np.array([self._overhead[pair.vlan_vid] for pair in pairs], dtype=np.int64)
 
@@ -154,7 +154,7 @@ class HtbShaper:
             return np.where(class_row >= 0, values[class_row], 0)
 
         packets, dropped_packets = of_pairs(classes.packets), of_pairs(classes.dropped)
-        sent_bytes = of_pairs(classes.octets) + overhead_bytes * packets
+        sent_bytes = of_pairs(classes.octets) + overhead_bytes * packets  # HTB counts frames without their tag
         mean_bytes = np.where(packets > 0, sent_bytes / np.maximum(packets, 1), FRAME_BYTES)
         dropped_bytes = np.rint(dropped_packets * mean_bytes).astype(np.int64)
         return PairCounters(sent_bytes, dropped_bytes, of_pairs(classes.backlog_octets))
@@ -195,7 +195,7 @@ class HtbShaper:
 
     def _queue_of(self, minor: int, rate_bps: int) -> list[Request]:
         """Return the request that makes a leaf's queue; none if its queue has half to twice the right length."""
-        frames = min(max(round(rate_bps * QUEUE_S / 8 / 1518), MIN_QUEUE), MAX_QUEUE)
+        frames = min(max(round(rate_bps * QUEUE_S / 8 / 1518), MIN_QUEUE), MAX_QUEUE)  # of 1518 bytes, the longest
         frames_now = self._queue.get(minor)
         if frames_now is not None and frames <= 2 * frames_now and frames_now <= 2 * frames:
             return []

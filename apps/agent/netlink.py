@@ -78,7 +78,7 @@ class Netlink:
             self._socket.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
         self._socket.bind((0, 0))
         self._sequence = 0
-        self._layouts: dict[int, tuple[int, int]] = {}
+        self._layouts: dict[int, tuple[int, int]] = {}  # by length of a message: the result of ``_counter_offsets``
 
     def __enter__(self) -> Self:
         return self
