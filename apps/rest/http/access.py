@@ -59,6 +59,7 @@ def reject_cross_origin(tokens: TokenStore | None) -> None:
         detail = f"without tokens only requests to localhost are served, not to {shown_host}: see rest.authentication"
         raise HttpRefusedError(HTTPStatus.MISDIRECTED_REQUEST, "another-host", detail)
     site, origin = request.headers.get("Sec-Fetch-Site", ""), request.headers.get("Origin", "")
+    # A foreign page has no token, and cannot read the response to a navigation.
     if request.method in _READING and (tokens is not None or _NAVIGATES in request.headers.items()):
         return
     if site:
@@ -73,7 +74,7 @@ def reject_cross_origin(tokens: TokenStore | None) -> None:
 def identify(tokens: TokenStore | None) -> tuple[Caller, str]:
     """Return the client's identity and scope; raise HttpRefusedError (401, 403) if access is denied.
 
-    Without ``tokens`` all clients have full access.
+    Without ``tokens``, and at open paths, all clients have full access.
     """
     address = request.remote_addr or ""
     certificate = request.environ.get(CERTIFICATE_NAME)

@@ -140,6 +140,7 @@ class Connection:
         """
         with eventlet.Timeout(self._timeouts.head_s, False):
             return self._read_to_end_of_head()
+        # The time is over.
         if not self._received:  # a client that has sent nothing gets no response
             return b""
         raise _NoRequestError(_TOO_SLOW)

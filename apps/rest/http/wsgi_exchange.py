@@ -155,7 +155,7 @@ class Body(io.RawIOBase):
 
 
 class WsgiExchange:
-    """Sends the application's response to one request; each part is reserved in ``share`` while it is sent."""
+    """Sends the application's response to one request; each part is reserved in ``share``, if any, while it is sent."""
 
     def __init__(self, sock: Any, http: h11.Connection, is_head: bool, body: Body, share: Reservation | None) -> None:
         self._sock, self._http, self._body, self._share = sock, http, body, share

@@ -63,7 +63,10 @@ def keys_of(service: Service, picked: Columns) -> Json:
 
 
 def state_of(service: Service, picked: Columns) -> Json:
-    """Return the state; its arrays are in the order of ``keys_of``."""
+    """Return the state; its arrays are in the order of ``keys_of``.
+
+    ``congested`` and ``violated`` are numbers of VNs by VLAN, or, in a state of VNs, indices of rows.
+    """
     service.observer.sync_vns()
     central, fabric = service.central, service.central.fabric
     # The loop's counts alone: no round has such a high number.
