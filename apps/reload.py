@@ -122,7 +122,7 @@ class Reloader:
         except BaseException as error:
             answer.error = error
         finally:
-            if self._waiting.get(dry_run) is answer:
+            if self._waiting.get(dry_run) is answer:  # an error ended the wait for the turn
                 del self._waiting[dry_run]
             answer.known.set()
 

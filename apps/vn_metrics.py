@@ -110,10 +110,11 @@ def guarantee_samples(labels: list[str], vlan_vid: IntArray, seconds: FloatArray
     (len(GuaranteeState), vns).
     """
     name = "dets_vlan_guarantee_seconds_total"
+    # One head for all states; the heads of ``samples`` are left out.
     yield _head(MetricColumn(name, "Seconds of its VNs' guarantees by state, as a sum.", "counter", seconds[0]))
     for outcome in GuaranteeState:
         outcome_label = f'outcome="{outcome.name.lower()}"'
-        with_outcome = [f"{label[:-1]},{outcome_label}}}" for label in labels]
+        with_outcome = [f"{label[:-1]},{outcome_label}}}" for label in labels]  # within the label's brace
         (sums,) = vlan_columns(vlan_vid, [MetricColumn(name, "", "counter", seconds[outcome])])
         yield from (lines for lines in samples(with_outcome, [sums]) if not lines.startswith(b"#"))
 

@@ -126,6 +126,7 @@ def in_words_typed(error: RequestError, arguments: list[str]) -> str:
     problems = error.problem.get("errors") or []
     if error.status != NOT_FOUND or len(problems) != 1 or problems[0]["field"] not in _NAMED:
         return str(error)
+    # ``flag`` is the option of which a word is the value; "": the word is an argument without an option.
     field, value, flag = problems[0]["field"], str(problems[0]["value"]), ""
     for word in arguments:
         if word.startswith("--"):
