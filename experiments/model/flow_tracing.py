@@ -38,6 +38,7 @@ class _Walk:
 
     def __init__(self, dpid: int, path: TracedPath) -> None:
         self.meters: list[int] = []
+        # (port_no, queue id, frame, ids of the meters passed before) of each output.
         self.outputs: list[tuple[int, int | None, bytes, tuple[int, ...]]] = []
         self._dpid, self._path = dpid, path
 

@@ -34,7 +34,7 @@ class PacketMeters(MeterTable):
     def stats(
         self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
     ) -> npt.NDArray[np.void]:
-        """Return the records of a meter-stats reply."""
+        """Return the records of a meter-stats reply, as ``MeterTable`` does, with the counts of the buckets."""
         buckets = [self.buckets[meter_id] for meter_id in ids.tolist()]
         for name in ("packets_in", "bytes_in", "band_packets", "band_bytes"):
             self._rows[name][ids] = [getattr(bucket, name) if self.abilities.count else 0 for bucket in buckets]

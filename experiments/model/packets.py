@@ -275,6 +275,7 @@ class PacketNetwork:
                 limiter, flows = senders[sender]
                 waiting, keeps_frames = self._access[sender], limiter.queue_frames > 0
                 max_waiting = limiter.queue_frames or ACCESS_FRAMES
+                # A limiter that keeps frames takes a token when a frame leaves, any other one when a frame is made.
                 for flow in flows:
                     while flow.wants(slot):
                         number = flow.send(slot)

@@ -242,6 +242,7 @@ class TcpSource(ModelSource):
         """
         resolved = self.sent - self.in_flight
         assert self._recovery_end is not None
+        # Losses found during recovery extend it until their retransmissions are resolved, too.
         if lost and resolved <= self._recovery_end:
             self._recovery_end = self.sent + self._to_resend
         if resolved >= self._recovery_end and not self._to_resend:
@@ -255,6 +256,7 @@ class TcpSource(ModelSource):
         else:
             allowed = max(self._prr_acked - self._prr_sent, packets) + (0 if lost or self._prr_sent else 1)
             allowed = min(allowed, int(self.threshold) - self.in_flight)
+        # The first acknowledgement of a recovery allows one segment at least.
         self.window = float(self.in_flight + max(allowed, 0 if self._prr_sent else 1))
 
     def _time_out(self, slot: int) -> None:
@@ -269,13 +271,13 @@ class TcpSource(ModelSource):
         lost = sum(count for _, count in self._gaps)
         self._gaps.clear()
         self._repaired = False
-        if not lost and not self._to_resend:
+        if not lost and not self._to_resend:  # nothing was lost: acknowledgements are on their way
             self._set_timer(slot)
             return
         self.time_outs += 1
         self.in_flight -= lost
         self._to_resend += lost
-        if self._backoff == 1:
+        if self._backoff == 1:  # the first time-out in a row
             self.threshold = max(2.0, self.law.reduced(self.window, slot * self._slot_s))
         self._backoff *= 2
         self._recovery_end = None

@@ -41,7 +41,7 @@ class HostPort(SwitchPort):
         """Return the rate of each queue, max-min fairly within its VLAN.
 
         A VLAN gets its own rate if the link carries the rates of all VLANs; otherwise VLANs share the link max-min
-        fairly.
+        fairly. The arguments are those of ``SwitchPort.serve``.
         """
         by_vlan: dict[int, dict[int | None, float]] = {}
         for queue_id, rate_bps in offered_bps.items():
@@ -200,6 +200,7 @@ class ModelAgents:
         for pn in pns:
             port = PortId(model.fabric.switch(pn.switch).dpid, pn.port_no)
             shaper = self._shapers[pn.number] = ModelShaper(model, pn)
+            # The agent's address is local (02:...), and no VN's.
             frames = self.frames[pn.number] = ModelFrames(plane, port, 0x02_0000_F000_00 + pn.number, rng)
             options = AgentOptions(tuple(pn.vlans), pn.link_rate_bps)
             self.by_pn[pn.number] = Agent(options, shaper, frames, lambda: model.now_s, epoch=pn.number)

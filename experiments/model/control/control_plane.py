@@ -217,7 +217,7 @@ class ControlPlane:
 
     def _push(self, updates: dict[int, Messages]) -> None:
         """Deliver messages to the switches, process their replies, and count the meter-mods."""
-        self.model.count_hits()
+        self.model.count_hits()  # the traffic so far passed the present meters and flow entries
         mods_before = self._meter_mods()
         for dpid, messages in updates.items():
             self.model.switches[dpid].receive(messages.data, self.model.now_s)
