@@ -189,7 +189,7 @@ def settled_after(run: ScenarioRun, oracle: Oracle) -> int | None:
     sawtooth. None if the grants do not settle, or there are none.
     """
     backlogged = oracle.on & (oracle.demand_bps > oracle.rate_bps * (1 + 1e-9))
-    always_backlogged = backlogged.mean(axis=0) > 1 - SETTLED_WITHIN
+    always_backlogged = backlogged.mean(axis=0) > 1 - SETTLED_WITHIN  # here the tolerance is a part of the intervals
     granted_bps = run.granted_bps[:, always_backlogged]
     if not granted_bps.size or not np.isfinite(granted_bps).all():
         return None
@@ -312,6 +312,7 @@ def _completions(run: ScenarioRun) -> Figures:
         return {}
     durations_s = rows[:, 2] - rows[:, 1]
     done = ~np.isnan(durations_s)
+    # A job ends with the computation of its last reduce task.
     last_s = float(rows[:, 2].max()) + (0.0 if run.scenario.job is None else run.scenario.job.reduce_s)
     last_row = min(int(np.searchsorted(run.time_s, last_s)), len(run.received_bits)) if done.all() else 0
     elapsed_s = float(run.time_s[last_row] - run.time_s[0])

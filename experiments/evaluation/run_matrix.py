@@ -158,7 +158,10 @@ def compared_runs(fabric: str, experiments: Collection[str], seeds: int | None =
 
 
 def conditions_on(fabric: str) -> tuple[str, ...]:
-    """Return the conditions that a fabric offers: only the model delays grants."""
+    """Return the conditions that are compared on a fabric: only the model delays grants.
+
+    Those of runs packet by packet are left out: these are experiments of their own.
+    """
     without_packets = tuple(name for name, condition in CONDITIONS.items() if not condition.packets)
     return without_packets if fabric == "model" else ("product", "unshaped")
 
