@@ -103,7 +103,7 @@ def _cells(chosen: Sequence[tuple[str, str]]) -> Judge:
         for cell in chosen:
             rates_by_seed = measured.values(name, control, "received_bps_by_receiver", cell_name(*cell))
             for seed, rates_bps in rates_by_seed.items():
-                due = zip(rates_bps, (A_BPS, B_BPS), strict=True)
+                due = zip(rates_bps, (A_BPS, B_BPS), strict=True)  # A is the first receiver: it sends in the first cell
                 shares = [rate_bps / guarantee_bps / measured.scale for rate_bps, guarantee_bps in due]
                 least = min(shares) if "none" not in cell else sum(rates_bps) / SCHEDULED_BPS / measured.scale
                 least_by_seed[seed] = min(least_by_seed.get(seed, least), least)

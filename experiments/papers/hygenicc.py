@@ -58,7 +58,10 @@ def _link_bps(measured: Measured) -> float:
 
 
 def _as_run(experiment: str, control: str) -> str:
-    """Return the control that was run in an experiment for one of CUTS or PUBLISHED."""
+    """Return the control that was run in an experiment for one of CUTS or PUBLISHED.
+
+    Experiments without an entry in CONTROLS have two senders wherever they are judged as published.
+    """
     return CONTROLS.get(experiment, published(2)) if control == PUBLISHED else control
 
 

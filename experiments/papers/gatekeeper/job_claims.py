@@ -50,7 +50,7 @@ def job_takes(
         ratios = [_slower(measured, kind, share, *pair) for share in shares]
         holds = all_of(*(within(ratio, *bounds) for ratio in ratios))
         times = ", ".join(f"{show(ratio, 'plain')} at {share} %" for share, ratio in zip(shares, ratios, strict=True))
-        central = _slower(measured, kind, 50, "max-min", pair[1])
+        central = _slower(measured, kind, 50, "max-min", pair[1])  # max-min runs at a share of 50 % only
         return ClaimVerdict(f"{label}: {times}" if all(ratios) else "-", holds, show(central, "plain"))
 
     return verdict

@@ -17,7 +17,8 @@ Cell = tuple[str, str]
 def rates_in(measured: Measured, experiment: str, control: str, cell: Cell) -> list[tuple[float, float]]:
     """Return the rates of A and B in a cell in bit/s at the paper's scale: a pair per seed."""
     values = measured.values(experiment, control, "received_bps_by_receiver", cell_name(*cell)).values()
-    return [(a_bps / measured.scale, b_bps / measured.scale) for b_bps, a_bps in values]  # B is the first receiver
+    # B is the first receiver: in the first cell only B sends.
+    return [(a_bps / measured.scale, b_bps / measured.scale) for b_bps, a_bps in values]
 
 
 def _meets_guarantees(cell: Cell, received_bps: tuple[float, float], tolerance: float = NEAR) -> bool:
