@@ -56,7 +56,7 @@ def fabric_agents(pns: Iterable[PhysicalNode], folder: Path) -> Iterator[subproc
 def run_all(agents: dict[FrameSocket, Agent], stopped: threading.Event) -> None:
     """Run the agents, each at its own interval, until ``stopped``; receive frames between the intervals."""
     begun_s = time.monotonic()
-    # The agents begin one after the other within an interval, so that they do not all work at the same time.
+    # The agents begin one after the other within an interval (55 ms), so that they do not all work at the same time.
     due_s = {sock: begun_s + number * 0.055 / len(agents) for number, sock in enumerate(agents)}
     while not stopped.is_set():
         next_socket = min(due_s, key=due_s.__getitem__)

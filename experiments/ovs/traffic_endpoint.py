@@ -118,6 +118,7 @@ def receive(job: dict[str, Any]) -> dict[str, Any]:
     buffer = bytearray(1 << 18)
     for interval in range(job["intervals"] + 1):
         count_until(start_s + interval * job["interval_s"], selector, count, buffer, clients)
+        # Time since the start in ns, bytes and packets of the interface, and the payload of each source in bytes.
         rows.append([time.monotonic_ns() - round(start_s * 1e9), *received(job["interface"]), *count])
     answers = {str(index): client.all_rows(job["duration_s"]) for index, client in clients.items()}
     count_until(time.monotonic() + GRACE_S, selector, count, buffer, {})
