@@ -218,7 +218,7 @@ class FluidTraffic:
     def _retrace_when_due(self, now_s: float) -> None:
         """Follow all flows through the switches again if tables have changed, at most once in ``_retrace_s``."""
         versions = [datapath.tables.version for datapath in self._switches.values()]
-        forced = self._versions is None
+        forced = self._versions is None  # a flow was added, or none was followed yet
         if versions == self._versions or (not forced and now_s - self._traced_s < self._retrace_s):
             return
         self._versions, self._traced_s = versions, now_s
