@@ -57,8 +57,9 @@ class Datapath:
     """An OpenFlow switch. Calls that depend on time get ``now_s``, which must never decrease.
 
     Its output collects in two lists that the caller empties: ``drain_messages`` and ``drain_frames``. It may have
-    several controllers, an ``OpenFlowChannel`` each; calls without a channel are about the first one. ``writers``
-    records changes of the writing controller: the number of its channel, its role and the generation id at that time.
+    several controllers, an ``OpenFlowChannel`` each (``conversations``); calls without a channel are about the first
+    one. ``writers`` records changes of the writing controller: the number of its channel, its role and the generation
+    id at that time.
     """
 
     def __init__(self, dpid: int, options: DatapathOptions | None = None) -> None:
