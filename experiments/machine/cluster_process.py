@@ -42,7 +42,8 @@ class Cluster:
 
     At first the first node is active. ``document`` returns a node's configuration for its OpenFlow port and its REST
     port. ``openflow`` are the nodes' addresses for switches. Nodes are numbered from 0; each runs at one of
-    ``locations``. A request to a node that does not respond raises RequestError.
+    ``locations``. ``in_charge`` is the node that was last seen in control. A request to a node that does not respond
+    raises RequestError.
     """
 
     start_s = START_S
@@ -66,6 +67,7 @@ class Cluster:
             openflow_port, rest_port = free_ports(2)
             config = dict(document(openflow_port, rest_port))
             config["openflow"] = {**config.get("openflow", {}), "listen": f"{location.host}:{openflow_port}"}
+            # The section ``cluster`` rejects ``on_stop: remove``.
             config["control"] = {key: value for key, value in config.get("control", {}).items() if key != "on_stop"}
             config["cluster"] = {"node": name, "etcd": self.etcd.urls, **self._cluster_section(location)}
             (folder / name).mkdir(exist_ok=True)
