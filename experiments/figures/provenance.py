@@ -31,6 +31,7 @@ def trees_of(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for summary in summaries:
         parts = summary["manifest"].get("depends", {})
         agreeing = (tree for tree in trees if all(tree.get(part, digest) == digest for part, digest in parts.items()))
+        # Runs without recorded parts share a tree of their own.
         tree = next((candidate for candidate in agreeing if bool(candidate) == bool(parts)), None)
         if tree is None:
             trees.append(dict(parts))
