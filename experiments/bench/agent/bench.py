@@ -97,7 +97,7 @@ def _entries(count: int) -> Any:
 
 def codec_figures() -> dict[str, float]:
     """Return the time of encoding and decoding a Traffic Report per pair in us, in long frames and in strict frames."""
-    address, entries = FrameAddress(CONTROLLER_MAC, SENDER, VLAN, 1), _entries(46 * 40)
+    address, entries = FrameAddress(CONTROLLER_MAC, SENDER, VLAN, 1), _entries(46 * 40)  # 40 long frames, each of 46
 
     def per_pair_us(parameter_bytes: int) -> float:
         def there_and_back() -> None:

@@ -173,6 +173,7 @@ def targets(
         slowest_usual = min(row["pairs_per_s"] for row in nominal_rows)
         slowest = min(own_rows, key=lambda row: row["pairs_per_s"])
         case = f"{slowest['pairs']} pairs, {slowest['senders_per_receiver']} per receiver"
+        # In ns per pair, without the fixed cost of a call (``calls`` is in us).
         costs = [row["ns_per_pair"] - calls[name] * 1e3 / row["pairs"] for row in nominal_rows]
         speed, flatness = TARGET_ENTRIES_PER_S, max(costs) / min(costs)
         rows += [

@@ -158,7 +158,7 @@ def describe_fabric(grant_bps: int, slots: int) -> Fabric:
 
     Slot n, from 0 on, has PNs 2n + 1 (sender) and 2n + 2 (receiver), at the ports of these numbers.
     """
-    sending_bps = min(12 * grant_bps, MAX_MININET_RATE_BPS)
+    sending_bps = min(12 * grant_bps, MAX_MININET_RATE_BPS)  # more than the largest load of UDP, 10 times the grant
     nodes = []
     for slot in range(slots):
         nodes.append(PhysicalNode(2 * slot + 1, "s1", 2 * slot + 1, (SENDERS_VLAN,), sending_bps))

@@ -129,7 +129,7 @@ class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
                 band = parser.OFPMeterBandDrop(rate=rate_kbps, burst_size=burst_kbits)
                 flags = ofproto.OFPMF_KBPS | ofproto.OFPMF_BURST | ofproto.OFPMF_STATS
                 datapath.send_msg(parser.OFPMeterMod(datapath, ofproto.OFPMC_MODIFY, flags, meter_id, [band]))
-                if meter_id in last:  # a modify zeroes the counters
+                if meter_id in last:  # a modify zeroes the counters, but not the duration: its value now
                     last[meter_id] = (0.0, last[meter_id][1] + time.monotonic() - self.received_s[dpid])
                 changed += 1
             datapath.send_msg(parser.OFPBarrierRequest(datapath))

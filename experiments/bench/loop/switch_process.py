@@ -251,7 +251,7 @@ def _serve(
     if not plan.waits:
         fabric.start()
     if child is not None:
-        child.readline()
+        child.readline()  # its "ready"
     print("ready", file=output, flush=True)
     for line in commands:
         if child is not None:
