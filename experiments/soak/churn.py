@@ -88,7 +88,7 @@ class Churn:
     def _transient(
         self, start_s: float, lasts_s: float, vn: str | None = None, *, floor: bool = True, ceiling: bool = False
     ) -> None:
-        """Record a time from ``start_s`` until ``lasts_s`` from now in which a guarantee is not judged."""
+        """Record a transient from ``start_s`` until ``lasts_s`` from now; the other arguments are as in Transient."""
         self._ledger.transients.append(Transient(start_s, time.monotonic() + lasts_s, vn, floor, ceiling))
 
     def _start_flow(self, action: Action) -> bool:
@@ -107,7 +107,11 @@ class Churn:
         return True
 
     def _set_limit(self, action: Action) -> bool:
-        """Set a limit of a VN over REST; return True."""
+        """Set a limit of a VN over REST; return True.
+
+        A change at the judged VN may violate floor and ceiling for a time, of all VNs; a receive limit of another VN
+        may violate its own ceiling alone, and a send limit of another VN nothing.
+        """
         vn, judged = self._ovs.fabric.vn(action.vlan_vid, action.receiver), self._ledger.judged
         start_s = time.monotonic()
         path = f"/v1/vns/{vn.vlan_vid}/{vn.pn.switch}/{vn.pn.port_no}"
