@@ -55,7 +55,7 @@ def fig7(
     switches = [TopoSwitch(f"s{i}", i) for i in range(1, edges + 1)]
     switches += [TopoSwitch(f"c{i}", CORE_DPID_BASE + i, "core") for i in range(1, cores + 1)]
     links = [
-        TopoLink(f"s{edge}", FIRST_UPLINK_PORT_NO - 1 + core, f"c{core}", edge, rate_bps)
+        TopoLink(f"s{edge}", FIRST_UPLINK_PORT_NO - 1 + core, f"c{core}", edge, rate_bps)  # sN at port N
         for core in range(1, cores + 1)
         for edge in range(1, edges + 1)
     ]

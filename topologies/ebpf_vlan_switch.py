@@ -49,7 +49,7 @@ def access_program(vlan_vid: int, trunk_index: int) -> bytes:
         (
             ebpf.move(ebpf.R6, ebpf.R1),
             ebpf.load_word(ebpf.R1, ebpf.R6, ebpf.SKB_VLAN_PRESENT),
-            ebpf.jump_if_equal(ebpf.R1, 0, 2),
+            ebpf.jump_if_equal(ebpf.R1, 0, 2),  # no tag: over the two lines that drop
             *ebpf.exit_program(ebpf.TC_ACT_SHOT),
             ebpf.move(ebpf.R1, ebpf.R6),
             ebpf.set_to(ebpf.R2, _TPID),
@@ -74,7 +74,7 @@ def trunk_program(ports: Mapping[int, int]) -> bytes:
         (
             ebpf.move(ebpf.R6, ebpf.R1),
             ebpf.load_word(ebpf.R7, ebpf.R6, ebpf.SKB_VLAN_PRESENT),
-            ebpf.jump_if_equal(ebpf.R7, 0, 2 + len(choices)),
+            ebpf.jump_if_equal(ebpf.R7, 0, 2 + len(choices)),  # no tag: to the two lines that drop
             ebpf.load_word(ebpf.R7, ebpf.R6, ebpf.SKB_VLAN_TCI),
             ebpf.and_with(ebpf.R7, _VID_MASK),
             *choices,
