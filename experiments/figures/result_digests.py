@@ -164,7 +164,7 @@ def deciding_condition(holds: Mapping[str, Outcome]) -> str:
         if len(set(holds.values())) > 1:
             return "the two conditions make up for each other"
         return f"nothing: it {'is undecided' if last == UNDECIDED else HOLDS[last]} under all"
-    if not between:
+    if not between:  # only the model delays grants: elsewhere the two conditions differ in the queue alone
         return "the receiver's shaping queue"
     sufficient = [name for name, verdict in zip(holds, (first, *between), strict=False) if verdict == last]
     causes = [{"unshaped": "the receiver's shaping queue", "late": "the delay of grants"}[name] for name in sufficient]

@@ -166,7 +166,7 @@ class NodesDecisions:
         return {
             "killed_at_s": self._killed_s - begun_s,
             "out_of_control_s": self.out_of_control_s,
-            "owners_after": None,
+            "owners_after": None,  # unless a takeover has set it in ``_kill``
             **self._kill,
         }
 

@@ -50,6 +50,7 @@ def run_on_wire(
     if settings.make is not None:
         for datapath in model.switches.values():
             settings.make(datapath)
+    # This configuration only gives the queues; ``controllers`` makes its own.
     openflow_port, rest_port = free_ports(2)
     document = controller_configuration(scenario, fabric, control, openflow_port, rest_port)
     parsed = parse_config(yaml.safe_dump(document), "wire")

@@ -214,7 +214,10 @@ class Datapath:
     def packet_in(
         self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int = 0
     ) -> None:
-        """Send a packet-in; the reason is NO_MATCH if the table-miss entry sent it (section 5.4)."""
+        """Send a packet-in; the reason is NO_MATCH if the table-miss entry sent it (section 5.4).
+
+        ``entry`` is the flow table entry that sent it, None for a packet-out; the cookie of -1 then means no entry.
+        """
         is_table_miss = entry is not None and entry.flow.priority == 0 and entry.flow.match == _ANY
         reason = ofp.PacketInReason.NO_MATCH if is_table_miss else ofp.PacketInReason.ACTION
         table_id, cookie = (entry.flow.table_id, entry.flow.cookie) if entry else (0, 2**64 - 1)

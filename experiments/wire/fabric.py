@@ -198,7 +198,10 @@ class WireFabric:
         return self._connections[dpid, 0].connections
 
     def disconnect(self, dpid: int, *, keep_tables: bool = True, reconnect: bool = True, controller: int = 0) -> None:
-        """Disconnect a switch; it reconnects automatically, or on ``reconnect``, with tables or (restarted) without."""
+        """Disconnect a switch; it connects again automatically, or (``reconnect`` False) after a call of ``reconnect``.
+
+        Without ``keep_tables`` its tables are empty then, as after a restart.
+        """
 
         def close() -> None:
             if not keep_tables:

@@ -85,7 +85,7 @@ class Lab:
         listen = config.openflow_listen
         self.fabric = WireFabric((listen.host, listen.port), retry_s=0.5)
         capacity_of_end = {(end.dpid, end.port_no): link.capacity_bps for link in config.links for end in link.ends}
-        self._number: dict[tuple[int, int], int] = {}
+        self._number: dict[tuple[int, int], int] = {}  # of a port at its switch, by dpid and configured port_no
         for switch in config.switches.values():
             numbered = _numbered(config, switch)
             self._number |= {(switch.dpid, port.port_no): number for number, port in numbered.items()}
