@@ -143,7 +143,7 @@ class Netlink:
         return ClassCounters(*columns)
 
     def _dump(self, kind: int, body: bytes) -> Iterator[memoryview]:
-        """Yield the datagrams of the reply to a dump request."""
+        """Yield the datagrams of the reply to a dump request; its end, or an error, is a datagram's first message."""
         self._sequence = (self._sequence + 1) % 2**32
         self._socket.send(_HEADER.pack(_HEADER.size + len(body), kind, REQUEST | DUMP, self._sequence, 0) + body)
         while True:

@@ -41,7 +41,7 @@ def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
     tcp = [number for number, source in enumerate(run.scenario.sources) if source.protocol == "tcp"]
     figures["tcp_retransmitted"] = float(run.lost_packets[tcp].sum())
     figures["tcp_retransmitted_share"] = float(run.lost_packets[tcp].sum() / max(run.sent_packets[tcp].sum(), 1.0))
-    if "notifications" in run.notes:
+    if "notifications" in run.notes:  # on the model, under a controller
         figures["notifications"] = sum(run.notes["notifications"].values())
         figures["notified_receivers"] = len(run.notes["notifications"])
         drops = (f"queue_drops_{kind}_bps" for kind in ("worst", "settled", "mean"))

@@ -88,7 +88,10 @@ def _follow(
     path: TracedPath,
     depth: int,
 ) -> list[Hop] | None:
-    """Return the hops from a port to ``target`` through the present flow tables; None if the frame does not arrive."""
+    """Return the hops from a port to ``target`` through the present flow tables; None if the frame does not arrive.
+
+    Entries and packet-ins on the way are added to ``path``; ``depth`` is the number of hops before this port.
+    """
     if depth > _MAX_HOPS:
         return None
     walk = _Walk(entry_port.dpid, path)

@@ -168,7 +168,7 @@ class ModelQueue:
         while excess > 0:
             source, packets, sent_slot, marked = self.runs.popleft()
             dropped = min(packets, excess)
-            losses.append((source, dropped, 0))
+            losses.append((source, dropped, 0))  # no packet waits before the head
             self._remove(source, dropped)
             excess -= dropped
             if dropped < packets:

@@ -219,7 +219,7 @@ class OvsFabric:
         holds OVS's queues.
         """
         rates = {pn.trunk_interface: pn.link_rate_bps for pn in self.fabric.pns}
-        if not self._pn_bridges:
+        if not self._pn_bridges:  # the PNs' vswitches are eBPF programs, whose interfaces have no QoS rows
             _batch("tc", [line for name, rate_bps in rates.items() for line in _one_class(name, rate_bps)])
             rates = {}
         if self.options.edge_queues:
@@ -310,7 +310,7 @@ def _command_outputs(bridge: str, commands: tuple[str, ...]) -> Iterator[tuple[s
 
 
 def _prepare_host(host: Any, congestion_control: str) -> str:
-    """Clear a VN's TCP metrics before each connection. Return its default TCP.
+    """Set a VN's default congestion control; TCP keeps no metrics, and there is no IPv6. Return the default now.
 
     The default may not be the requested one: in a namespace the kernel rejects a congestion control that is not in
     tcp_allowed_congestion_control, a setting of the whole machine, which stays unchanged. Sources therefore request

@@ -341,7 +341,7 @@ class ModelTraffic:
         start_delay_s = model.rng.uniform(0.0, START_SPREAD_S)
         sender, octets = flow.source, source.octets
         for begin_s, end_s in spans:
-            begin_s = self._begin_s + min(begin_s + start_delay_s, end_s)
+            begin_s = self._begin_s + min(begin_s + start_delay_s, end_s)  # from here on in the model's time
             if octets is not None:
                 assert isinstance(sender, TcpSource)
                 model.at(begin_s, lambda: sender.transfer(octets, model.slot))

@@ -163,6 +163,7 @@ class AttackedFabric:
                     rates.offer(dpid, 1, rate_bps, eth_src=mac[dpid, 1], eth_dst=receiver, vlan_vid=vid)
                     for dpid in senders
                 ]
+                # Of the receiver only broadcasts, so that the controller learns its address.
                 rates.offer(GOOD_DPIDS[-1], 2, 1e6, eth_src=receiver, eth_dst=_EVERYBODY, vlan_vid=vid)
 
     def attacked(self, name: str, seconds: float) -> Outcome:

@@ -111,7 +111,7 @@ class BusyMeters(MeterTable):
         """Set the traffic; ``offered_bps`` and ``varied`` are indexed by meter id, 0 without traffic."""
         self._offered_bps, self._varied, self._swing = offered_bps, varied, swing
         self._paused_bps = np.where(varied, 0.0, offered_bps)
-        if self._size:
+        if self._size:  # the rest is done once
             return
         self._size, self._prepared_ids, self._listed = len(offered_bps), super().ids(), None
         self._in_bits, self._dropped_bits, self._bucket_bits = np.zeros((3, self._size))
