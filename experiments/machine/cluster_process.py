@@ -258,6 +258,7 @@ def _is_shared_by(healths: Mapping[int, Mapping[str, Any]]) -> bool:
     ``healths`` are the nodes' healths by node number. All must report the same owners, only these nodes may own
     switches, and each owner must report its switches as ready.
     """
+    # A node that reports no owners counts as one that reports a switch without an owner.
     owners = [health.get("cluster", {}).get("owners") or {"": None} for health in healths.values()]
     names = set(map(name_of, healths))
     if not owners or any(reported != owners[0] or not names >= set(reported.values()) for reported in owners):

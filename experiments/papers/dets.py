@@ -190,6 +190,7 @@ def _independent(measured: Measured) -> ClaimVerdict:
         for phase in ("one flooded", "all flooded"):
             flooded_bps = measured.values("dets-fig1", control, "received_bps_by_receiver", phase)
             seeds = [seed for seed in alone_bps if seed in flooded_bps]
+            # TCP's five VNs are the first receivers: its sources are the first ones.
             kept_by_phase.append(
                 [min(flooded_bps[seed][vn] / alone_bps[seed][vn] for vn in range(5)) for seed in seeds]
             )
