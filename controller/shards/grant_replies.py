@@ -79,7 +79,10 @@ class GrantReplies:
         return self.forfeits is not self.table.falses and bool(self.forfeits.any())
 
     def for_local_senders(self, local_rows: IntArray) -> tuple[SetRate, KeepAlive]:
-        """Return the messages to local senders; ``local_rows`` are their rows of the pair table."""
+        """Return the messages to local senders; ``local_rows`` are their rows of the pair table.
+
+        Pairs that are not under control get none.
+        """
         positions = self.table.part_rows[0]
         if self.changed is self.table.trues:
             return SetRate(local_rows, self.rate_bps[positions]), KeepAlive(local_rows[:0])

@@ -93,7 +93,7 @@ class MergedReports:
         return cls(table, local_rows, seen.measured, peer_reports, *(columns[name] for name in local_columns))
 
     def reports(self, controlled: IntArray) -> TrafficReport:
-        """Return the Traffic Reports of the rows of the table that are ``controlled``."""
+        """Return the Traffic Reports of the rows ``controlled`` of the table, which are ascending."""
         selection = slice(None) if len(controlled) == len(self.table.entries) else controlled  # all rows need none
         return TrafficReport(
             controlled,
@@ -120,7 +120,10 @@ class MergedReports:
         )
 
     def network_context(self, context: IntervalContext, state: ControlState, vns: VnTable) -> IntervalContext:
-        """Return the input of policies that use all pairs, under control or not."""
+        """Return the input of policies that use all pairs, under control or not.
+
+        ``used_bps`` of local pairs is the measured rate itself, which a Traffic Report caps at the limit.
+        """
         peer_bps = [[report.measured_bps] for report in self.peer_reports]
         (used_bps,) = self.table.merged(self.local_rows, [self.measured.measured_bps], peer_bps)
         limit_bps = np.minimum(context.limit_bps, ceilings(self.table.entries, vns))
@@ -131,9 +134,10 @@ class MergedReports:
 
 
 def _column(report: ReportMessage, name: str, positions: IntArray) -> NDArray[Any]:
-    """Return a column of a report, its rows at ``positions`` of the table.
+    """Return a column of a report, whose rows have the rows ``positions`` in the table.
 
-    A report omits limits that equal the last grants: then these grants are returned.
+    A report omits limits that equal the last grants. If these were for the same table, they are returned with the rows
+    of the table, as ``ReceiverTable.merged`` accepts them.
     """
     if name != "limits":
         column: NDArray[Any] = getattr(report, name)

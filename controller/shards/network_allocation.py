@@ -51,7 +51,7 @@ def link_usage(
 
 
 def sum_link_usage(uses: Iterable[LinkUseMessage], links: int) -> tuple[FloatArray, FloatArray]:
-    """Return the sum of several shards' use of the same links, (links,) each, in the form of ``PolicyView``."""
+    """Return several shards' cross traffic on each link, and its guaranteed part, summed, (links,) each."""
     cross_traffic_bps, within_bps = np.zeros(links), np.zeros(links)
     for use in uses:
         cross_traffic_bps[use.link] += use.cross_traffic_bps

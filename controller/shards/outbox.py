@@ -24,7 +24,7 @@ class Outbox:
         self.token, self.number, self.fabric = 0, 0, b""
         self._messages: dict[int, Bundle] = {}
         self._octets: dict[int, int] = {}  # sizes of the last bundles
-        # The receiving VNs of local pairs, (vns,), and those of each peer.
+        # The mask (vns,) of the VNs to which local pairs send, and those of each peer among them, as rows.
         self._sends, self._sent_to = np.empty(0, dtype=np.bool_), dict[int, IntArray]()
 
     def set_identity(self, token: int, fabric: bytes) -> None:

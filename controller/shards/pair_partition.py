@@ -23,10 +23,10 @@ from controller.shards.receiver_table import Pairs, match_pairs
 
 @dataclass(frozen=True)
 class PairPartition:
-    """``local_rows`` are the rows of ``entries`` with local receivers, ``local_pairs`` their ends.
+    """``local_rows`` are the rows of ``entries`` with receivers that this shard decides for; ``local_pairs``: the ends.
 
-    ``remote_rows`` are the rows with receivers at each peer, ascending; ``remote_mask`` (pairs,) marks them.
-    ``receivers`` are these receivers, by peer.
+    ``remote_mask`` (pairs,) marks all other rows; nobody may decide for their receivers. ``remote_rows`` are the rows,
+    ascending, with receivers that each peer decides for, ``receivers`` these receivers.
     """
 
     entries: PairTable
@@ -40,7 +40,10 @@ class PairPartition:
 
     @classmethod
     def build(cls, entries: PairTable, local_mask: BoolArray, owns: Mapping[int, BoolArray]) -> PairPartition:
-        """Return the partition for the VNs in ``local_mask`` and those that each peer ``owns``, (vns,) each."""
+        """Return the partition for the VNs that this shard (``local_mask``) and each peer (``owns``) decide for.
+
+        The masks have shape (vns,).
+        """
         local_rows = np.flatnonzero(local_mask[entries.receiver])
         remote_rows = {peer: np.flatnonzero(mask[entries.receiver]) for peer, mask in owns.items()}
         local_pairs = entries.sender[local_rows], entries.receiver[local_rows]
@@ -63,7 +66,8 @@ class PairPartition:
     def granted(self, peer: int, grants: GrantMessage) -> tuple[IntArray, IntArray | slice]:
         """Return the rows of the pairs that a peer grants a rate, and their rows in ``grants``.
 
-        The peer may grant rates to pairs that have ended since its last report. Equal pairs are matched once.
+        The peer may grant rates to pairs that have ended since its last report. If all pairs to the peer have a rate,
+        the first result is the array of ``remote_rows`` itself. Equal pairs are matched once.
         """
         cached = self._granted.get(peer)
         if cached is None or cached[0].sender is not grants.sender or cached[0].receiver is not grants.receiver:

@@ -79,7 +79,7 @@ class Peer:
         self._acked_by_peer = 0, 0  # the peer's acknowledgement of this shard's Reports and Grants
         # The pairs that were sent last, and since which number.
         self._pairs: dict[type[Frame], tuple[IntArray, int]] = {}
-        self.token, self._number = 0, 0  # of its last known incarnation
+        self.token, self._number = 0, 0  # its last known incarnation, and the highest number received from that
         self._last: dict[type[Frame], int] = {}  # the number of the last message of each kind
         self._sent_s: OrderedDict[int, float] = OrderedDict()  # when this shard's last numbers were sent
 
@@ -112,7 +112,7 @@ class Peer:
         acked_pairs = [self._known[one].latest if one in self._known else 0 for one in _WITH_PAIRS]
         pairs = 0 if rows is None else self._known_by_peer(number, kind, rows)
         left &= ~OmittedColumns.AMOUNTS if self._asked else -1  # the allocator needs the amounts
-        limits = limits if pairs and limits == self.granted else 0
+        limits = limits if pairs and limits == self.granted else 0  # not if a later Grant has arrived since
         return Header(token, number, self._number, self._asked, (acked_pairs[0], acked_pairs[1]), pairs, left, limits)
 
     def record_grant(self, number: int, rate_bps: FloatArray, rows: IntArray) -> None:
@@ -178,7 +178,7 @@ class Peer:
             self._read[kind] = frame
 
     def _store_pairs(self, head: Header, frame: Frame) -> None:
-        """Store the pairs of a message."""
+        """Store the pairs of a message that includes them; ``first`` stays while the pairs are equal."""
         if not isinstance(frame, ReportMessage | GrantMessage) or head.pairs_ref:
             return
         known, first = self._known.get(type(frame)), head.number

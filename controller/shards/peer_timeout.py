@@ -57,7 +57,7 @@ def capacity_without_silent_peers(
         if report is None or not silent_s:
             continue
         rate_bps = np.where(np.isinf(report.limit_bps), 0.0, report.limit_bps)
-        sharers = np.ones(len(vns), dtype=np.int64)
+        sharers = np.ones(len(vns), dtype=np.int64)  # the number of senders that share each receiver's limit
         if number in granted:  # the peer may have received these grants
             last_grants = granted[number].materialize()
             rows, grant_rows = match_pairs(report, last_grants)
@@ -66,6 +66,8 @@ def capacity_without_silent_peers(
         senders += np.bincount(report.receiver[rate_bps > 0.0], minlength=len(vns))
         if silent_s > GRANT_HOLD_S:
             rate_bps = np.minimum(rate_bps, equal_share_bps(vns, sharers)[report.receiver])
+        # Where limits are no shares, each sender gets an equal share at most: from the beginning, and even if it is one
+        # of more senders than the last Grant counted.
         sharers = np.maximum(sharers, np.bincount(report.receiver, minlength=len(vns)))
         part_bps = np.where(no_shares, vns.receive_limit_bps / sharers, np.inf)
         rate_bps = np.minimum(rate_bps, part_bps[report.receiver])

@@ -98,14 +98,17 @@ def with_readings(
     """
     unread = context.unread_intervals
     for of_peer in unresponsive:
-        unread = np.maximum(unread, of_peer[receiver])
+        unread = np.maximum(unread, of_peer[receiver])  # True counts as one interval
     return context._replace(unread_intervals=unread, observed=read)
 
 
 def _put_together(
     size: int, parts: Iterable[tuple[IntArray, list[FloatArray]]], count: int
 ) -> tuple[list[FloatArray], BoolArray]:
-    """Return columns of this size assembled from parts, and the mask of the written rows; other rows are NaN."""
+    """Return ``count`` columns of this size assembled from parts, and the mask of the written rows; others are NaN.
+
+    A part consists of rows and their values, by column; a later part replaces an earlier one.
+    """
     columns, known = [np.full(size, np.nan) for _ in range(count)], np.zeros(size, dtype=np.bool_)
     for rows, values in parts:
         known[rows] = True

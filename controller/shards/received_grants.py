@@ -75,7 +75,7 @@ class ReceivedGrants:
                     self._forfeits.append(rows[grants.forfeits[grant_rows]])
                 continue
             unchanged_rows.append(crossing.remote_rows[number])
-            if GRANT_HOLD_S < peer.grant_age_s(now_s) < np.inf:
+            if GRANT_HOLD_S < peer.grant_age_s(now_s) < np.inf:  # infinite: it never granted a rate
                 unresponsive.append(crossing.remote_rows[number])
         if received:
             machines = self.apply_grants(machines, entries, adopted_bps, vns, received, granted, unchanged_rows)
@@ -84,7 +84,7 @@ class ReceivedGrants:
             share_bps = equal_share_bps(vns, self.senders)[entries.receiver[rows]]
             above = machines.controlled[rows] & (machines.limit_bps[rows] > share_bps)
             machines = machines.on_set_rate(SetRate(rows[above], share_bps[above]))
-        if adopted_bps is None and complete:
+        if adopted_bps is None and complete:  # adopted grants cap the rates, which then need not equal the Grant's
             limited = machines.control == _LIMITED  # the limit of any other pair is not its grant
             all_limited = limited.all()
             numbers = {
@@ -127,6 +127,7 @@ class ReceivedGrants:
         # Until the receiver's shard has replied, a new sender gets an equal share, as one more sender.
         new = new[~vns.always_controlled[entries.receiver[new]]]
         first = SetRate(new, equal_share_bps(vns, self.senders + 1)[entries.receiver[new]])
+        # ``first`` comes first: where a peer has granted a rate already, that replaces the equal share.
         rows = np.concatenate([message.entry for message in (first, *granted)])
         rate_bps = np.concatenate([message.rate_bps for message in (first, *granted)])
         return machines.on_set_rate(cap_at_adopted(SetRate(rows, rate_bps), adopted_bps))
@@ -147,6 +148,7 @@ def _apply_without_state_changes(
     unchanged_rows: Sequence[IntArray],
 ) -> SendRateControllers | None:
     """Fast path of ``apply_grants``: return the machines if no pair changes its state; otherwise None."""
+    # The receivers at each peer that grants all pairs to it a rate.
     complete = [receivers for (rows, receivers), one in zip(received, granted, strict=True) if one.entry is rows]
     if not all(receivers_mask[receivers].all() for receivers in complete):
         return None

@@ -24,7 +24,10 @@ Pairs = tuple[IntArray, IntArray]
 
 @dataclass
 class ReceiverTable:
-    """``parts`` are the assembled pairs, the shard's own first; ``part_rows`` are their rows in the table."""
+    """``parts`` are the assembled pairs, the shard's own first; ``part_rows`` are their rows in the table.
+
+    ``_of_all`` caches the result of ``senders`` for all rows.
+    """
 
     entries: PairTable
     parts: tuple[Pairs, ...]
@@ -103,10 +106,12 @@ class ReceiverTable:
         local_columns: Sequence[NDArray[Any]],
         peer_columns: Sequence[Sequence[NDArray[Any]]],
     ) -> list[NDArray[Any]]:
-        """Return columns of all pairs: the rows ``local_rows`` of ``local_columns``, then those of each report.
+        """Return columns of all pairs, by row of the table: of the shard's own pairs, and of those of each report.
 
-        Columns of eight bytes come before those of one, in each. A report's column may be as long as the table, with
-        its rows at their positions in the table.
+        The shard's own are the rows ``local_rows`` of ``local_columns``. ``peer_columns`` has a list of the same
+        columns for each report, in the order of ``parts``. In each list columns with elements of eight bytes come
+        before those of one byte. A report's column that is as long as the table has each pair's value at the pair's
+        row of the table.
         """
         if shard_native.library is not None:
             return shard_native.merge(self.part_rows, local_rows, local_columns, peer_columns)

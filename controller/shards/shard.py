@@ -99,14 +99,14 @@ class Shard(RemoteSide):
             row = int(np.flatnonzero(~vns.has_queue)[0])
             raise InvalidValueError("queues", vns.key(row), "has no queue, and its senders share a receive budget")
         self.vns, self.groups, self._number_of_shard = vns, groups, number
-        self._interval_s, self._links, self._owners = interval_s, tuple(links), b""
+        self._interval_s, self._links, self._owners = interval_s, tuple(links), b""  # ``_owners``: the owners' digest
         self.scope, self._outbox = np.zeros(len(vns), dtype=np.bool_), Outbox()
         # (vns,) masks: the VNs for which this shard decides, and those of ``_kinds``.
         self.decided_mask, self._wide, self._no_shares = self.scope, *_kinds(groups, len(vns))
         self._owner, self.allocator = owner, NO_OWNER
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
-        self._received_grants, self._began_s = ReceivedGrants(len(vns)), np.inf
+        self._received_grants, self._began_s = ReceivedGrants(len(vns)), np.inf  # ``_began_s``: of the first interval
         self._memories = self._nothing = self.state.allocators.memories  # the policies' states, and their initial ones
         self._table = ReceiverTable.from_parts([])
         self._crossing: PairPartition | None = None
@@ -129,9 +129,9 @@ class Shard(RemoteSide):
         ``allocator`` decides for network-wide policies; None: the owner of the first VN with an owner.
         ``owners_digest`` represents the owners that every shard knows. Shards with different owners reject each other's
         messages: the node that learns of a new owner last sends its reports to the old owner until then, and the new
-        owner must not decide without them. Congestion at VNs that peers decide for now continues. Policies begin again,
-        and the peers' reports are forgotten; the caller must freeze grants until all is known again
-        (``with_frozen_grants``).
+        owner must not decide without them. VNs that this shard has decided for until now stay congested, if they were,
+        until a peer's first Grant. Policies begin again, and the peers' reports are forgotten; the caller must freeze
+        grants until all is known again (``with_frozen_grants``).
         """
         if allocator is None:
             allocator = next((one for one in owner.tolist() if one != NO_OWNER), NO_OWNER)
@@ -200,6 +200,7 @@ class Shard(RemoteSide):
         if not left & OmittedColumns.ACTIVE:
             rows_by_peer = crossing.reportable_rows(senders.machines.control, silent_intervals)
         unread = senders.seen.unread_intervals
+        # In the order of ReportMessage's fields; an omitted column need not have the message's type.
         columns: list[NDArray[Any]] = [
             entries.sender,
             entries.receiver,
@@ -254,9 +255,9 @@ class Shard(RemoteSide):
         return self._encode_grants(self._decide_result.receivers.allocators.congested, now_s)
 
     def _encode_grants(self, congested: BoolArray, now_s: float) -> dict[int, Octets]:
-        """Return Grants for each peer: the congested receivers, (vns,), and the rates of its senders.
+        """Return a Grant message for each peer: the receivers that control their senders, and the peer's pairs' rates.
 
-        Nothing is decided for unresponsive peers.
+        ``congested`` (vns,) is the mask of congested receivers. An unresponsive peer gets no rates.
         """
         assert self._answers is not None
         answers, senders = self._answers, self._counted
@@ -286,14 +287,14 @@ class Shard(RemoteSide):
     def watched(self, receivers: ReceiverSide, now_s: float) -> ReceiverSide:
         """Return the receivers' side with the policies' states for the table of all pairs to local receivers.
 
-        ``view`` has its rows.
+        The table is built here; ``view`` returns input for its rows.
         """
         self._merge(self._crossing_now().local_pairs, list(self._live(now_s).values()))
         allocators = receivers.allocators
         # The rates of peers' receivers are unknown here: they do not count as calm when they become local.
         calm_intervals = np.where(self.decided_mask, allocators.calm_intervals, 0)
         congested = np.where(self.decided_mask, allocators.congested, self._received_grants.congested)
-        if self.state.adopted_bps is not None:
+        if self.state.adopted_bps is not None:  # grants are frozen, as after a change of owners
             congested |= self._held_by_peers()
         allocators = allocators._replace(congested=congested, calm_intervals=calm_intervals, memories=self._memories)
         return receivers._replace(allocators=allocators)
@@ -344,6 +345,7 @@ class Shard(RemoteSide):
             self._memories = self._nothing  # learned from part of the senders only
         self._answers = answers = GrantReplies.build(self._table, view.reports, set_rate, allocators.decisions)
         congested = np.where(self.decided_mask, allocators.congested, self._received_grants.congested)
+        # States and decisions have the rows of ``_table``; ``state`` must have those of local senders' pairs only.
         allocators = allocators._replace(congested=congested, memories=self._nothing, decisions=())
         messages = SenderMessages(*answers.for_local_senders(local_rows), answers.local_forfeits(local_rows))
         return receivers._replace(allocators=allocators), messages
@@ -374,7 +376,10 @@ class Shard(RemoteSide):
 
     @property
     def remote_senders(self) -> IntArray:
-        """Return the number of each VN's senders at other shards, by the peers' last messages, (vns,)."""
+        """Return the number of each VN's senders at other shards, by the peers' last messages, (vns,).
+
+        For VNs that this shard decides for it is known from reports; for others from Grants, and 0 if not congested.
+        """
         vns, entries = len(self.vns), self.state.entries
         has_reports = any(len(sender) for sender, _ in self._table.parts[1:])
         receiver = self._table.entries.receiver

@@ -40,15 +40,15 @@ def apply_grants(
 
     ``states`` are idle and limited; ``before`` are the mask of receivers under control (vns,), and receivers, states,
     limits and intervals since a message of all pairs. A part consists of the rows to a peer, the rows that the peer
-    grants a rate, and these rates. All rows to a peer must be idle exactly if their receiver is not under control, all
-    granted rows must be limited. If both are the same array, all their receivers must be under control.
-    ``unchanged_rows`` are the other rows, as several arrays.
+    grants a rate, and these rates. A machine needs the general path if a row to a peer is idle although its receiver is
+    under control, or the reverse, or if a granted row is not limited. Where both rows are the same array, the caller
+    has checked that all their receivers are under control. ``unchanged_rows`` are the other rows, as several arrays.
     """
     limit_bps, intervals = before[3:]
     if sum(len(rows) for _, rows, _ in parts) + sum(map(len, unchanged_rows)) == len(limit_bps):
         after = np.empty_like(limit_bps), np.empty_like(intervals)  # all rows are written
     else:
-        after, unchanged_rows = (limit_bps.copy(), intervals.copy()), ()
+        after, unchanged_rows = (limit_bps.copy(), intervals.copy()), ()  # copied here, not by the native function
     columns = (*before, *after, *(column for part in parts for column in part), *unchanged_rows)
     applied: int = library.dets_obey(columns, *states, len(parts), len(unchanged_rows))
     return after if applied == 1 else None
@@ -63,10 +63,11 @@ def add_loads(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Seque
 def merge(
     part_rows: Sequence[IntArray], local_rows: IntArray, local_columns: Columns, peer_columns: Sequence[Columns]
 ) -> list[NDArray[Any]]:
-    """Return columns of one table: the rows ``local_rows`` of ``local_columns``, and ``peer_columns`` at ``part_rows``.
+    """Return columns of one table: the rows ``local_rows`` of ``local_columns``, and the ``peer_columns``.
 
-    Columns of eight bytes come before those of one, in each. An eight-byte column as long as the table is read at these
-    positions, too.
+    ``part_rows`` are the rows of the table to which they go, of the local part first. In each list columns with
+    elements of eight bytes come before those of one byte. A peer's eight-byte column that is as long as the table is
+    read at the same rows.
     """
     rows, eights = sum(map(len, part_rows)), sum(column.itemsize == WIDE for column in local_columns)
     for part in (local_columns, *peer_columns):
