@@ -24,7 +24,10 @@ _NOTHING = VnHosts(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, n
 
 @dataclass
 class Subscriber:
-    """A peer's progress with host updates: the last acknowledged change (``acked``), and those ``in_flight``."""
+    """A peer's progress with host updates: the last acknowledged change, ``acked``.
+
+    ``in_flight`` has the last change of each unacknowledged message, in the order of sending.
+    """
 
     acked: int = 0
     in_flight: list[int] = field(default_factory=list)
@@ -85,9 +88,9 @@ class HostPublisher:
         return self._learned.get(host, 0)
 
     def due(self, hearer: Subscriber, now_s: float, retransmit_s: float) -> tuple[int, int, VnHosts]:
-        """Return what a peer must be sent: since and until which number, and the VNs.
+        """Return what a peer must be sent: since and until which number, and the VNs; equal numbers mean nothing.
 
-        Unacknowledged changes are retransmitted after ``retransmit_s``.
+        Unacknowledged changes are retransmitted after ``retransmit_s`` without progress.
         """
         if hearer.in_flight and now_s - hearer.progress_s >= retransmit_s:
             hearer.in_flight, hearer.progress_s = [], now_s
@@ -106,6 +109,7 @@ class HostPublisher:
         """Return the first VNs whose last change is after ``since``, and the number up to which they are complete."""
         at = int(np.searchsorted(self._log[0, : self._logged], since, side="right"))
         until, rows, macs, learned, counts = self.number, list[int](), list[int](), list[int](), list[int]()
+        # The log is read in part, so that a message is fast to build even if most changes have been superseded.
         for number, row in self._log[:, at : min(at + 2 * MAX_BATCH, self._logged)].T.tolist():
             if len(macs) + len(rows) >= MAX_BATCH:
                 break
@@ -115,6 +119,7 @@ class HostPublisher:
             hosts, first = self._hosts_of_vn(row), int(self._first[row])
             before = len(macs)
             macs += [host.mac for host in hosts]
+            # A host that was there before the VN was published counts as learned with the first publication.
             learned += [max(self._learned.get(host, 0), first) for host in hosts]
             rows.append(row)
             counts.append(len(macs) - before)

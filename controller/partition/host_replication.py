@@ -100,7 +100,7 @@ class HostReplication:
         for node, peer in self._peers.items():
             subscription = peer.subscription
             while subscription.pending:
-                for vn in subscription.pending[0].vns:
+                for vn in subscription.pending[0].vns:  # an iterator: the next batch continues where this one stops
                     if self._owners.get(self._vns.key(vn.row).dpid) == node:
                         hosts += self._others.apply(subscription.pending[0], vn, self._own)
                     vns += 1
@@ -112,7 +112,10 @@ class HostReplication:
     def due(
         self, peers: Collection[str], up: Mapping[int, Owner], now_s: float, retransmit_s: float
     ) -> dict[str, bytes]:
-        """Return the messages that are due to these peers; ``up`` are the local switches under control, by dpid."""
+        """Return the messages that are due to these peers; ``up`` are the local switches under control, by dpid.
+
+        Changes are retransmitted after ``retransmit_s``. A message without changes acknowledges, or keeps alive.
+        """
         self._others.note_changes(self._own)
         self._others.restore_hosts(self._own)
         self._publisher.set_owned_switches(up)
@@ -127,5 +130,5 @@ class HostReplication:
             found[node] = encode_host_update(
                 HostUpdateHeader(self._token, self._number, since, until, *known), self._digest, hosts
             )
-            peer.sent_s, peer.answer = now_s, bool(peer.subscription.pending)
+            peer.sent_s, peer.answer = now_s, bool(peer.subscription.pending)  # those must be acknowledged later
         return found

@@ -125,6 +125,7 @@ class NodePartition(FabricPartition):
         allocator = self._allocator if lowest_dpid is None else self._number_of(owners[lowest_dpid].node)
         allocator_moves = allocator != self._allocator and self._shard.is_network_wide
         if not changed and token == self._token and not allocator_moves:
+            # An allocator that no policy uses may move without a repartition.
             self._allocator = self._shard.allocator = allocator
             return
         for dpid in changed:
@@ -144,7 +145,8 @@ class NodePartition(FabricPartition):
     def freeze_grants(self, now_s: float) -> None:
         """Freeze grants for a while, since a switch is about to change its owner.
 
-        Its last owner learns of that later than its new one, which sends the last owner nothing more.
+        The new owner learns of the change first, and from then on sends the last owner nothing: the last owner must not
+        take that for less traffic.
         """
         self._freeze(set(), now_s)
 
@@ -278,6 +280,7 @@ class NodePartition(FabricPartition):
         if shard.groups is not groups:
             shard.set_policies(groups)
         shard.vns, shard.state = vns, state
+        # The messages that these calls return are in the shard's bundles, too.
         shard.report(readings, now_s)
         shard.encode_readings(observed, now_s)
         shard.decide(now_s, links, observed)

@@ -52,7 +52,7 @@ def import_probe_results(can: Capabilities, data: bytes) -> None:
     can.meters = can.counters = _WORKS
     can.set_queue, can.ecn = more["set_queue"], more["ecn"]
     can.learn_bounds(bounds)
-    can.set_meters_unused("")
+    can.set_meters_unused("")  # no reason: meters are used
 
 
 def _more(can: Capabilities) -> dict[str, Ability]:

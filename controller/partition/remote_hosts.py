@@ -30,7 +30,7 @@ class _Vn(NamedTuple):
 class _PendingUpdate:
     """A message that is being applied: its remaining ``vns``, and the number up to which it is complete.
 
-    Hosts placed after the number ``since`` are new. ``local_number`` is this node's own change number at that time.
+    Hosts placed after the number ``since`` are new. ``local_number`` is this node's own change number at its arrival.
     """
 
     since: int
@@ -84,6 +84,7 @@ class RemoteHosts:
         """Process changes of hosts; ``local_dpids`` are the dpids of this node's switches."""
         for change in self._network.drain_host_changes():
             self._publisher.note(change)
+            # The node of the earlier place claims the host until it withdraws that; a present place needs no claim.
             if change.before is not None and self._vns.key(change.before).dpid not in local_dpids:
                 self._claim(change.host, change.before)
             if change.after is None:
@@ -96,7 +97,7 @@ class RemoteHosts:
         while self._removed:
             host = self._removed.pop()
             if host in self._claims and not self._network.knows(host):
-                self._place(host, max(self._claims[host]))
+                self._place(host, max(self._claims[host]))  # any of the claims
                 self.note_changes(local_dpids)
 
     def withdraw_claims(self, rows: list[int]) -> None:
@@ -106,7 +107,7 @@ class RemoteHosts:
                 self._unclaim(host, row)
 
     def apply(self, words: _PendingUpdate, vn: _Vn, local_dpids: frozenset[int]) -> int:
-        """Apply the update of one VN of the message ``words``; return how many hosts came or went."""
+        """Apply the update of one VN, ``vn``, of the message ``words``; return how many hosts came or went."""
         network, vid = self._network, self._vns.key(vn.row).vlan_vid
         claimed = {Host(vid, mac): number for mac, number in vn.learned.items()}
         gone = [host for host in network.hosts_of_vn(vn.row) if host not in claimed]
