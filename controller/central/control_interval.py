@@ -30,6 +30,7 @@ from controller.whatif.shadow import shadow_step
 
 MeterStats = NDArray[np.void]
 
+# Positions of the fields of VnMeters.
 _SEND_LIMIT, *_OF_FLOODS = map(VnMeters._fields.index, ("send", "flood", "discovery", "report"))
 NOTIFICATION_EVENT_GAP_S = 5.0
 """After this time without notifications, a further one counts as a new congestion."""
@@ -62,6 +63,7 @@ def run_interval(
     required = _required_readings(control, recorder)
     links = fabric.links.link_table(vns, fabric.network.topology) if ReadingKind.LINKS in required else None
     marks = None
+    # A node of a cluster needs an object even without such meters: it gets the peers' readings.
     if ReadingKind.MARKS in required and (fabric.phantoms or fabric.measuring or not fabric.share.is_whole):
         # ``counted`` are the meters of pairs that count marked frames, ``beyond`` the phantom meters of receiving VNs.
         counted, beyond = (
@@ -167,7 +169,8 @@ def _watch_floods_and_frame_sizes(fabric: FabricState, reports: MeterStatsBatch,
         return
     vns = fabric.vns
     listed = fabric.listing.find(fabric.switches, reports)
-    vn_positions = fabric.listing.places_of_vns(listed, reports.ends, len(vns)).meter
+    vn_positions = fabric.listing.places_of_vns(listed, reports.ends, len(vns)).meter  # (vns, VN_METERS)
+    # (vns,): whether the VN's switch has replied.
     answered = np.array([dpid in reports for dpid in vns.dpids], dtype=np.bool_)[vns.switch]
     sender = fabric.state.entries.sender
     follow_frame_sizes(fabric, dropped_frame_bytes(reports.whole, listed, sender, len(vns)), now_s)
@@ -235,6 +238,7 @@ def _note_notifications(fabric: FabricState, notified: IntArray | None, now_s: f
     if notified is None or not notified.any():
         return
     fabric.notifications += notified
+    # A VN that never notified has NaN in ``notified_s``, and so counts as first.
     first = (notified > 0) & ~(now_s - fabric.notified_s < NOTIFICATION_EVENT_GAP_S)
     fabric.notified_s[notified > 0] = now_s
     for row in fabric.events.limit_named(EventKind.CONGESTION_NOTIFICATION_SENT, np.flatnonzero(first), now_s):

@@ -296,6 +296,7 @@ class CentralController:
         pending = network.desired.pending
         due = [dpid for dpid in installed if switches[dpid].update.due]
         updates = {dpid: switches[dpid].drain_update(keep_meters=dpid in pending) for dpid in due}
+        # An update whose meters all stay may be empty.
         return {dpid: update for dpid, update in updates.items() if update.due} if pending else updates
 
     # -- limits and algorithms

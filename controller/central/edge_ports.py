@@ -50,7 +50,7 @@ def apply_port_states(fabric: FabricState, dpid: int, states: Mapping[int, PortS
     for port_no in (was_fenced | renumbered) - must_fence:
         network.fence(PortId(dpid, port_no), False)
     _note(fabric, dpid, states, now_s)
-    old_ports, record.ports = record.ports, {}
+    old_ports, record.ports = record.ports, {}  # by number: the state, and since when the port is up, down or absent
     for port_no, state in states.items():
         old_state, since_s = old_ports.get(port_no, (None, now_s))
         is_same = old_state is not None and old_state.state == state.state

@@ -108,7 +108,7 @@ class SwitchArrivals:
     new_s: float = -math.inf
 
     def began(self, now_s: float) -> None:
-        """Record that the adoption of a switch's tables begins."""
+        """Record that the adoption of a switch's tables begins; the first one starts the wait for new switches."""
         if math.isinf(self.new_s):
             self.new_s = now_s
 
@@ -238,7 +238,7 @@ class FabricState:
         entries = self.state.entries
         limit_bps, silent_s = np.full((2, len(entries)), np.nan)
         for decision in self.state.allocators.decisions:
-            view = decision.view
+            view = decision.view  # its rows are void once the pair table has changed
             if decision.egress_limit_bps is not None and decision.notified_s is not None and view.entries is entries:
                 limit_bps[view.rows] = decision.egress_limit_bps
                 silent_s[view.rows] = view.now_s - decision.notified_s
@@ -345,7 +345,7 @@ class FabricState:
         """Return the rates (kb/s) and bursts (kb) of meters of a switch that limit pairs; NOT_KNOWN for others."""
         rows, enforcement = self.switches[dpid].rows_of(meter_id), self.state.enforcement
         unknown = np.flatnonzero(rows == NO_ENTRY)  # only a few: most meters limit pairs
-        if len(unknown) == len(rows):
+        if len(unknown) == len(rows):  # there may be no pair at all, and then nothing to take from
             return np.full(len(rows), NOT_KNOWN, np.uint32), np.full(len(rows), NOT_KNOWN, np.uint32)
         # NO_ENTRY, -1, takes the last row's values, which NOT_KNOWN replaces.
         rate_kbps = enforcement.rate_kbps.take(rows, mode="wrap")
@@ -379,7 +379,7 @@ class FabricState:
             np.maximum(newcomer_bits[rows], min_bits),
             packet_in_bursts(rates_bps[5], agent_burst_s),
         )
-        exists = vn_meter_id > 0
+        exists = vn_meter_id > 0  # (kinds of meters, VNs of the switch), as the rates and bursts once stacked
         vn_kbps, vn_kbits = to_kilo(np.stack(rates_bps)[exists]), to_kilo(np.stack(bursts_bits)[exists])
         pair_rows, enforcement = record.metered_rows(), self.state.enforcement
         pair_meter_id = self.state.entries.meter_id[pair_rows]

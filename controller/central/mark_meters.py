@@ -101,10 +101,10 @@ class MarkMeterManager:
     def _measure(self, entries: PairTable, now_s: float) -> None:
         """Give a counting meter to exactly the pairs whose frames may be marked."""
         fabric, vns, marked = self._fabric, self._fabric.vns, self._fabric.network.marked
-        needs_meter = np.isin(vns.vlan_vid[entries.sender], sorted(marked.vlans))
+        needs_meter = np.isin(vns.vlan_vid[entries.sender], sorted(marked.vlans))  # (pairs,)
         needs_meter &= vns.dpid[entries.sender] != vns.dpid[entries.receiver]
-        pair_row, pair_exists = fabric.measuring.rows_in(entries)  # of each counting meter
-        stays = pair_exists.copy()
+        pair_row, pair_exists = fabric.measuring.rows_in(entries)  # of each counting meter, (meters,)
+        stays = pair_exists.copy()  # (meters,): the pair is still active and needs its meter
         stays[pair_exists] = needs_meter[pair_row[pair_exists]]
         lacks_meter = needs_meter.copy()
         lacks_meter[pair_row[stays]] = False
@@ -114,6 +114,7 @@ class MarkMeterManager:
         for row in np.flatnonzero(~stays).tolist():
             pair = Pair(int(installed.sender[row]), int(installed.receiver[row]))
             marked.set_counter(pair, None)
+            # Counting meters are at the receiver's switch, where that VN sends as well.
             self._delete_meter(fabric.record_of_sender(pair.receiver), int(installed.meter_id[row]))
         new_ids: dict[Pair, int] = {}
         for row in np.flatnonzero(lacks_meter).tolist():
@@ -137,15 +138,16 @@ class MarkMeterManager:
         self._limit_bps = limit_bps
         if len(changed):
             self._put(changed, changed)
+            # The same meters: added again because a modified meter counts from zero.
             fabric.phantoms = fabric.phantoms.added(changed, fabric.phantoms.meter_id[changed])
 
     def _phantom(self, desired: BoolArray, now_s: float) -> None:
         """Give a phantom meter to exactly these receiving VNs."""
         fabric = self._fabric
         installed = fabric.phantoms.meter_id
-        rows: list[int] = []
-        ids: list[int] = []
-        installed_rows: list[int] = []
+        rows: list[int] = []  # the VNs that lose or get a meter
+        ids: list[int] = []  # and the new meter of each, or NO_METER
+        installed_rows: list[int] = []  # the VNs whose new meter an earlier run has left installed
         for row in np.flatnonzero(~desired & (installed != NO_METER)).tolist():
             fabric.network.of_hosts.set_phantom(row, None)
             self._delete_meter(fabric.record_of_sender(row), int(installed[row]))

@@ -116,6 +116,7 @@ class PairMeterManager:
     def pass_on(self, holder: Pair, waiting: Pair) -> None:
         """Remove the meter of the pair ``holder``; the next free id goes to the pair ``waiting``."""
         self._remove({holder})
+        # The order is that in which pairs get a meter: ``waiting`` is now first, ``holder`` last.
         self._unmetered = {waiting: None, **self._unmetered, holder: None}
         self._fabric.network.pairs.add({holder: None})
 
@@ -291,7 +292,7 @@ class PairMeterManager:
         if not len(found.sender):
             return
         ends = found.sender, found.receiver
-        rate_bps, burst_bits = map(from_kilo, found[3:])
+        rate_bps, burst_bits = map(from_kilo, found[3:])  # the installed settings
         self._add_entries(*ends, found.meter_id, rate_bps, burst_bits, now_s, added_now=False)
         active_pairs.add_columns(*ends, found.meter_id)
         for without_meter in filter(None, (self._pairs_to_meter, self._unmetered)):
@@ -310,7 +311,7 @@ class PairMeterManager:
                 yield
 
     def release_claimed(self, claimed: InstalledPairs) -> None:
-        """Release the meters of pairs that are not adopted, because their switch disconnected."""
+        """Release the claimed meters of pairs that are not adopted, such as those of a switch that disconnected."""
         for sender, meter_id in zip(claimed.sender.tolist(), claimed.meter_id.tolist(), strict=True):
             self._fabric.record_of_sender(sender).meter_ids.release(meter_id)
 

@@ -29,7 +29,7 @@ DEBOUNCE_S = 1.5
 def switch_verdicts(fabric: FabricState, dpid: int) -> PortVerdicts:
     """Return what can be enforced at each edge port of a switch of the configuration, by port number.
 
-    The result is the same object until a verdict changes.
+    The result is the same object until there is new evidence, which need not change a verdict.
     """
     return _switch_verdicts(fabric, dpid, _unlimited(fabric))
 
@@ -62,7 +62,7 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
             continue
         last, since_s = verdicts.seen.get(dpid, (None, now_s))
         if now is not last:
-            since_s = since_s if now == last else now_s
+            since_s = since_s if now == last else now_s  # another object may have equal verdicts
             verdicts.seen[dpid] = (now, since_s)
         if now_s - since_s >= DEBOUNCE_S and now is not (reported := verdicts.reported.get(dpid)):
             verdicts.reported[dpid] = now

@@ -58,6 +58,7 @@ def _queues(fabric: FabricState, received_s: Mapping[int, float]) -> QueueReadin
         changes = counters.changes
         if changes is None or not counters.received_s >= received_s.get(dpid, np.inf):
             continue
+        # Of the switch's VNs with a reading: the positions in ``rows``, and the rows of ``changes``.
         positions, change_rows = changes.rows_of(queue_key(vns.port_no[rows], vns.vlan_vid[rows]))
         vn_rows = rows[positions]
         for name, counter in _OF_QUEUES.items():
@@ -78,7 +79,7 @@ def _ports(fabric: FabricState, received_s: Mapping[int, float]) -> PortReadings
             continue
         positions, change_rows = changes.rows_of(ports.port_no[rows])
         link_rows = rows[positions]
-        for inward, names in ((True, _OF_HOSTS), (False, _OF_PORTS)):
+        for inward, names in ((True, _OF_HOSTS), (False, _OF_PORTS)):  # inward: a link from hosts to the switch
             in_direction = ports.inward[link_rows] == inward
             for name, counter in names.items():
                 delta = changes.delta[counter][change_rows[in_direction]]

@@ -106,6 +106,7 @@ class Reconciler:
         fabric.network.paths.switch_up(dpid)
         fabric.network.update_paths()
         installed, settings = MeterSettingsTable.from_installed(meters), fabric.desired_meters(record)
+        # Without the undesired ones, which step 3 removes, and those that ``flush`` has queued already.
         differing = settings.differing(installed).intersection(settings) - set(record.update.meter_id)
         # A switch may round a setting, and then reports the rounded one.
         is_alias = record.capabilities.is_alias
@@ -114,6 +115,7 @@ class Reconciler:
         yield
         # Later changes are sent as usual. Later tables come before earlier ones, as in any plan.
         desired = fabric.network.desired.flows_at(dpid)
+        # Flow entries that are not desired stay until step 3.
         lacking = desired.differing(record.installed) - record.installed.missing_from(desired)
         for keys in batches(sorted(lacking, reverse=True), _COMPARE_BATCH):
             record.set_flows(plan_flows(desired, record.installed, keys))
@@ -228,7 +230,10 @@ class Reconciler:
     def _release_lost_meters(
         self, record: SwitchRecord, differing: set[bytes], lost: frozenset[bytes], now_s: float
     ) -> None:
-        """Remove the meters from flow entries that are missing again: the switch may reject these meters."""
+        """Remove the meters from flow entries that are missing again: the switch may reject these meters.
+
+        ``differing`` are packed keys of this audit, ``lost`` those of metered flow entries missing at the last audit.
+        """
         desired = self.fabric.network.desired.flows_at(record.switch.dpid)
         flows = {packed: flow for packed in differing if (flow := desired.flow(packed)) is not None}
         metered = {packed: flow.meter_id for packed, flow in flows.items() if flow.meter_id is not None}

@@ -109,7 +109,7 @@ class RefusedMeters:
                 has_new_bound = refusal.code in _OF_BOUNDS and self._learn(record, refusal)
                 if has_new_bound or refusal.code == "METER_EXISTS":
                     retried.append(meter_id)
-                elif refusal.command == MeterModCommand.ADD:
+                elif refusal.command == MeterModCommand.ADD:  # after a rejected MODIFY the meter stays as it was
                     given_up[refusal.code].append(meter_id)
             self._fabric.follow_bounds()
             for code, meter_ids in given_up.items():
@@ -296,6 +296,7 @@ class ScarceMeters:
 
     def _turn(self, record: SwitchRecord, pairs: list[Pair]) -> None:
         """Give meters of a switch to those of the waiting ``pairs`` that need them most."""
+        # Claims sort by congestion, then rate: the strongest claim meets the weakest holder.
         holders = sorted(self._holding(record))
         claims = sorted(self._asking(pairs), reverse=True)
         exchanges = list(zip(claims[:MAX_RETRIES_PER_TURN], holders, strict=False))

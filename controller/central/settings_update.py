@@ -78,6 +78,7 @@ def _modify_vn_meters(
     """Queue meter-mods for the desired settings of VNs' meters; each kind of meter has the mask of its VNs, (vns,)."""
     fabric.send_limits = fabric.send_limits.modified(np.flatnonzero(send_limits), now_s)
     fabric.floods.modified(np.flatnonzero(floods), now_s)
+    # ``packet_ins`` has no VN that the other masks lack.
     for dpid in np.unique(fabric.vns.dpid[send_limits | floods | new_pairs]).tolist():
         record = fabric.switches[dpid]
         if record.connected:
