@@ -158,6 +158,7 @@ class DesiredFlows:
         for changes in (self._touched, self._ordered):
             for dpid in changes.keys() - installed.keys():
                 del changes[dpid]
+        # From here on ``max_keys`` is what remains of it.
         popped: dict[int, set[bytes]] = {}
         reserved, compared = max_keys // 2 if self._ordered else 0, 0
         for dpid in list(self._touched):

@@ -20,8 +20,8 @@ KEY = np.dtype(f"S{KEY_BYTES}")
 KeyArray = NDArray[np.bytes_]
 _HEAD = Struct("!BHB")  # table, priority, bytes of the match
 _MATCH_HEADER_BYTES = 4
-# This many changes, or an eighth of the table, are kept one by one before they go into the columns. The same number of
-# keys is looked up one by one.
+# _MAX_RECENT changes, and an eighth of the table, are kept one by one before they go into the columns. Up to _FEW keys
+# are put or compared one by one.
 _MAX_RECENT, _FEW = 256, 16
 _MAX_UNUSED = 64
 _NO_METER = 0

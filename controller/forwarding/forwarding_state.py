@@ -179,7 +179,7 @@ class ForwardingState:
         self.desired.put(("silence", port), {port.dpid: flows})
 
     def renumber(self, port: PortId, number: int | None) -> None:
-        """Give a port by name another number on its switch, or none; it is fenced during the change."""
+        """Give a port by name another number on its switch, or none; it stays fenced until the caller lifts that."""
         self.fence(port, True)
         edge = self.edge_port(port)
         if edge is None:

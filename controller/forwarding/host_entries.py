@@ -58,7 +58,7 @@ class HostEntries:
         self._edges = edges_by_vlan(switches.values())
         # By row: which unknown hosts of a full VN cause packet-ins, if not all.
         self._reported_sources: dict[int, ReportedSources] = {}
-        self._phantom_of_vn: dict[int, int] = {}
+        self._phantom_of_vn: dict[int, int] = {}  # the phantom meter's id by row
 
     def put(self, host: Host) -> None:
         """Make the flow entries of a host."""
@@ -151,5 +151,5 @@ class HostEntries:
             self.put_to_edge(host)
 
     def phantom_keys(self, row: int) -> list[FlowKey]:
-        """Return the keys of the flow entries that name a VN's phantom meter."""
+        """Return the keys of the flow entries that name a VN's phantom meter, whatever its id."""
         return [flow_key(pipeline.phantom(host.vlan_vid, host.mac, 1)) for host in self._known.hosts_of_vn(row)]

@@ -90,7 +90,10 @@ class HostProber:
         self._due_s = min(self._due_s, now_s)
 
     def _make_room(self, slots: int) -> bool:
-        """End the newest search of the VN with the most, for a VN with ``slots``; return whether that has more."""
+        """Free a slot for a VN that has ``slots``, and return True, if another VN has at least two more.
+
+        The newest search of the VN with the most searches ends.
+        """
         most_hosts = max(self._of_vn.values(), key=len)
         if len(most_hosts) <= slots + 1:
             return False

@@ -81,7 +81,7 @@ class MarkingFlows:
             self._put(pair)
 
     def counter_keys(self, pair: Pair) -> list[FlowKey]:
-        """Return the keys of the flow entries that name the counting meter of a pair."""
+        """Return the keys of the flow entries that name the counting meter of a pair, whatever its id."""
         return [flow_key(flow) for flow in self._flows(pair, 1)]
 
     def _put(self, pair: Pair) -> None:

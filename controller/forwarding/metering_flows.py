@@ -101,8 +101,8 @@ class MeteringFlows:
     def put_all(self, sender: IntArray, receiver: IntArray) -> None:
         """Let the frames of these pairs, in columns, pass their meters, if the pairs are still known.
 
-        There is a flow entry for each host of the receiver. The entries of one switch are put together, but frames that
-        may be marked apart.
+        There is a flow entry for each host of the receiver. The entries of one switch are put in two columns, since
+        those of frames that may be marked have another effect.
         """
         no_meters: dict[int, int | None] = {}
         ends = zip(sender.tolist(), receiver.tolist(), strict=True)
