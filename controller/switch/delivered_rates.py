@@ -48,7 +48,7 @@ class CounterHistory:
 
     @property
     def changes(self) -> CounterDeltas | None:
-        """Return the counter changes between the last two readings; None before the first."""
+        """Return the counter changes between the last two readings; None before the first, NaN before the second."""
         if self._changes is None and self._latest is not None:
             before = None if self._before is None else (self._key_of(self._before), self._before)
             self._changes = CounterDeltas.between(self._names, before, (self._key_of(self._latest), self._latest))

@@ -38,6 +38,7 @@ class _Bucket:
 
     def modify(self, rate_bps: float, burst_bits: float, now_s: float) -> None:
         """Set another rate, and fill the bucket (as Open vSwitch does)."""
+        # Not capped at a burst: what passed before the modify is subtracted with the next reading.
         self.bits += self.rate_bps * (now_s - self.at_s) + burst_bits
         self.rate_bps, self.burst_bits, self.at_s, self.dropped_bytes = rate_bps, burst_bits, now_s, 0.0
 
@@ -97,7 +98,7 @@ class FlowStatsMeters:
         for row, (meter_id, (octets, duration_s)) in enumerate(fresh.items()):
             octets = max(octets - self._since.get(meter_id, 0), 0)
             dropped = self._buckets[meter_id].dropped_bytes if meter_id in self._buckets else 0.0
-            rows[row] = (meter_id, 0, octets, duration_s, min(int(dropped), octets))
+            rows[row] = (meter_id, 0, octets, duration_s, min(int(dropped), octets))  # 0: dropped packets are unknown
         return rows
 
     def _update(self, octets: dict[int, int], before: dict[int, int], now_s: float) -> None:

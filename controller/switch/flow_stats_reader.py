@@ -146,7 +146,7 @@ class _Template:
         alike: BoolArray = ((words & self._fixed) == self._words).all(axis=1)
         octets = words.view(np.uint8)
         for hole in self._holes:
-            if (hole.low, hole.high) != (0, 256**hole.size - 1):
+            if (hole.low, hole.high) != (0, 256**hole.size - 1):  # otherwise any value fits
                 values = octets[:, hole.at : hole.at + hole.size].copy().view(f">u{hole.size}")[:, 0]
                 alike &= (values >= hole.low) & (values <= hole.high)
         return alike
@@ -270,7 +270,7 @@ class _Reader:
             middle = int(starts[unmatched[len(unmatched) // 2]])
             raw = self._body[middle : middle + length]
             flow = decode_entry(raw)
-            if not is_own(flow) or len(pack_key(flow)) > KEY_BYTES:
+            if not is_own(flow) or len(pack_key(flow)) > KEY_BYTES:  # such a flow entry makes no template
                 break
             template = _Template(raw, flow)
             matches = template.matches(words[unmatched])

@@ -155,7 +155,7 @@ class _Sought(NamedTuple):
     positions: MeterPositions
 
 
-_MAX_PLACED = 4  # of pairs and of VNs, of the switches that usually reply and of those without a late one
+_MAX_PLACED = 4  # pairs' and VNs' positions: of all switches that usually reply, and of these without a late one
 
 
 class MeterIndex:

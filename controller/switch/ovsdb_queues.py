@@ -117,10 +117,10 @@ class _Planner:
         self._owner = owner
         self._bridge_ports: set[str] = set()
         self._kept_qos: dict[str, str] = {}  # by UUID of the QoS row: the UUID of the port that keeps it
-        self._kept_queues: set[str] = set()
-        self._set_ports: set[str] = set()
-        self._deleted: set[str] = set()
-        self._named = 0
+        self._kept_queues: set[str] = set()  # UUIDs of Queue rows
+        self._set_ports: set[str] = set()  # UUIDs of the Port rows whose ``qos`` the plan sets
+        self._deleted: set[str] = set()  # UUIDs of QoS and Queue rows
+        self._named = 0  # the number of inserted rows
 
     def find_ports(self, desired: Mapping[str, int]) -> dict[str, str]:
         """Return the UUID of the Port row of each wanted number on the switch's bridge; missing ones are problems."""
@@ -171,7 +171,7 @@ class _Planner:
             return
         ids = {OWNER_KEY: self._owner, PORT_KEY: str(desired.port_no)}
         row: Row = {"type": QOS_TYPE, "other_config": {"max-rate": str(desired.max_rate_bps)}}
-        if uuid is None or uuid in self._kept_qos:
+        if uuid is None or uuid in self._kept_qos:  # another port keeps a row that both ports have
             row |= {"queues": self._queues({}, desired, ids), "external_ids": ids}
             self._set_qos_of_port(port_uuid, self._insert("QoS", row))
             return
@@ -182,7 +182,7 @@ class _Planner:
 
     def sweep_qos(self) -> None:
         """Unset the controller's QoS rows at ports that should have none, and delete unneeded rows."""
-        users_of: dict[str, set[str]] = {}
+        users_of: dict[str, set[str]] = {}  # the Port rows that refer to each QoS row
         for port_uuid, port in self._tables.ports.items():
             for uuid in port["qos"]:
                 users_of.setdefault(uuid, set()).add(port_uuid)
@@ -200,7 +200,7 @@ class _Planner:
 
     def sweep_queues(self) -> None:
         """Delete the controller's unneeded Queue rows."""
-        users: dict[str, str] = {}
+        users: dict[str, str] = {}  # by Queue row: a remaining QoS row that this plan does not write
         for uuid, row in self._tables.qos.items():
             if uuid not in self._kept_qos and uuid not in self._deleted:
                 users |= dict.fromkeys(row["queues"].values(), uuid)

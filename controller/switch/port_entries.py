@@ -27,7 +27,7 @@ def misplaced(flows: FlowTable, ports: Mapping[int, EdgePort], fenced: Collectio
     """Yield the flow entries that would connect an edge port to a VLAN that the port does not carry.
 
     ``ports`` are the edge ports by number; the ports in ``fenced`` carry no VLAN. An earlier run left such flow
-    entries, for other ports with these numbers. Links whose port names have changed are fenced, too.
+    entries, for other ports with these numbers. Callers also fence the ports of links whose port names have changed.
     """
     carried = {port_no: port.vlan_vids for port_no, port in ports.items()} | dict.fromkeys(fenced, ())
     for flow in flows_of_ports(flows, carried.keys()):

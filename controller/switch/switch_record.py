@@ -66,7 +66,7 @@ class SwitchUpdate:
         return bool(self._meter_mods or self.flow_deletes or self.flow_adds or self.meter_deletes)
 
     def meter_mods(self) -> MeterMods:
-        """Return the meter-mods that add or modify, in order."""
+        """Return the meter-mods that add or modify, in order, (4, meters): command, id, rate, burst."""
         if len(self._meter_mods) > 1:
             self._meter_mods = [np.concatenate(self._meter_mods, axis=1)]
         return self._meter_mods[0] if self._meter_mods else np.empty((4, 0), dtype=np.uint32)
@@ -203,7 +203,7 @@ class SwitchRecord:
         return self.vn_meters if self.capabilities.uses_meters else dict.fromkeys(self.vn_meters, VnMeters())
 
     def vn_meter_columns(self) -> tuple[IntArray, IntArray]:
-        """Return its VNs (rows of the VN table) and their meters, a row per field of VnMeters; 0 for none."""
+        """Return its VNs (rows of the VN table, (vns,)) and their meters, (fields of VnMeters, vns); 0 for none."""
         if self._vn_meter_columns is None:
             rows = np.array(list(self.vn_meters), dtype=np.int64)
             ids = [[meter_id or 0 for meter_id in meters] for meters in self.vn_meters.values()]
@@ -247,6 +247,7 @@ class SwitchRecord:
             for row, meters in self.vn_meters.items()
             if meters.count(None) > sum(row not in rows for rows in rows_with.values())
         }
+        # In the order of kinds, so that the first kinds get the last ids.
         missing = [
             (row, name)
             for name in VnMeters._fields

@@ -88,7 +88,7 @@ class MeterIdPool:
         self._free = (free[states[free] == _FREE] + self.first).tolist()  # ascending, which is a heap
 
     def claim(self, meter_id: int) -> bool:
-        """Mark an installed id as in use; return whether it was free and in the range."""
+        """Mark an installed id as in use; return whether it was in the range, and free or reserved."""
         if not self.owns(meter_id) or self._is(meter_id) == _USED:
             return False
         self._set(meter_id, _USED)
@@ -97,7 +97,8 @@ class MeterIdPool:
     def claim_all(self, meter_id: IntArray) -> BoolArray:
         """Claim ids one after the other.
 
-        Return the mask of the claimed ones, shape of ``meter_id``: of equal ids the first.
+        Return the mask of the claimed ones, shape of ``meter_id``: those that ``claim`` accepts, of equal ids the
+        first.
         """
         ids, first = np.unique(meter_id, return_index=True)
         owned = (ids >= self.first) & (ids <= self.last)

@@ -17,7 +17,10 @@ Part = tuple[int, int, int]
 
 
 def modifications(meter_id: IntColumn, rate_kbps: IntColumn, burst_kbits: IntColumn) -> MeterMods:
-    """Return a MODIFY for each row; all values must fit a band. The values of a meter are adjacent in memory."""
+    """Return a MODIFY for each meter, (4, meters): command, id, rate, burst; all values must fit a band.
+
+    The values of a meter are adjacent in memory.
+    """
     mods = np.empty((len(meter_id), 4), dtype=np.uint32).T
     mods[0] = int(MeterModCommand.MODIFY)
     mods[1], mods[2], mods[3] = meter_id, rate_kbps, burst_kbits
@@ -34,7 +37,7 @@ def _compiled_by_switch(vns: VnTable, entries: PairTable, changes: MeterChanges)
 
 
 def _plain_by_switch(vns: VnTable, entries: PairTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
-    """Return MODIFY rows for changes, by the switches of the pairs' senders, in the order of ``changes`` at each."""
+    """Return what ``_compiled_by_switch`` does: meter-mods by the senders' switches, in the order of ``changes``."""
     order, parts = vns.by_switch(entries.sender[changes.rows])
     rows = changes.rows[order]
     return modifications(entries.meter_id[rows], changes.rate_kbps[rows], changes.burst_kbits[rows]), parts
