@@ -192,7 +192,7 @@ class MeterCounters(NamedTuple):
         the modify was sent.
         """
         executed_s = self.duration_s + (confirmed_s - self.received_s)  # by the meter's own clock
-        was_modified = self.epoch_s > self.duration_s
+        was_modified = self.epoch_s > self.duration_s  # ``modified`` moves the epoch beyond the last reading
         late = was_modified & (executed_s > self.epoch_s)
         return self._replace(epoch_s=np.where(late, executed_s, self.epoch_s)) if late.any() else self
 

@@ -228,7 +228,7 @@ def update_buckets(
     dropping = known & (measured.dropped_bps > 0.0)
     seen_s = np.where(known, seen_s, elapsed_s)
     modified = before.modified_s >= before.updated_s
-    elapsed_s = np.where(modified, elapsed_s, seen_s)
+    elapsed_s = np.where(modified, elapsed_s, seen_s)  # by the switch's clock, unless a modify restarted the counts
     uncounted_s = np.where(modified, np.maximum(elapsed_s - seen_s, 0.0), 0.0)
     passed_bps = np.where(known, measured.passed_bps, before.limit_bps)  # e
     passed_bits = passed_bps * seen_s
@@ -237,6 +237,7 @@ def update_buckets(
     expected_bits = np.minimum(before.level_bits + filled_bits - passed_bits, before.burst_bits)
     limited = dropping | (known & (expected_bits < -min_burst_bits))  # d
     uncounted_bps = np.where(limited, np.minimum(passed_bps, rate_bps), passed_bps)  # a
+    # An empty bucket may hold up to one frame.
     max_after_drop_bits = np.where(unresponsive, 0.0, filled_bits) + min_burst_bits / _FRAMES
     level_bits = np.clip(expected_bits, 0.0, np.where(dropping, max_after_drop_bits, np.inf))  # b
     lost_bits = np.where(unresponsive, 0.0, expected_bits - level_bits)  # c
@@ -313,7 +314,7 @@ def _plain_enforce(
     refill_bits = credit_bits - np.where(known, 0.0, level_bits)
     credit_bits = np.clip(credit_bits, -MAX_DEBT * depth_bits, depth_bits)
     refill_bits = np.clip(refill_bits, -MAX_DEBT * depth_bits, depth_bits)
-    # 5
+    # 5: the rates within the receive budget, the part of the credit that counts, and what a modify may fill in.
     meter_bps, usable_bits, granted_bits = limit_bps, credit_bits, refill_bits
     if remaining is not None and receiver is not None:
         meter_bps, usable_bits = remaining.share(receiver, limit_bps, credit_bits, measured)
@@ -321,7 +322,7 @@ def _plain_enforce(
     exact_bps = whole_rates(meter_bps)
     # 4, for all; step 3 selects the meters to modify
     burst_bits = _whole_bursts(np.maximum(granted_bits, np.maximum(MIN_BURST_S * exact_bps, least_bits)))
-    excess_bits = np.maximum(burst_bits - granted_bits - RATE_STEP_BPS, 0.0)
+    excess_bits = np.maximum(burst_bits - granted_bits - RATE_STEP_BPS, 0.0)  # rounding to a whole kb is no excess
     rate_bps = whole_rates(exact_bps - np.minimum(excess_bits / REPAY_S, MAX_REPAY * exact_bps))
     # 3
     old_bps = before.rate_bps

@@ -48,7 +48,7 @@ def enforce(
     """
     size, absent = len(limit_bps), np.empty(0)
     allowed_bps = absent if remaining is None else np.empty(size)
-    floats = [allowed_bps, *[np.empty(size) for _ in range(4)]]
+    floats = [allowed_bps, *[np.empty(size) for _ in range(4)]]  # ... modified_s, level_bits, credit_bits, updated_s
     kilos = np.empty(size, np.uint32), np.empty(size, np.uint32)
     responses = np.empty(size, np.bool_), np.empty(size, np.int16)
     has_low_limit, rows = np.empty(1, np.int64), np.empty(size, np.int64)

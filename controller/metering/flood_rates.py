@@ -60,7 +60,7 @@ class FloodRates:
     received_bps: FloatArray
     reports_dropped: FloatArray
     dropping: NDArray[np.bool_]
-    _dropped_s: FloatArray
+    _dropped_s: FloatArray  # when a reading last had drops of floods
     _last: _Counters
     _last_s: FloatArray  # when the last counters arrived
     _modified_s: FloatArray  # when the flood and discovery meters were last modified

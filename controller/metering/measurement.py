@@ -168,6 +168,7 @@ def _native_evaluate(
     capacity_bps: FloatArray,
 ) -> MeterObservation:
     """Return what ``_plain_evaluate`` returns, by the native function."""
+    # The native function reads listed readings itself only if they have ``modified_s``.
     listed = isinstance(readings, ListedReadings) and readings.modified_s is not None
     rates_bps = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)
     native = measurement_native.evaluate_readings(

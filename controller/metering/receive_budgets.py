@@ -114,7 +114,7 @@ class ReceiveBudgets(NamedTuple):
         if measurement_native.library is not None:
             now = (received_bits, dropped_bps, counted_bps, limit_bps)
             after, remaining = enforcement_native.update_budgets(now_s, horizon_s, (_SETTINGS, *now, *self))
-            after.insert(2, self._times(now_s))
+            after.insert(2, self._times(now_s))  # the third field, ``updated_s``
             return ReceiveBudgets(*after), RemainingBudget(limit_bps, *remaining)
         pressed_s = np.where(dropped_bps > PRESSED * limit_bps, now_s, self.pressed_s)
         excess_bits = self.excess_bits + received_bits - counted_bps * (now_s - float(self.updated_s[0]))  # 8
@@ -144,12 +144,13 @@ class ReceiveBudgets(NamedTuple):
         ``limit_bps`` (vns,) are the limits. A window may have ``allowed`` (vns,) times the limit.
         """
         slot_age_s = self.updated_s[0] - self.slot_start_s  # (SLOTS,), ascending
+        # Slots that were never used, or long ago: their ages must not count as time in which the limit was kept.
         is_unused = slot_age_s > 2 * WINDOW_S
         if is_unused.any():
             slot_age_s = np.where(is_unused, slot_age_s[~is_unused].max(initial=0.0), slot_age_s)
         # 2: a slot leaves the window when its newer neighbour's start does, since the time within a slot is unknown.
         leaves_in_s = [WINDOW_S, *(WINDOW_S - slot_age_s[:-1]).tolist()]
-        later_count = sum(time_s > horizon_s for time_s in leaves_in_s)
+        later_count = sum(time_s > horizon_s for time_s in leaves_in_s)  # the newest slots, which outlast the horizon
         ahead_s = np.array([horizon_s, *leaves_in_s[:later_count]])
         # For each slot, from it to the newest: the excess above the limits of that time, and the received bits.
         above_bits = _running_sums(self._slots())
