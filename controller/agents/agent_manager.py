@@ -85,7 +85,10 @@ class AgentManager(NoAgents):
         return None if number < 0 else self._agents[number]
 
     def inherit(self, before: NoAgents) -> None:
-        """Take over the state of the agents at ports that ``before`` had as well."""
+        """Take over the state of the agents at ports that ``before`` had as well.
+
+        An agent whose mode has changed begins again, and only its frames are numbered on.
+        """
         super().inherit(before)
         self._speech.epoch = self.epoch
         known_ports = before.ports if isinstance(before, AgentManager) else {}
@@ -341,7 +344,11 @@ class AgentManager(NoAgents):
             remaining = remaining[~np.isin(remaining, batch)]
 
     def _decide_shaped(self, now_s: float) -> None:
-        """Determine which pairs agents shape: those for which a present agent reports the rate that it was sent."""
+        """Determine which pairs agents shape; the counters of pairs that change their shaper are discarded.
+
+        A pair is shaped from the time when a present agent reports the rate that it was sent, and as long as it reports
+        that it shapes the pair: a new rate need not be reported first.
+        """
         reports, entries = self._reports, self._fabric.state.entries
         present = self._by_vn(lambda agent: agent.present)
         alive = now_s - reports.received_s <= TIMEOUT_INTERVALS * self._fabric.config.interval_s
@@ -358,6 +365,7 @@ class AgentManager(NoAgents):
         elapsed_s = interval_s if self._stepped_s is None else max(now_s - self._stepped_s, 0.0)
         self._stepped_s = now_s
         watched = self._shaped & (entries.meter_id > 0) & self._by_vn(lambda one: one.mode == "verify")[entries.sender]
+        # Bytes: 125 for each kb.
         reported: FloatArray = self._reports.measured_kbps.astype(np.float64) * (125.0 * elapsed_s)
         limit_bps = np.maximum(self._meant_kbps, 0) * RATE_STEP_BPS
         counted = readings.byte_in_count, readings.duration_s

@@ -108,7 +108,7 @@ class AgentOutbox:
             most_classes=[0],
             link_rate_kbps=[min(agent.port.capacity_bps // 1000, 2**32 - 1)],
         )
-        row = self._vns.row_of(agent.port.vlan_vids[0], *port)
+        row = self._vns.row_of(agent.port.vlan_vids[0], *port)  # any VN of the port leads to the agent
         if row is not None:
             self._send(row, Opcode.HELLO, entry, now_s)
 

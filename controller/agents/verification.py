@@ -85,6 +85,7 @@ class Verification:
         self.intervals = np.where(watched, self.intervals + 1, 0)
         full = has_change & (self.intervals >= WINDOW_INTERVALS)
         slack = SLACK_INTERVALS * self.highest + SLACK_BYTES
+        # The factor from bytes of the covered time to the most that the meter may count in its own time.
         maximum = (1 + TOLERANCE) * self.metered_s / np.maximum(self.covered_s, interval_s)
         above = [self.metered > maximum * addressed + slack for addressed in (self.granted, self.reported)]
         lied: BoolArray = full & (above[0] | above[1])
