@@ -35,6 +35,8 @@ def unused_reason(what: str, algorithm: str, shadow: str | None) -> str:
 def check_vn(vns: VnTable, vlan: Vlan, row: int, values: Mapping[str, float | None], prefix: str = "") -> None:
     """Check new values (``VN_FIELDS``) of the VN of a row; ``prefix`` comes before the keys in errors.
 
+    Absent keys do not change, and a ceiling of None removes the ceiling.
+
     ``vlan`` is the VN's VLAN, with its effective values. Raises InvalidValueError for a rate that no meter can carry,
     for a weight out of bounds, for a ceiling outside the range from the VN's limit to its port's capacity, and for a
     ceiling or weight that the VLAN does not use.

@@ -149,6 +149,7 @@ def resolve_change(
     active = overrides.without_vlans(inactive_vlans).without_vns(off)
     values = EffectiveSettings.build(active, inactive_vns, inactive_vlans)
     if vlans:
+        # Revisions do not matter: any of the changed VLANs may be named in the error.
         for vid, reason in _name_clash(values.vlans, dict.fromkeys(vlans, 0)).items():
             raise InvalidValueError("name", values.vlans[vid].name, reason)
     check_fit(overrides, present.vns, values.vns, admitted)
@@ -171,7 +172,7 @@ def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: A
     file, raised_rows = overrides.file, np.zeros(len(after), dtype=np.bool_)
     needed_bps = min_receive_limits(after, file.config.vlans)
     lowered = after.receive_limit_bps < np.minimum(before.receive_limit_bps, needed_bps)
-    for row in np.flatnonzero(lowered)[:1].tolist():
+    for row in np.flatnonzero(lowered)[:1].tolist():  # the first one is enough for the error, as below
         reason = f"does not fit: {_flood_reason(overrides, needed_bps, row)}"
         raise UnfitError(row, "receive_limit_bps", int(after.receive_limit_bps[row]), reason)
     for direction in DIRECTIONS:

@@ -17,7 +17,10 @@ from controller.metering.receive_budgets import UNSEEN_S, first_meter_setting
 
 
 def limited_receivers(vns: VnTable, config: Config) -> BoolArray:
-    """Return the mask of the VNs to which new pairs are limited, shape (vns,): those without a queue."""
+    """Return the mask of the VNs to which new pairs are limited, shape (vns,): those without a queue.
+
+    With ``newcomers: limit`` there are none: the send limit alone bounds new pairs.
+    """
     return ~vns.has_queue & (config.newcomers == "share")
 
 

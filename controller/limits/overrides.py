@@ -58,7 +58,11 @@ class Override:
 
 
 class FileValues:
-    """The values of the configuration file, as columns, over which overrides are resolved."""
+    """The values of the configuration file, as columns, over which overrides are resolved.
+
+    ``own``, by direction, and ``own_weight`` are the masks (vns,) of the VNs for which the file sets a value that is
+    not the VLAN's. ``port_of`` (vns,) is the index of each VN's port in ``ports`` and ``admissible_bps``.
+    """
 
     def __init__(self, config: Config) -> None:
         vns = list(config.vns())
