@@ -162,7 +162,7 @@ class Topology:
         A full link loses probes as it loses other frames: such ports then send a probe in every interval. Of more than
         MAX_LATE ports, each call returns the next ones.
         """
-        overdue = takewhile(lambda ends: self.is_late(ends, now_s), self._probed_s)
+        overdue = takewhile(lambda ends: self.is_late(ends, now_s), self._probed_s)  # in the order of time
         late = [ends[0] for ends in overdue if Link(min(ends), max(ends)) in self._links]
         self._next_late += MAX_LATE
         return [late[(self._next_late + n) % len(late)] for n in range(min(len(late), MAX_LATE))]

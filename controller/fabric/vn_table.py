@@ -183,7 +183,10 @@ class VnTable:
 
     @classmethod
     def from_config(cls, config: Config) -> VnTable:
-        """Return the VNs of a configuration, in the order of the file."""
+        """Return the VNs of a configuration, in the order of the file.
+
+        The columns that depend on policies are False until ``apply_choices`` sets them.
+        """
         vns = list(config.vns())
         ports = {(switch.dpid, port.port_no): port for switch, port in config.ports()}
         flood_limits_bps = [vn.flood_limit_bps for vn in vns]
