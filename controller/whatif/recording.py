@@ -285,6 +285,7 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
     policies = {vid: PolicyChoice(name, parameters) for vid, name, parameters in values["policies"]}
     has_bounds = "meter_bounds.max_burst_kbits" in columns
     bounds = _get(columns, "meter_bounds", MeterBounds) if has_bounds else None
+    # The control step does not use flood limits.
     vns = _get(columns, "vns", VnTable, meter_bounds=bounds, own_flood_limit_bps=None)
     memories = decode_states(columns, values["memories"], rows)
     state = control_step.ControlState(
