@@ -23,6 +23,7 @@ def live_rates(central: CentralController, online: BoolArray | None = None) -> t
     state, send_limits = fabric.control.state, fabric.send_limits
     online = connected(central) if online is None else online
     entries, measured, vns = state.entries, state.measured, len(online)
+    # ``told_bps`` are columns of pairs; what is named ``_for`` is the traffic to each VN, ``_by`` the traffic from it.
     # What a pair offers before its sender's send limit: what its meter gets, times the VN's ratio there.
     times, all_online = send_limits.offered_to_passed, bool(online.all())
     meant_bps = measured.offered_bps if times is None else measured.offered_bps * times[entries.sender]
@@ -36,13 +37,13 @@ def live_rates(central: CentralController, online: BoolArray | None = None) -> t
     else:
         received, meant_for, dropped_for = sum_by_row(entries.receiver, told_bps, vns)
     sent, meant_by, dropped_by = sum_by_row(entries.sender, told_bps, vns)
-    in_all, over = send_limits.offered_bps, send_limits.dropped_bps
+    in_all, over = send_limits.offered_bps, send_limits.dropped_bps  # of each VN, at the meter of its send limit
     if not all_online or central.pairs.unmetered:
         of_receivers, of_senders = _known(central, online)
         received, meant_for, dropped_for = _where(of_receivers, received, meant_for, dropped_for)
         sent, meant_by, dropped_by = _where(of_senders, sent, meant_by, dropped_by)
         in_all, over = _where(online, in_all, over)
-    meant_by = np.where(np.isnan(in_all), meant_by, in_all)
+    meant_by = np.where(np.isnan(in_all), meant_by, in_all)  # that meter also counts floods and pairs without a meter
     return received, sent, meant_for, meant_by, dropped_for, dropped_by, over
 
 

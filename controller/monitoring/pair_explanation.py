@@ -112,6 +112,7 @@ def _less_floods(fabric: FabricState, receiver: int) -> str:
 def _explain_grant(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
     """Explain a granted rate by the policy's decision."""
     state = fabric.state
+    # Before the first interval there are no decisions.
     for group, decision in zip(fabric.control.groups, state.allocators.decisions, strict=False):
         view = decision.view
         at = int(np.searchsorted(view.rows, row))

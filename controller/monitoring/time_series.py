@@ -41,6 +41,7 @@ class _Ring:
 
     def __init__(self, keys: int) -> None:
         self.at_s = np.full(SECONDS, np.nan)
+        # The second axis: the mean of a second, and its maximum.
         self.rows: NDArray[np.float32] = np.full((SECONDS, 2, len(SERIES_COLUMNS), keys), np.nan, dtype=np.float32)
         self.limit_bps: NDArray[np.float32] = np.zeros((SECONDS, keys), dtype=np.float32)
         self.next = 0

@@ -83,11 +83,11 @@ class TrafficTotals:
     mean_bps: FloatArray
     missing_since_s: FloatArray
     minutes: FloatArray
-    _second_bytes: FloatArray
-    _late_s: float = -np.inf
-    _second_s: float = np.nan
-    _minute_s: float = np.nan
-    _minute: int = 0
+    _second_bytes: FloatArray  # ``bytes`` at the beginning of the present second
+    _late_s: float = -np.inf  # when the controller was late last
+    _second_s: float = np.nan  # the beginning of the present second
+    _minute_s: float = np.nan  # and of the present minute
+    _minute: int = 0  # its row in ``minutes``
     _rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
@@ -149,7 +149,7 @@ class TrafficTotals:
     @property
     def violated_s(self) -> FloatArray:
         """Return for how long each guarantee was violated since the start, shape (vns,)."""
-        return np.asarray(self.seconds[VIOLATED[0] :].sum(axis=0))
+        return np.asarray(self.seconds[VIOLATED[0] :].sum(axis=0))  # the states of VIOLATED come last
 
     @property
     def violated_last_hour_s(self) -> FloatArray:
@@ -157,7 +157,10 @@ class TrafficTotals:
         return np.asarray(self.minutes.sum(axis=0))
 
     def _judge(self, central: CentralController, elapsed_s: float, now_s: float) -> None:
-        """Add the seconds since the last call to the present state of each guarantee, which is a mean over seconds."""
+        """Add the seconds since the last call to the present state of each guarantee.
+
+        Once a second is often enough: a guarantee's state follows from means over MEAN_S.
+        """
         guarantees = central.fabric.guarantees
         outcome = np.where(guarantees.entitled_bps >= MIN_ENTITLED_BPS, GuaranteeState.MET, GuaranteeState.IDLE).astype(
             np.int64
