@@ -151,7 +151,10 @@ class BoundTest:
         return False
 
     def answer(self, requested: Setting, xid: int, read: Setting | None, *, readable: bool) -> Answer:
-        """Return the result of a setting; ``read`` is what the meter reads now, if it is installed and can be read."""
+        """Return the result of a setting; ``read`` is what the meter reads now, None if it is not installed.
+
+        If meters cannot be read (``readable``), a setting without an error counts as accepted as it is.
+        """
         before, now = self.installed, read if readable else requested
         if xid in self._refused or now is None or (now == before != requested):
             return None

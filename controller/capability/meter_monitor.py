@@ -51,10 +51,10 @@ class MeterMonitor:
         self._most: UInt32Array = np.empty((2, 0), np.uint32)
         # The start of the window, and the ports' received bytes at that time.
         self._began: tuple[float, int] | None = None
-        self._counted = False
-        self._idle = False
+        self._counted = False  # whether a meter has counted in this window
+        self._idle = False  # whether none did in the last window with much traffic
         self._drops = False
-        self._excesses = 0
+        self._excesses = 0  # windows with an excess since the last one with drops and without an excess
 
     @property
     def ability(self) -> Ability:
@@ -108,9 +108,9 @@ class MeterMonitor:
         self._most = np.array(self.settings(self._meter_id.astype(np.int64)), np.uint32)
 
     def _check_excess(self, elapsed_s: float, rate_kbps: UInt32Array) -> None:
-        """Look for meters that pass far more than ``rate_kbps``.
+        """Look for meters that pass far more than allowed in the window, without a drop.
 
-        A recent modify may have left their counters running.
+        Their present rates, ``rate_kbps``, count as well: ``read`` does not notice a modify that restarts no counter.
         """
         in_bytes = self._counts[_IN_SUM]
         plenty = np.flatnonzero(in_bytes >= MIN_EVIDENCE_BYTES)  # meters without drops

@@ -49,16 +49,17 @@ class QueueMonitor:
         # The ports when there was no queue last, and the time.
         self._unlisted: tuple[NDArray[np.void], float] | None = None
         size = len(ports)
+        # (ports,) masks: the switch lists queues of the port's VLANs; frames reach them; frames do not reach them.
         self._listed: BoolArray = np.zeros(size, dtype=np.bool_)
         self._works: BoolArray = np.zeros(size, dtype=np.bool_)
         self._ignored: BoolArray = np.zeros(size, dtype=np.bool_)
         self._queued = np.zeros(size)  # packets that the VLANs' queues sent
         self._sent_bytes = np.full(size, np.nan)  # bytes that the port had sent when the window began
         self._since_s = np.full(size, np.nan)
-        self._found: tuple[tuple[object, ...], dict[int, Ability]] = ((), {})
+        self._found: tuple[tuple[object, ...], dict[int, Ability]] = ((), {})  # the results, and the state behind them
         self._moved = True  # since the results were last requested
         self._pending = False
-        self._tries = np.zeros(size, dtype=np.int64)
+        self._tries = np.zeros(size, dtype=np.int64)  # rounds of test frames so far, and when the next one is due
         self._try_at_s = np.full(size, np.inf)
 
     def read(self, queues: NDArray[np.void], ports: NDArray[np.void], now_s: float) -> None:
