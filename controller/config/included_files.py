@@ -128,6 +128,7 @@ class JoinedFiles:
             yield Problem(path, f"{name} holds no sections: write vlans:, switches: or links:")
             return
         for section, entries in document.data.items():
+            # Problems of a section as a whole have the path (file, section), which ``data`` does not have.
             self._owners.setdefault((name, section), (name, document, (section,)))
             yield from self._join(data, (name, document), section, entries)
 

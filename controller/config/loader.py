@@ -279,7 +279,7 @@ def _read_ports(
         for port_key in ranges.without_own_entries(key, keys):
             port, bad_port = read_port(port_path, port_key, switch, section.dpid or 0, data, vlans)
             found += [*bad_port, *port_problems(port_path, port, vlans)]
-            if not port.port_no:
+            if not port.port_no:  # its key is invalid: it was read for its problems only
                 continue
             same_number = ports.get(port.port_no)
             if same_number is not None and port.interface is not None:

@@ -122,7 +122,7 @@ def _read_vn(
     own, problems = _EMPTY_VN, list[Problem]()
     if own_path[-1] in port.vns:
         own, problems = read_section(VnSection, own_path, port.vns[own_path[-1]])
-    own_rates, vlan_rates = _RATES(own), _RATES(vlan)
+    own_rates, vlan_rates = _RATES(own), _RATES(vlan)  # two limits, then two ceilings
     rates = [vlan_bps if vn_bps is None else vn_bps for vn_bps, vlan_bps in zip(own_rates, vlan_rates, strict=True)]
     # Only few of the thousands of VNs in a large file need the slow checks.
     if not (own.is_good and vlan.is_good and _fit(rates, port.capacity)):
@@ -131,6 +131,7 @@ def _read_vn(
             rates[index], bad_limit = _limit_bps(sections, f"{direction}_limit")
             rates[index + 2], bad_ceiling = _ceiling_bps(sections, f"{direction}_ceiling", rates[index])
             problems += bad_limit + bad_ceiling
+    # The first two of ``own_rates`` are the limits.
     own_limits = tuple([direction for direction, bps in zip(DIRECTIONS, own_rates, strict=False) if bps is not None])
     send_bps, receive_bps, send_ceiling_bps, receive_ceiling_bps = rates
     vn = Vn(

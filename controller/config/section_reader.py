@@ -130,7 +130,7 @@ class Ranges:
         return {**{name: value for name, value in range_entry.items() if name not in excluded}, **entry}, range_key
 
     def without_own_entries(self, key: str, numbers: Sequence[Any]) -> Sequence[Any]:
-        """Return those of the ``numbers`` of a key that have no other entry, which is their own."""
+        """Return the ``numbers`` of a key; those of a range without the numbers that have an entry of their own."""
         return [number for number in numbers if self._range_keys.get(number) != key] if self._range_keys else numbers
 
     def check_count(self, path: Path) -> Problem | None:

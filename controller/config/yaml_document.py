@@ -233,7 +233,7 @@ def _excess(text: str, bounds: Bounds) -> ConfigProblem | None:
     This reads the parser's events, which takes no recursion: composing nodes recurses in C and can overflow the stack.
     """
     collections: list[_OpenCollection] = []  # from the outermost to the innermost
-    key = ""
+    key = ""  # of the next value
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.CollectionEndEvent):
             key = collections.pop().key
