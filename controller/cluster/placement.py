@@ -144,6 +144,7 @@ class Placement:
             dpid: since_s + (UNREACHABLE_GRACE_S if is_unreached(dpid, cluster) else MOVE_NOTICE_S) - now_s
             for dpid, (_, _, since_s) in self._moves.items()
         }
+        # Due within the notice, or overdue for a short time: a target that does not come must not freeze grants.
         self.moving = any(-MOVE_TIMEOUT_S < move_s <= MOVE_NOTICE_S for move_s in remaining_s.values())
         must_wait = any(now_s - since_s < MOVE_TIMEOUT_S for since_s in self._bring_up_since_s.values())
         if must_wait or now_s - self._joined_s < JOIN_DELAY_S:
