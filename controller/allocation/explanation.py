@@ -139,6 +139,7 @@ class _NetworkProblem:
         limit_full = (limit_load_bps >= guaranteed_bps * (1 - _TOLERANCE)) & (guaranteed_bps < ceiling_bps)
         ceiling_full = load_bps >= ceiling_bps * (1 - _TOLERANCE)
         candidates = [BY_DEMAND] if pair_bps >= self.demand_bps[entry] * (1 - _TOLERANCE) else []
+        # A limit without a ceiling above it is its own ceiling.
         candidates += rows[np.where(has_ceiling, limit_full, ceiling_full)].tolist()
         candidates += (rows[has_ceiling & ceiling_full] + len(self.constraints)).tolist()
         if len(candidates) == 1:
