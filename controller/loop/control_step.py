@@ -124,7 +124,7 @@ def with_released_grants(state: ControlState) -> ControlState:
     receiver = state.entries.receiver
     vns = len(state.allocators.congested)
     was_frozen = np.bincount(receiver, np.isfinite(state.adopted_bps), vns) > 0
-    old_row = np.where(was_frozen[receiver], NEW_ROW, np.arange(len(receiver)))
+    old_row = np.where(was_frozen[receiver], NEW_ROW, np.arange(len(receiver)))  # as if their pairs were new
     kept_vns = np.flatnonzero(~was_frozen)
     memories = tuple(memory.reindexed(old_row).limited_to(kept_vns) for memory in state.allocators.memories)
     return state._replace(allocators=state.allocators._replace(memories=memories), adopted_bps=None)

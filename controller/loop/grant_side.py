@@ -71,5 +71,6 @@ def apply_grants(
     if pair_bounds is not None:
         enforcement, changes = within_bounds(before, enforcement, changes, seen.measured, pair_bounds, now_s)
         enforcement, backstops = within_bounds(before, enforcement, backstops, seen.measured, pair_bounds, now_s)
+    # The rates of pairs with backstops come from agents, whose counts no modify restarts.
     counters = seen.counters.modified(changes.rows, now_s, in_place=True)
     return GrantSide(machines, counters, enforcement, limit_bps, changes, backstops, agent_bps)

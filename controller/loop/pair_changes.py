@@ -33,6 +33,7 @@ def first_settings(
     all_receivers = np.concatenate([state.entries.receiver, receiver])
     sender_count = (np.bincount(all_receivers, minlength=len(vns)) + remote_senders)[receiver]
     congested, first_bps = state.allocators.congested[receiver], np.empty(len(sender))
+    # Each VN is in one group, so that all of ``first_bps`` is set.
     for group in groups:
         rows = np.flatnonzero(np.isin(receiver, group.vns))
         if len(rows):
