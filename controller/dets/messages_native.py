@@ -63,6 +63,7 @@ def answers(same: float, columns: Columns) -> tuple[IntArray, FloatArray, IntArr
     """
     size = len(columns[0])
     rows, rate_bps = np.empty(size, np.int64), np.empty(size)
+    # The native function writes the rows with an unchanged grant behind the others.
     count = measurement_native.library.dets_answers((*columns, rows, rate_bps), same)
     return rows[:count], rate_bps[:count], rows[count:]
 

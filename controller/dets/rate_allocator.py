@@ -176,6 +176,7 @@ def answer_reports(
     """
     is_only_group = len(groups) == 1  # then the group's reports are all reports, and need no selection
     grants_bps = np.empty(0 if is_only_group else len(reports.entry))
+    # The reports' receivers; a single group does not use them.
     receiver = entries.receiver[reports.entry] if len(groups) > 1 else entries.receiver
     congested, decisions = before.congested, []
     for group, memory in zip(groups, before.memories, strict=True):
