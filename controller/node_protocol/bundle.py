@@ -33,7 +33,7 @@ class Bundle:
         return self._whole[: self._end].data
 
     def allocate(self, octets: int) -> NDArray[np.uint8]:
-        """Return the buffer for the next message."""
+        """Return the buffer for the next message, of ``octets`` bytes; it must be filled before the next call."""
         start, end = self._end + _LENGTH.size, self._end + _LENGTH.size + octets
         if end > len(self._whole):
             before, self._whole = self._whole, np.empty(max(end, 2 * len(self._whole)), np.uint8)

@@ -71,7 +71,7 @@ def is_valid_message(
     most_bps: float,
     before: IntArray,
 ) -> int:
-    """Return 0 for an invalid message without pair columns, 2 for a valid one with first rows ``before``, else 1.
+    """Check a message that omits its pairs: return 0 if it is invalid, 2 if its first rows equal ``before``, else 1.
 
     ``first`` has the offset of the first table, and its numbers of rows, rate columns, row columns and flag columns;
     its rows are ascending and below ``bound``. ``entries`` has the same for the second table; ``unlimited`` is as in
