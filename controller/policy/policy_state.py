@@ -70,8 +70,8 @@ class PolicyState:
     ) -> PolicyState:
         """Return the state for the next interval: each kind of columns that is given replaces all columns of that kind.
 
-        ``uses`` are VN and link rows, sorted by VN, then link, and their columns. Raises InvalidValueError, naming the
-        column, for a wrong shape or type.
+        ``uses`` are VN and link rows, sorted by VN, then link, and their columns. The cache ``derived`` is lost unless
+        it is given again. Raises InvalidValueError, naming the column, for a wrong shape or type.
         """
         vn, link, by_use = (self.use_vn, self.use_link, self.by_use) if uses is None else uses
         sizes = (("by_vn", by_vn, self.vns), ("by_entry", by_entry, len(self.rows)))
@@ -115,7 +115,7 @@ class PolicyState:
 
         Removed pairs are forgotten, and new pairs are not decided yet.
         """
-        old = match_rows(self.rows, old_row)
+        old = match_rows(self.rows, old_row)  # the position in ``self.rows`` of each new row's pair
         rows = np.flatnonzero((old_row != NEW_ROW) & (old != NEW_ROW))
         by_entry = {name: column[old[rows]] for name, column in self.by_entry.items()}
         return replace(self, rows=rows, by_entry=by_entry, derived=None)
@@ -128,7 +128,7 @@ class PolicyState:
         return memory._with_uses(new_vn[self.use_vn], self.use_link)
 
     def limited_to(self, vns: IntArray) -> PolicyState:
-        """Return the state in which only the VNs of these rows have known values."""
+        """Return the state in which only the VNs of these rows have known values; those of pairs and links stay."""
         others = match_rows(vns, np.arange(self.vns)) == NEW_ROW
         by_vn = {name: np.where(others, np.nan, column) for name, column in self.by_vn.items()}
         memory = replace(self, by_vn=by_vn, derived=None)
