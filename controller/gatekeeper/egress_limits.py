@@ -126,14 +126,14 @@ def scheduled(
         guaranteed_bps + solve(paths, rest_bps, np.maximum(vn_demand_bps - guaranteed_bps, 0.0), vns.weight).rate_bps
     )
     idle_bps = np.maximum(left_bps - np.bincount(vns.port, granted_bps, minlength=ports), 0.0)[vns.port]  # 3
-    content = granted_bps >= vn_demand_bps * (1 - SAME)
+    content = granted_bps >= vn_demand_bps * (1 - SAME)  # (vns,) whose demand is met
     free_bps = np.minimum(np.maximum(granted_bps + idle_bps, vns.guarantee_bps), vns.most_bps)
     offered_bps = np.where(content, free_bps, granted_bps)
     parts_bps, spare_bps = _by_sender(pairs, offered_bps, demand_bps)  # 4
     active = np.bincount(pairs.sender, pairs.active, minlength=rows)[pairs.sender]
     # Each pair counts itself as active, and once.
     idle_bps_of_vn = vns.guarantee_bps[pairs.sender] / (active - pairs.active + 1.0)
-    content = parts_bps >= demand_bps * (1 - SAME)
+    content = parts_bps >= demand_bps * (1 - SAME)  # (pairs,)
     pair_bps = np.where(content, np.maximum(parts_bps + spare_bps, idle_bps_of_vn), parts_bps)
     return np.minimum(pair_bps, vns.most_bps[pairs.sender]), offered_bps
 

@@ -137,8 +137,8 @@ def targets(pairs: Pairs, rounds: BoolArray, guarantee_bps: FloatArray, all_abov
 
     Deviation: the paper notifies the sender of the last dropped frame; a switch does not name it. The likeliest sender
     is the pair that sends most: with ``all_above_share`` (vns,) False only that pair is notified (of equal ones the
-    first). With True every pair above its part of the guarantee is notified. With one message per round ten UDP senders
-    cannot be limited: each rises again before its next message.
+    first). With True every pair above its part of the guarantee is notified, and only that pair if there is none above.
+    With one message per round ten UDP senders cannot be limited: each rises again before its next message.
     """
     candidates = pairs.active & rounds[pairs.receiver]
     above = candidates & (pairs.measured_bps > BELOW_SHARE * shares_of(pairs, guarantee_bps))

@@ -269,6 +269,7 @@ def _sending_side(
     rises = ~notified & (view.unread_intervals == 0) & (queue_was_read | queue_is_stale)
     waited_s = np.nan_to_num(memory.pair_column("waited_s")) + view.elapsed_s
     slope_bps_per_s = egress_limits.slopes(pairs, vns.capacity_bps, _of(view, "slope"))
+    # A stale queue shows nothing of the time before this interval.
     rise_time_s = np.where(queue_was_read, waited_s, view.elapsed_s)
     limit_bps = egress_limits.risen(limit_bps, max_bps, slope_bps_per_s, rises, rise_time_s)
     offered_bps = view.measured_bps + view.dropped_bps
