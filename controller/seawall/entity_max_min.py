@@ -152,7 +152,7 @@ def _share(
         tightest = open_use & (share_bps <= least_bps[flow] * (1 + _SAME))
         looser = np.bincount(paths.constraint, open_use & ~tightest, minlength=paths.constraints) > 0
         closing = tightest & ~looser[paths.constraint]  # 3
-        if rounds >= most_rounds:
+        if rounds >= most_rounds:  # the last round: all other flows are closed at their shares
             closing = tightest & ~content[flow]
         elif not closing.any():  # 4
             closing = tightest & (flow == np.where(is_open, least_bps / weight, np.inf).argmin())

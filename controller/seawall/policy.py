@@ -180,6 +180,7 @@ class _SenderShares(Policy):
         uses = np.arange(loops.offsets[at], loops.offsets[at + 1])
         left_bps = allocation.left_bps[uses]
         is_near_lowest = left_bps <= left_bps.min() * (1.0 + 2.0 * (1.0 - TARGET))
+        # Among the uses near the lowest rate the one with the most marks, and of these the one with the lowest rate.
         bottleneck_use = int(uses[np.lexsort((left_bps, np.where(is_near_lowest, -decision.marks[uses], 1.0)))[0]])
         other_bounds = [
             (float(allocation.left_bps[use]), _link_words(decision, int(use))) for use in uses if use != bottleneck_use
