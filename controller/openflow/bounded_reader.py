@@ -80,7 +80,7 @@ def record_length(view: memoryview, offset: int, length_at: int, smallest: int, 
 def equal_runs(view: memoryview, length_at: int, smallest: int, message: str) -> Iterator[tuple[int, int, int]]:
     """Yield the body as runs of records of equal length: (offset, length, count) each, in order.
 
-    Every record has its length in a uint16 at ``length_at``. Errors as above.
+    Every record has its length in a uint16 at ``length_at``. Raises ProtocolError as ``record_length`` does.
     """
     offset, end = 0, len(view)
     while offset < end:
@@ -97,7 +97,10 @@ def strided(view: memoryview, layout: npt.DTypeLike, run: tuple[int, int, int], 
 
 
 def record_offsets(view: memoryview, length_at: int, smallest: int, message: str) -> npt.NDArray[np.int64]:
-    """Return where each record starts, and the end: for bodies whose records differ in length. Errors as above."""
+    """Return where each record starts, and the end: for bodies whose records differ in length.
+
+    Raises ProtocolError as ``record_length`` does.
+    """
     parts = [
         offset + length * np.arange(count, dtype=np.int64)
         for offset, length, count in equal_runs(view, length_at, smallest, message)

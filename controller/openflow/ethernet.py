@@ -83,7 +83,7 @@ def with_ip_ecn(frame: bytes, ip_ecn: int) -> bytes:
         return frame
     changed = bytearray(frame)
     changed[ecn_index] = changed[ecn_index] & ~(0b11 << shift) | ip_ecn << shift
-    if shift == 0:
+    if shift == 0:  # IPv4: the ECN field is in the first 16-bit word that the checksum covers
         ecn_word, checksum_bytes = (
             slice(ecn_index - 1, ecn_index + 1),
             slice(ecn_index - 1 + _IPV4_CHECKSUM, ecn_index - 1 + _IPV4_CHECKSUM + 2),

@@ -146,7 +146,7 @@ def encode_meter_mods(
         if all(not len(column) or (column.min() >= 0 and column.max() <= _U32_MAX) for column in columns):
             mods = np.stack([column.astype(np.uint32, copy=False) for column in columns], axis=1)
             octets = meter_codec_native.encode(_TEMPLATE, b"", _LAST, [mods.T], np.array([xid_first]))
-            if octets is not None:
+            if octets is not None:  # otherwise there is a DELETE, or a value that the checks below name
                 return bytes(octets[0])
     deletes = commands == MeterModCommand.DELETE
     _check("command", commands, 0, MeterModCommand.DELETE)
