@@ -62,7 +62,7 @@ class GrantReplies:
             rate_bps, changed = set_rate.rate_bps, table.trues
         elif all_controlled and shard_native.library is not None:
             rate_bps, changed = shard_native.granted(reports.limit_bps, set_rate.entry, set_rate.rate_bps)
-        else:
+        else:  # reported rows keep their limit, unless Set Rate has another
             rate_bps, changed = np.full(entries, np.nan), np.zeros(entries, dtype=np.bool_)
             rate_bps[slice(None) if all_controlled else reports.entry] = reports.limit_bps
             rate_bps[set_rate.entry] = set_rate.rate_bps
