@@ -90,7 +90,8 @@ class HostPublisher:
     def due(self, hearer: Subscriber, now_s: float, retransmit_s: float) -> tuple[int, int, VnHosts]:
         """Return what a peer must be sent: since and until which number, and the VNs; equal numbers mean nothing.
 
-        Unacknowledged changes are retransmitted after ``retransmit_s`` without progress.
+        ``hearer`` is the state of the transfer to that peer, and is updated. Unacknowledged changes are retransmitted
+        after ``retransmit_s`` without progress.
         """
         if hearer.in_flight and now_s - hearer.progress_s >= retransmit_s:
             hearer.in_flight, hearer.progress_s = [], now_s

@@ -75,6 +75,7 @@ class HostReplication:
         if not np.isin(self._vns.dpid[hosts.vn], owned).all():
             raise MessageRejectedError(RejectCause.NOT_OWNED, "names VNs of switches that are not its own")
         peer.last, self._others.now_s = (head.token, head.number), now_s
+        # The peer may know hosts of an earlier incarnation of this node: then all are sent again.
         known = head.known if head.known_token == self._token else 0
         peer.hearer.acknowledge(known if known <= self._publisher.number else 0, now_s)
         self._others.note_changes(self._own)

@@ -234,6 +234,7 @@ class NodePartition(FabricPartition):
         if head <= peer.head:
             raise MessageRejectedError(RejectCause.ORDER, f"number {head.number} is not above {peer.head.number}")
         owned = np.array(sorted(self._owned_by(node)), dtype=np.uint64)
+        # A probe is reported by the owner of the switch that received it; its sender may be any switch.
         columns = (snapshot.up, snapshot.lost_switches, snapshot.receiver_dpid)
         if not all(np.isin(dpids, owned).all() for dpids in columns):
             raise MessageRejectedError(RejectCause.NOT_OWNED, "names switches that are not its own")

@@ -113,7 +113,7 @@ class RemoteHosts:
         gone = [host for host in network.hosts_of_vn(vn.row) if host not in claimed]
         for host in gone:
             network.leave(host, self.now_s)
-        self.note_changes(local_dpids)
+        self.note_changes(local_dpids)  # makes claims of this VN, which are withdrawn next
         for host in [host for host in self._claimed.get(vn.row, ()) if host not in claimed]:
             self._unclaim(host, vn.row)
         changed = len(gone)
