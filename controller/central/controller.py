@@ -145,8 +145,8 @@ class CentralController:
     def on_packet_in(self, dpid: int, packet: PacketIn, now_s: float) -> bool:
         """Process a packet-in: an unknown source, a pair without a flow entry, or both, by its metadata flag.
 
-        Return whether the packet-in was processed: not if its VN has exceeded its packet-in rate. Raises ProtocolError
-        for a frame that is cut short.
+        Return whether the packet-in was processed: not if its VN has exceeded its packet-in rate, nor if it comes from
+        another table, an unknown VN or a fenced port. Raises ProtocolError for a frame that is cut short.
         """
         port = self.network.numbers.port(dpid, packet.in_port)
         row = self.vns.row_of(packet.metadata & MetadataFlag.VLAN, *port)

@@ -85,7 +85,7 @@ class ControlContext(NamedTuple):
     def with_values(self, values: EffectiveSettings) -> ControlContext:
         """Return the context with other limits, ceilings, weights, algorithms and shadows.
 
-        Algorithms and shadows that stay keep their state.
+        Algorithms that stay keep their state. So do all shadows, unless one of them changes: then all begin again.
         """
         config = replace(self.config, vlans=values.vlans)
         policies, shadows = choices_of(config), shadows_of(config)
@@ -374,7 +374,7 @@ class FabricState:
         min_bits = min_bursts(self.frame_bytes[rows])
         bursts_bits = (
             np.maximum(pair_changes.first_bursts(rates_bps[0]), min_bits),
-            *map(pair_changes.first_bursts, rates_bps[1:3]),
+            *map(pair_changes.first_bursts, rates_bps[1:3]),  # no minimum: floods are not of very large frames
             np.maximum(packet_in_bursts(rates_bps[3]), min_bits),
             np.maximum(newcomer_bits[rows], min_bits),
             packet_in_bursts(rates_bps[5], agent_burst_s),

@@ -185,6 +185,7 @@ class Learning:
     def _note_two_places(self, found: TwoLocations | None, now_s: float) -> None:
         """Note that a host alternates between two VNs: a loop, or two hosts with one address."""
         kind = EventKind.LOOP_SUSPECTED if found is not None and found.is_loop else EventKind.HOST_TWICE
+        # It is one event, so one of both rows is enough for its limit.
         if found is None or not self._fabric.events.limit_named(kind, np.array(found.rows[:1]), now_s):
             return
         one, other = (self._fabric.location_name(row) for row in found.rows)

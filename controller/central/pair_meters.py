@@ -152,7 +152,10 @@ class PairMeterManager:
         self._marks.release_switch(dpid)
 
     def flush(self) -> None:
-        """Give meters to new pairs, and remove those of aged pairs; counting meters follow."""
+        """Give meters to new pairs, and remove those of aged pairs; counting meters follow.
+
+        Pairs without a meter get one if their switch now has a free id, or NO_METER if an agent now covers them.
+        """
         fabric = self._fabric
         self._pairs_to_remove |= fabric.network.pairs.drain_unused()
         if self._pairs_to_remove:
@@ -168,7 +171,10 @@ class PairMeterManager:
         self._marks.flush(self._last_new_s)
 
     def _meter(self, pairs: list[Pair], now_s: float) -> None:
-        """Give new pairs a meter and flow entries; without a free meter, flow entries alone."""
+        """Give new pairs a meter and flow entries; without a free meter, flow entries alone.
+
+        A pair with NO_METER counts as metered: its agent alone shapes it.
+        """
         fabric = self._fabric
         metered: dict[Pair, int] = {}
         without_meter: dict[Pair, None] = {}
@@ -254,7 +260,7 @@ class PairMeterManager:
             self._fabric.network.pairs.add(without_meter)
 
     def _set_meters(self, meter_of: Mapping[Pair, int], now_s: float) -> None:
-        """Replace or remove the meters of existing pairs, at the rates of their limits."""
+        """Replace the meters of existing pairs, or remove them (NO_METER), at the rates of their limits."""
         fabric = self._fabric
         state = fabric.state
         rows = find_pairs(state.entries, *_columns(meter_of)[:2])
@@ -350,6 +356,7 @@ class PairMeterManager:
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
             record = fabric.record_of_sender(pair.sender)
             meter_id = int(entries.meter_id[row])
+            # An id may become free: the next shortage is a new event.
             self._without_meter.discard(record.switch.dpid)
             record.capabilities.short_of_meters = False
             if not meter_id:

@@ -139,7 +139,7 @@ class Reconciler:
                     continue
                 yield
                 yield from self._claim(record, pair_flows, record.deferred.meters, claimed)
-            adopted, claimed = claimed, []
+            adopted, claimed = claimed, []  # from here on ``adopt`` releases the meters that it does not adopt
             if adopted:
                 yield from self.pairs.adopt(InstalledPairs.together(adopted), now_s)
         finally:
@@ -341,6 +341,7 @@ class Reconciler:
             return
         installed = MeterSettingsTable.from_installed(meters)
         for batch in pair_flows.batches(_CLAIM_BATCH):
+            # Both the meter, and the flow entry: it may have been removed since the switch was read.
             is_installed = np.isin(batch.meter_id, installed.meter_id) & record.installed.contains(batch.key)
             pairs = adopted_pairs(batch.only(is_installed), self.fabric.network, record.switch.dpid, installed)
             pairs = pairs.only(~self.pairs.metered_mask(pairs.sender, pairs.receiver))

@@ -179,7 +179,7 @@ def _inherit_record(
         meters[row] = VnMeters(send=new_id)
     after.set_vn_meters(meters)
     after.thrifty = before.thrifty
-    if before.connected:
+    if before.connected:  # others adopt installed meters first, when they connect
         after.complete_vn_meters()
     after.capabilities, after.connected = before.capabilities, before.connected
     after.ports = {port_no: before.ports[port_no] for port_no in before.ports.keys() & after.switch.ports.keys()}

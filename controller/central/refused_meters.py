@@ -132,7 +132,7 @@ class RefusedMeters:
         ``installed``: the meters may be installed, and are deleted.
         """
         fabric, refusals = self._fabric, self._of.setdefault(record.switch.dpid, _Refusals())
-        rows, ids = record.vn_meter_columns()
+        rows, ids = record.vn_meter_columns()  # ids: (kinds of meters, rows)
         changed: dict[int, VnMeters] = {}
         for kind, column in np.argwhere(np.isin(ids, list(meter_ids)) & (ids > 0)).tolist():
             row, name, meter_id = int(rows[column]), VnMeters._fields[kind], int(ids[kind, column])
@@ -223,7 +223,7 @@ class RefusedMeters:
         self.leave_out(record, now_s)
         desired = self._fabric.desired_meters(record)
         for row in rows:
-            new = set(record.vn_meters[row]) - set(before[row])
+            new = set(record.vn_meters[row]) - set(before[row])  # the ids that the VN lacked
             record.update.put_meters({meter_id: desired[meter_id] for meter_id in sorted(filter(None, new))}, [])
             self._fabric.network.put_sender(row, record.vn_meters[row])
 

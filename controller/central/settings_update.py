@@ -51,6 +51,7 @@ def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: Float
     floods = before_flood_bps != fabric.flood_limit_bps
     (old_bps, old_bits), (new_bps, new_bits) = new_pair_limits(before), new_pair_limits(fabric.vns)
     new_pairs = (old_bps != new_bps) | (old_bits != new_bits)
+    # No packet-in meters: their settings do not depend on these values.
     _modify_vn_meters(fabric, send_limits, floods, new_pairs, np.zeros_like(new_pairs), now_s)
 
 
