@@ -370,7 +370,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
                 self._template_index[stays],
             )
         put = {packed: row for packed, row in recent.items() if row is not None}
-        rows = np.array(list(put.values()), np.uint32).reshape(-1, 2)
+        rows = np.array(list(put.values()), np.uint32).reshape(-1, 2)  # (keys, 2): meter, index of the effect
         self._merge(np.array(list(put), KEY), rows[:, 0], rows[:, 1])
 
     def _merge(self, keys: KeyArray, meter_id: NDArray[np.uint32], template_index: NDArray[np.uint32]) -> None:

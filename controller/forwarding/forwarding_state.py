@@ -160,6 +160,7 @@ class ForwardingState:
         flows = [
             pipeline.limit_sender(port.port_no, vid, meters.send, closed=closed),
             *pipeline.limit_floods(port.port_no, vid, meters),
+            # Packet-ins without a meter of their own share that of floods.
             pipeline.report(port.port_no, vid, meters.flood if meters.report is None else meters.report),
         ]
         if meters.newcomer is not None:
@@ -182,7 +183,7 @@ class ForwardingState:
         """Give a port by name another number on its switch, or none; it stays fenced until the caller lifts that."""
         self.fence(port, True)
         edge = self.edge_port(port)
-        if edge is None:
+        if edge is None:  # the configuration has no such edge port
             self.numbers.bind(port, None)
             return
         rows = [row for vid in edge.vlan_vids if (row := self._vns.row_of(vid, *port)) is not None]
@@ -267,7 +268,7 @@ class ForwardingState:
         return True
 
     def place_remote_host(self, host: Host, row: int, now_s: float = math.nan) -> None:
-        """Place a host at the VN of ``row``, whatever the VN's host limit.
+        """Place a host, also a local one, at the VN of ``row``, whatever the VN's host limit.
 
         The caller has checked that limit, or the node that owns the host's switch has.
         """

@@ -96,7 +96,10 @@ class HostEntries:
             self._desired.put_at(("discover", host), dpid, self._discovery(dpid, host))
 
     def _discovery(self, dpid: int | None, host: Host) -> tuple[Flow, ...]:
-        """Return the flow entries that report new pairs to a host, at a switch; None: at all except its own."""
+        """Return the flow entries that report new pairs to a host, at a switch; None: at all except its own.
+
+        At its own switch, frames from its own VN pass without a report.
+        """
         row = self._known.row_of(host)
         own, limited = self._vns.key(row), row in self._settings.limited
         if dpid == own.dpid:
@@ -126,7 +129,10 @@ class HostEntries:
         self._desired.put(("unknown", row), {own.dpid: flows})
 
     def put_to_edge(self, host: Host) -> None:
-        """Put the flow entry by which a host's own switch outputs frames to it."""
+        """Put the flow entry by which a host's own switch outputs frames to it.
+
+        With it come the flow entries of its VN's phantom meter and those that clear marks, where there are such.
+        """
         own = self._vns.key(self._known.row_of(host))
         port = self._numbers.on_switch(own.dpid, self._switches[own.dpid].ports[own.port_no])
         set_queue = own.dpid not in self._queueless

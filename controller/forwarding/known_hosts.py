@@ -90,7 +90,7 @@ class KnownHosts:
     # -- changes
 
     def come(self, host: Host, row: int, now_s: float, moved_from: int | None) -> None:
-        """Add an unknown host to a VN."""
+        """Add an unknown host to the VN of ``row``; ``moved_from`` is the row of the VN that it left, if any."""
         if not self._free:
             self._grow()
         slot = self._slots[host] = self._free.pop()
@@ -181,7 +181,7 @@ class KnownHosts:
         They are the first ones in the order of VLAN and address, after the host ``after`` if given.
         """
         chosen = self._key != NOWHERE
-        chosen &= vns[self._vn]
+        chosen &= vns[self._vn]  # whatever a free slot reads here, it is not chosen
         if mac is not None:
             chosen &= self._key & _MAC == mac
         if after is not None:

@@ -98,8 +98,9 @@ class PathFlows:
     ) -> None:
         """Merge the discovery probes that another node received at its switches, ``dpids``.
 
-        ``is_late`` has each probe's (sender, receiver), and whether the next probe is late. A late probe does not
-        extend the link's timeout here, so that this node repeats the probe if it sends it.
+        ``is_late`` has each probe's (sender, receiver), and whether the next probe is late. A late probe is still
+        merged if it is new. Otherwise it does not extend the link's timeout here, so that this node repeats the probe
+        if it sends it. Probes that ``is_late`` lacks are dropped.
         """
         known = dict.fromkeys(self.topology.probes_received_at(dpids))
         removed = [ends for ends in known if ends not in is_late]

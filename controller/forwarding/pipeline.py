@@ -351,7 +351,7 @@ def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:
         return None
     if flow.table_id == Table.CLASSIFY and match.vlan_vid is not None and match.eth_type in CONTROL_ETH_TYPES:
         return match.in_port, match.vlan_vid, VnMeters(agent=flow.meter_id)
-    if flow.table_id == Table.PACKET_IN and match.metadata is not None:
+    if flow.table_id == Table.PACKET_IN and match.metadata is not None:  # the metadata that it matches is the VLAN id
         return match.in_port, match.metadata, VnMeters(report=flow.meter_id)
     if flow.table_id == Table.COUNT and match.vlan_vid is not None:
         return match.in_port, match.vlan_vid, VnMeters(newcomer=flow.meter_id)
