@@ -129,7 +129,7 @@ class _Template:
 
     def __init__(self, raw: bytes, flow: Flow) -> None:
         self.key, self.effect = np.array([pack_key(flow)], KEY), effect_of(flow)
-        self._holes = list(_holes(raw, flow))
+        self._holes = list(_holes(raw, flow))  # the variable fields
         # The mask of the fixed bytes, and these bytes, as 64-bit words.
         fixed = np.full(len(raw), 0xFF, np.uint8)
         for part in (_AGE, _COUNTERS, *(slice(hole.at, hole.at + hole.size) for hole in self._holes)):

@@ -151,7 +151,7 @@ class _Planner:
     def can_shape(self, name: str, rate_bps: int) -> bool:
         """Return whether this Open vSwitch supports a rate.
 
-        If not, add a problem: no queues are better than wrong ones.
+        If not, add a problem: no queues are better than wrong ones. An unknown version counts as one that does.
         """
         version = next((text for row in self._tables.root.values() for text in row["ovs_version"]), "")
         numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
