@@ -36,7 +36,8 @@ def with_backstops(
 
     ``before`` are the meters of the last interval, ``after`` and ``changes`` the decision of this one, as if no agent
     shaped. ``shaped`` (pairs,) is the mask of pairs that an agent shapes (None: none), ``metered`` (pairs,) the mask of
-    pairs with a meter. The shadow buckets of shaped pairs count as full, without debt.
+    pairs with a meter. ``limit_bps`` (pairs,) are the effective limits. The shadow buckets of shaped pairs count as
+    full, without debt.
     """
     if (shaped is None or not shaped.any()) and metered.all():
         return after, changes, NO_CHANGES

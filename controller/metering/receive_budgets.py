@@ -161,6 +161,7 @@ class ReceiveBudgets(NamedTuple):
         # 5
         saved_bits = SAVED_S * limit_bps - np.maximum(above_bits.max(axis=0), 0.0)
         lasting_bits = (free_bits - limit_bps * (ahead_s - horizon_s)[:, None]).min(axis=0)
+        # What is allowed above ALLOWED_PRESSED is for senders that time out (7), not for those that keep sending.
         lasting_bits -= np.maximum(allowed - ALLOWED_PRESSED, 0.0) * limit_bps * WINDOW_S
         lasting_bits = np.where(self._dipped(limit_bps, slot_age_s), free_bits[0], lasting_bits)
         return RemainingBudget(limit_bps, ahead_s, free_bits, saved_bits, lasting_bits)
