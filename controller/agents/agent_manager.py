@@ -146,7 +146,7 @@ class AgentManager(NoAgents):
     def receive_frame(self, port: PortId, octets: bytes, now_s: float) -> bool:
         """Process a frame that was received at an edge port; never raises, whatever the bytes.
 
-        Return whether the frame was processed: frames beyond the port's allowance are not.
+        Return whether the frame was processed: frames beyond the port's allowance, and of distrusted agents, are not.
         """
         agent = self.ports.get(port)
         if agent is None:
@@ -224,7 +224,7 @@ class AgentManager(NoAgents):
         reports = self._reports
         reported = reports.received_s[row] >= heard_since_s
         pairs = AgentRates(sender, sender_mac, receiver_mac, self._meant_kbps[row], reports.limit_kbps[row], reported)
-        # A VN's own maximum is a row whose sender and receiver have the same address.
+        # A VN's own maximum is a row whose sender and receiver have the same address; ``reported`` now is of these.
         senders, first = np.unique(sender, return_index=True)
         most_kbps = np.rint(whole_rates(self._fabric.vns.send_max_bps[senders]) / RATE_STEP_BPS).astype(np.int64)
         macs, reported = sender_mac[first], self._own_heard_s[senders] >= heard_since_s

@@ -64,7 +64,8 @@ class Verification:
         A window begins and ends with a reading of the meter: ``byte_in_count``, which begins at zero again when a meter
         is modified, and ``duration_s``, its clock. Both are NaN where the meter was not read. A busy switch replies
         late and at irregular times, so the window lasts as long as the meter's own clock shows. ``reported_octets`` is
-        what was reported since the last call.
+        what was reported since the last call. A report is false if the meter counted clearly more; so is one from a
+        sender that sent clearly more than ``limit_bps`` (pairs,), whatever it reported.
         """
         new_bytes, passed_s = byte_in_count - self.last, duration_s - self.last_s
         new_bytes, passed_s = (
