@@ -265,6 +265,6 @@ def _worst_load_bps(pairs: list[tuple[VnLimits, VnLimits]]) -> int:
     graph = nx.DiGraph()
     for sender, receiver in pairs:
         graph.add_edge("source", ("from", sender.port), capacity=sender.send_limit_bps)
-        graph.add_edge(("from", sender.port), ("to", receiver.port))
+        graph.add_edge(("from", sender.port), ("to", receiver.port))  # without a capacity: unlimited
         graph.add_edge(("to", receiver.port), "sink", capacity=receiver.receive_limit_bps)
     return int(nx.maximum_flow_value(graph, "source", "sink"))
