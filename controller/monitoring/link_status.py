@@ -86,6 +86,7 @@ class LinkCommitments:
             vids, vlan = np.unique(vns.vlan_vid, return_inverse=True)
             place = np.array([self._at[dpid] for dpid in vns.dpid.tolist()], dtype=np.int64)
             # The sums of the send limits and of the receive limits, (edge switches, VLANs) each.
+            # ``cell`` is one number for the edge switch and the VLAN of each VN.
             cell, shape = place * len(vids) + vlan, (len(self._at), len(vids))
             self._limits = tuple(  # type: ignore[assignment]
                 np.bincount(cell, column, shape[0] * shape[1]).reshape(shape)
