@@ -153,7 +153,8 @@ class BoundTest:
     def answer(self, requested: Setting, xid: int, read: Setting | None, *, readable: bool) -> Answer:
         """Return the result of a setting; ``read`` is what the meter reads now, None if it is not installed.
 
-        If meters cannot be read (``readable``), a setting without an error counts as accepted as it is.
+        The result is what the meter reads; None if the switch sent an error, or left the meter as it was. If meters
+        cannot be read (``readable``), a setting without an error counts as accepted as it is.
         """
         before, now = self.installed, read if readable else requested
         if xid in self._refused or now is None or (now == before != requested):
