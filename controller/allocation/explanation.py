@@ -160,6 +160,7 @@ def constraint_name(
     if bound == BY_DEMAND:
         return DEMAND
     row, kind = bound % len(constraints), "ceiling" if bound >= len(constraints) else "limit"
+    # Rows: the send limits of VNs, their receive limits, then links.
     if row >= 2 * constraints.vns:
         return f"link {link_name(row - 2 * constraints.vns)}"
     direction, vn = ("send", row) if row < constraints.vns else ("receive", row - constraints.vns)
@@ -188,6 +189,7 @@ def explain_network(
     if is_idle_share:
         bounds = (BY_DEMAND,)
     lifted_bps, next_bounds = problem.changed(entry, bounds, True).binding(entry)
+    # The bound of a ceiling is its constraint's row plus the number of constraints.
     sharers = [_pairs_using(paths, bound % len(constraints)) for bound in bounds if bound != BY_DEMAND]
     return Explanation(
         entry,
