@@ -318,7 +318,10 @@ def _scheduled(view: PolicyView, pairs: Pairs, demand_bps: FloatArray) -> tuple[
 def _record(
     view: PolicyView, memory: PolicyState, notified: BoolArray, limited: BoolArray, dropped_bps: FloatArray
 ) -> dict[str, FloatArray]:
-    """Return the record, for explanations, of the messages to each pair since it was last unlimited."""
+    """Return the record of the messages to each pair, for explanations.
+
+    Halvings and the first message count since the pair was last unlimited; the last message is that of all time.
+    """
     halvings = np.where(limited, np.nan_to_num(memory.pair_column("halvings")) + notified, 0.0)
     first_s = memory.pair_column("first_told_s")
     first_s = np.where(halvings == 0.0, np.nan, np.where(np.isnan(first_s), view.now_s, first_s))
