@@ -108,6 +108,7 @@ def _removed_values(path: str, before: Any, after: Any) -> Iterator[ConfigChange
         if inner_after is not None and key in inner_after:
             yield from _removed_values(inner_path, value, inner_after[key])
         else:
+            # Its plain values, found as if they were added.
             yield from (
                 ConfigChange(added.path, added.after, None) for added in _changed_values(inner_path, None, value)
             )

@@ -94,6 +94,7 @@ def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) ->
             known = ", ".join(map(str, sorted(vlans)[:_MAX_NAMED])) or "none"
             subject = f"{vids[0]} is not a VLAN" if len(vids) == 1 else f"{vids[0]}-{vids[-1]} holds no VLAN"
             problems.append(Problem(item_path, f"{subject} of this file; its VLANs are {known}"))
+        # Only in trunks: an access VLAN next to a trunk is a problem already.
         repeated = [vid for vid in declared if vid in port_vids]
         if repeated and item_path[-2] == "trunk":
             problems.append(Problem(item_path, f"{repeated[0]} is on this port already"))
