@@ -251,7 +251,7 @@ def _row_shape(command: MeterModCommand | IntColumn, ids: npt.NDArray[np.int64])
 
 
 def _column(name: str, values: IntColumn) -> npt.NDArray[np.int64]:
-    """Return values as a column of int64; InvalidValueError if they are no integers in one dimension."""
+    """Return values as a column of integers of any type; InvalidValueError if they are none in one dimension."""
     column = np.asarray(values)
     if column.ndim != 1:
         raise InvalidValueError(name, column.shape, "is not a column: one dimension is expected")
@@ -310,7 +310,7 @@ def _fill_stats(out: npt.NDArray[np.void], view: memoryview, run: tuple[int, int
             out[name][rows] = heads[name][rows]
         out["duration_s"][rows] = duration_s(heads[rows])
         packets = np.asarray(_sum([band["packet_count"][rows] for band in bands]), np.uint64)
-        out["band_packet_count"][rows] = packets & np.uint64(PACKETS_UNAVAILABLE)
+        out["band_packet_count"][rows] = packets & np.uint64(PACKETS_UNAVAILABLE)  # the low 32 bits
         out["band_byte_count"][rows] = _sum([band["byte_count"][rows] for band in bands])
 
 
