@@ -101,7 +101,7 @@ def _by_switch(vns: Iterable[VnLimits]) -> dict[tuple[int, str], VnLimits]:
     for vn in vns:
         send_bps, receive_bps = sums.get((vn.vlan_vid, _switch(vn)), (0, 0))
         sums[vn.vlan_vid, _switch(vn)] = (send_bps + vn.send_limit_bps, receive_bps + vn.receive_limit_bps)
-    # A sum above any link's capacity is equivalent to this.
+    # Sums are cut at MAX_RATE_BPS: above the capacity of any link, a higher sum makes no difference.
     return {
         (vid, switch): VnLimits(vid, switch, min(send_bps, MAX_RATE_BPS), min(receive_bps, MAX_RATE_BPS))
         for (vid, switch), (send_bps, receive_bps) in sums.items()
