@@ -91,8 +91,9 @@ class FlowTableRefresh:
 
     def batches(self) -> Iterator[None]:
         """Build ``table`` and ``changed`` from all added flow entries, yielding after each batch."""
+        # Rows that the reply lacks were removed.
         self.changed.update(self._rows.key[~self._seen].tolist())
-        # Rows that the reply lacks were removed. Oversized keys are compared one by one: they are few.
+        # Oversized keys are compared one by one: they are few.
         before = self._before.oversized
         self.changed.update(key for key in before.keys() | self._long.keys() if before.get(key) != self._long.get(key))
         yield
