@@ -92,7 +92,7 @@ def topology(
 @app.command()
 def demo(
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="Three controllers in sharded mode; one is killed (etcd-server).")
+        bool, typer.Option("--cluster", help="Three controllers in sharded mode; one is killed. Needs etcd-server.")
     ] = False,
 ) -> int:
     """See DETS protect a TCP tenant from a UDP blast: on Open vSwitch (root, two minutes), or else on the model."""

@@ -138,10 +138,11 @@ class AsyncMessageHandler:
         self._push_soon()
 
     def _error(self, peer: ConnectedSwitch, error: ErrorMessage) -> None:
-        """Process an error reply: record an event, and request an audit of the switch's tables.
+        """Process an error reply: record an event, and request an audit of the switch's tables if something is missing.
 
         An event with the same text is recorded at most once in REPEAT_S. If the rejected message was a request, its
-        sender gets the error as the reply and reports it; only a barrier request may have no sender that waits.
+        sender gets the error as the reply and reports it. Only for a barrier request may no sender wait: an error of
+        one is recorded here.
         """
         rejected_type = error.data[1] if len(error.data) > 1 else None  # data begins with the rejected message's header
         was_request = peer.connection.fail(error.xid, SwitchReplyError(error.text))

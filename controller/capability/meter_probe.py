@@ -94,7 +94,7 @@ class MeterProbe:
     def setup(self, xid_first: int) -> bytes:
         """Return the messages that create meter and flow entries.
 
-        They first delete what an earlier test may have left.
+        They first delete the flow entries that an earlier test may have left; the meter's id is free.
         """
         self._first_xid = xid_first
         flows = [(FlowModCommand.ADD, self._flow(kind)) for kind in ProbeKind]

@@ -225,7 +225,7 @@ class CentralController:
     def reads_ports_or_queues(self) -> bool:
         """Return whether a policy needs the counters of ports or queues in every interval."""
         control = self.fabric.control
-        inputs = control.groups, control.shadow.groups, self.recorder
+        inputs = control.groups, control.shadow.groups, self.recorder  # the result is cached until one is replaced
         if not all(map(is_, inputs, self._reads_inputs)):
             self._reads_inputs = inputs
             self._reads = control_interval.reads_ports_or_queues(control, self.recorder)

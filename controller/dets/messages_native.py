@@ -33,7 +33,8 @@ def watch_congestion(
     """Return the congested mask, the calm intervals, (vns,) each, and whether the mask differs from the last one.
 
     ``columns`` (vns,) are passed, smoothed and dropped rates, maximum receive rates, the last mask and the last calm
-    intervals.
+    intervals. ``above`` and ``calm_below`` are parts of the maximum receive rate. Congestion ends after
+    ``calm_intervals`` calm intervals.
     """
     size = len(columns[0])
     congested, calm = np.empty(size, np.bool_), np.empty(size, np.int64)

@@ -75,7 +75,8 @@ class HostProber:
     def probe_host(self, host: Host, port: PortId, header: FrameHeader, payload: bytes, now_s: float) -> None:
         """Probe for a host to which the VN behind ``port`` has sent a frame of this header and payload.
 
-        ``header`` has the tag of the port's own frames, or none. A frame without IP causes no probe.
+        ``header`` has the tag that the VLAN's frames have at ``port``, or none if they are untagged there. A frame
+        without IP causes no probe.
         """
         vn = SendingVn(host.vlan_vid, port)
         slots = len(self._of_vn.get(vn, ()))

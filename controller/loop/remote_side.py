@@ -55,9 +55,9 @@ class RemoteSide:
         return rows
 
     def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: IntervalContext) -> ReceiverInput:
-        """Return the reports of all senders, and the policies' further input.
+        """Return what the receivers decide from: the reports of all senders, and the other readings.
 
-        ``seen`` is that input for local pairs alone.
+        ``seen`` are these readings for local pairs alone.
         """
         machines = senders.machines
         reports = traffic_reports(machines, machines.rows, senders.entries, vns, senders.seen.measured)

@@ -82,7 +82,7 @@ class SwitchUpdate:
         return not (self.flow_deletes or self.flow_adds or self.meter_deletes)
 
     def modify_meters(self, mods: MeterMods, *, restarts_counts: bool = False) -> None:
-        """Append the MODIFY rows of ``controller.switch.meters.meter_mods``."""
+        """Append meter-mods with the command MODIFY, one in each column of ``mods`` (4, meters)."""
         if mods.shape[1]:
             self._meter_mods.append(mods)
             self.restarts_counts |= restarts_counts

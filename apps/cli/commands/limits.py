@@ -300,7 +300,7 @@ def list_unmetered(
     client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = OutputFormat.table
 ) -> int:
     """List the active pairs without a meter, and why; --switch is the sender's."""
-    query = {"vlan": vlan, "switch": switch, "limit": 1}
+    query = {"vlan": vlan, "switch": switch, "limit": 1}  # every page lists all unmetered pairs
     pairs = client.call("/v1/pairs", query=query, shape={"unmetered_pairs": [dict]})["unmetered_pairs"]
     show(pairs, output, UNMETERED_COLUMNS)
     return 0

@@ -37,12 +37,12 @@ def change_vlan(
     vid = lookup.vlan_vid(here.central, path.vlan_vid)
     expect = require_revision(lambda: here.settings.vlan_revision(vid))
     with problems.refusing_bad_values():
-        standing = here.central.config.vlans[vid]
-        value_types = complete_vlan(standing, body.given(), here.central.config.interval_ms)
-        if "weight" in value_types:
-            after = replace(standing, **value_types)
+        before = here.central.config.vlans[vid]
+        values = complete_vlan(before, body.given(), here.central.config.interval_ms)
+        if "weight" in values:
+            after = replace(before, **values)
             check_used("weights", "weight", after.weight, after.algorithm, after.shadow)
-        outcome = here.settings.change_vlan(vid, value_types, caller(), expect=expect, dry_run=query.dry_run)
+        outcome = here.settings.change_vlan(vid, values, caller(), expect=expect, dry_run=query.dry_run)
     view = views.vlan_views(here, [vid], outcome)[0]
     return _answer(here, outcome, query.dry_run, with_etag(view, here.settings.vlan_revision(vid)))
 

@@ -128,7 +128,7 @@ def bench_forms(pairs: int, budget_s: float) -> dict[str, dict[str, float]]:
 
 
 def bytes_per_pair(pairs: int) -> float | None:
-    """Return the peak of memory per pair of a table and ``algorithms`` on it, as Linux counts it; None if unknown."""
+    """Return the peak memory per pair, in bytes, of a table and of all ``algorithms`` on it; None if Linux hides it."""
     reset = Path("/proc/self/clear_refs")
     try:
         reset.write_text("5")  # sets the peak to what is resident now (proc(5))
