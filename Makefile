@@ -24,8 +24,8 @@ help:
 	@echo "make setup   what the others need: packages, .venv, tools of tests in .setup"
 	@echo "make clean   remove what setup and tests made, results/ excepted"
 
-setup: environment
-	@scripts/test-tools
+setup: packages
+	@scripts/test-tools & $(MAKE) --no-print-directory environment; made=$$?; wait $$! && exit $$made
 
 environment: $(STAMP)
 	@$(BIN)/python -m experiments.model.native_build
