@@ -7,7 +7,7 @@ import time
 
 from experiments.bench.rest.clients import Streams
 
-EVENT = b"event: vns\ndata: {}\n\n"
+EVENT = b"event: state\ndata: {}\n\n"
 
 
 def test_streams_count_and_close_those_that_the_controller_ends_too() -> None:
