@@ -9,7 +9,7 @@ KERNEL := $(wildcard apps/*/*/*.c controller/*/*.c)
 STAMP := $(VENV)/installed
 IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
-.PHONY: help setup environment packages ovs demo demo-cluster figures screenshots test test-kernel check dist site clean
+.PHONY: help setup tools environment packages ovs demo demo-cluster figures screenshots test test-kernel check dist site clean
 
 help:
 	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (as root on Open vSwitch, else on a model)"
@@ -24,8 +24,11 @@ help:
 	@echo "make setup   what the others need: packages, .venv, tools of tests in .setup"
 	@echo "make clean   remove what setup and tests made, results/ excepted"
 
-setup: packages
-	@scripts/test-tools & $(MAKE) --no-print-directory environment; made=$$?; wait $$! && exit $$made
+setup:
+	@$(MAKE) --no-print-directory -j2 environment tools
+
+tools: packages
+	@scripts/test-tools
 
 environment: $(STAMP)
 	@$(BIN)/python -m experiments.model.native_build
