@@ -216,6 +216,11 @@ class Peer:
         grants, self._grants = self._grants, None
         return grants
 
+    @property
+    def has_local_report(self) -> bool:
+        """Whether the peer has accepted a Report of this shard since owners changed, by its last message."""
+        return self._acked_by_peer[_WITH_PAIRS.index(ReportMessage)] > 0
+
     def report_age_s(self, now_s: float) -> float:
         """Return the time since the last report, 0 within SILENT_INTERVALS; infinite if there was none."""
         return self._silent_s(now_s - self._reported_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,17 @@ from controller.shards.peer import Peer
 from controller.shards.peer_timeout import GRANT_HOLD_S, equal_share_bps
 
 _LIMITED = np.int8(MachineState.LIMITED)
+
+
+class PairsToPeer(NamedTuple):
+    """The rows of the pairs to a peer, and their receivers.
+
+    ``is_informed``: the peer has a Report about them from this shard.
+    """
+
+    rows: IntArray
+    receivers: IntArray
+    is_informed: bool
 
 
 class ReceivedGrants:
@@ -59,14 +71,16 @@ class ReceivedGrants:
         Pairs to a peer that has been unresponsive for GRANT_HOLD_S get at most an equal share. ``adopted_bps`` (pairs,)
         is as in ``ControlState``.
         """
-        received, unresponsive, granted = list[tuple[IntArray, IntArray]](), list[IntArray](), list[SetRate]()
+        received, unresponsive, granted = list[PairsToPeer](), list[IntArray](), list[SetRate]()
         unchanged_rows = [crossing.local_rows]
         complete = dict[int, int]()  # by peer: the number of a Grant that has a rate for all pairs to the peer
         for number, peer in peers.items():
             grants = peer.drain_grants()
             if grants is not None:
                 self._receive(peer, grants)
-                received.append((crossing.remote_rows[number], crossing.receivers[number]))
+                received.append(
+                    PairsToPeer(crossing.remote_rows[number], crossing.receivers[number], peer.has_local_report)
+                )
                 rows, grant_rows = crossing.granted(number, grants)
                 granted.append(SetRate(rows, grants.rate_bps[grant_rows]))
                 if rows is crossing.remote_rows[number]:
@@ -104,24 +118,29 @@ class ReceivedGrants:
         entries: PairTable,
         adopted_bps: FloatArray | None,
         vns: VnTable,
-        received: Sequence[tuple[IntArray, IntArray]],
+        received: Sequence[PairsToPeer],
         granted: Sequence[SetRate],
         unchanged_rows: Sequence[IntArray],
     ) -> SendRateControllers:
         """Return the machines after Grants of peers were received, one after another.
 
-        ``received`` are, for each of these peers, the rows of the pairs to its VNs, and those VNs; ``granted`` are the
-        rates that each grants. ``unchanged_rows`` are the rows to local receivers and to peers without Grants.
+        ``received`` are the pairs to each of these peers; ``granted`` are the rates that each grants.
+        ``unchanged_rows`` are the rows to local receivers and to peers without Grants.
+
+        A new owner of a receiver may not know yet that the receiver is congested. So only a peer with this shard's
+        Report can free senders.
         """
         must_control = self.congested | vns.always_controlled
         if adopted_bps is None and shard_native.library is not None:
             after = _apply_without_state_changes(machines, entries, must_control, received, granted, unchanged_rows)
             if after is not None:
                 return after
-        rows = np.concatenate([peer_rows for peer_rows, _ in received])
+        rows = np.concatenate([pairs.rows for pairs in received])
         was_controlled, is_controlled = machines.controlled[rows], must_control[entries.receiver[rows]]
-        if adopted_bps is None:  # otherwise the receiver may have a new owner, which must get the reports first
-            machines = machines.on_deactivate(DeactivateTrafficControl(rows[was_controlled & ~is_controlled]))
+        if adopted_bps is None:  # otherwise no pair is freed
+            informed = np.repeat([pairs.is_informed for pairs in received], [len(pairs.rows) for pairs in received])
+            freed = was_controlled & ~is_controlled & informed
+            machines = machines.on_deactivate(DeactivateTrafficControl(rows[freed]))
         new = rows[is_controlled & ~was_controlled]
         machines = machines.on_initialize(InitializeTrafficControl(new))
         # Until the receiver's shard has replied, a new sender gets an equal share, as one more sender.
@@ -134,7 +153,8 @@ class ReceivedGrants:
 
     def _receive(self, peer: Peer, grants: GrantMessage) -> None:
         """Store which of a peer's VNs are congested, and their numbers of senders."""
-        self.congested[peer.decides] = False
+        if peer.has_local_report:
+            self.congested[peer.decides] = False
         self.congested[grants.decided] = grants.congested
         self.senders[grants.decided] = grants.senders
 
@@ -143,16 +163,16 @@ def _apply_without_state_changes(
     machines: SendRateControllers,
     entries: PairTable,
     receivers_mask: BoolArray,
-    received: Sequence[tuple[IntArray, IntArray]],
+    received: Sequence[PairsToPeer],
     granted: Sequence[SetRate],
     unchanged_rows: Sequence[IntArray],
 ) -> SendRateControllers | None:
     """Fast path of ``apply_grants``: return the machines if no pair changes its state; otherwise None."""
     # The receivers at each peer that grants all pairs to it a rate.
-    complete = [receivers for (rows, receivers), one in zip(received, granted, strict=True) if one.entry is rows]
+    complete = [pairs.receivers for pairs, one in zip(received, granted, strict=True) if one.entry is pairs.rows]
     if not all(receivers_mask[receivers].all() for receivers in complete):
         return None
     before = (receivers_mask, entries.receiver, machines.control, machines.limit_bps, machines.intervals_since_message)
-    parts = [(rows, one.entry, one.rate_bps) for (rows, _), one in zip(received, granted, strict=True)]
+    parts = [(pairs.rows, one.entry, one.rate_bps) for pairs, one in zip(received, granted, strict=True)]
     after = shard_native.apply_grants((MachineState.IDLE, MachineState.LIMITED), before, parts, unchanged_rows)
     return None if after is None else SendRateControllers(machines.control, *after)

@@ -22,8 +22,9 @@ If a peer is unresponsive:
 
 - The grants of its receivers stay. After GRANT_HOLD_S they fall to an equal share of the receive limit, if they are
   higher.
-- Before the peer's first message no grant rises above the effective limit, for at most GRANT_HOLD_S, because the peer
-  may have senders.
+- Before the peer's first report no grant rises above the effective limit, and no congestion ends, for at most
+  GRANT_HOLD_S, because the peer may have senders. A receiver of limited senders in this report is congested.
+- A receiver's shard that has no Report from this shard yet cannot free its senders.
 - The peer's senders count as in its last report, and their grants stay reserved; after GRANT_HOLD_S an equal share is
   reserved.
 
@@ -105,6 +106,7 @@ class Shard(RemoteSide):
         self.decided_mask, self._wide, self._no_shares = self.scope, *_kinds(groups, len(vns))
         self._owner, self.allocator = owner, NO_OWNER
         self.peers: dict[int, Peer] = {}
+        self._reporting: set[int] = set()  # the peers whose reports have counted since owners changed
         self.state = ControlState.start(vns, groups)
         self._received_grants, self._began_s = ReceivedGrants(len(vns)), np.inf  # ``_began_s``: of the first interval
         self._memories = self._nothing = self.state.allocators.memories  # the policies' states, and their initial ones
@@ -153,6 +155,7 @@ class Shard(RemoteSide):
             peer.repartition(peer_scope, local_scope, fabric)
             self.peers[number] = peer
         self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
+        self._reporting = set()
         self._received_grants.clear_forfeits()
         self.reset_policies()
 
@@ -292,10 +295,13 @@ class Shard(RemoteSide):
         self._merge(self._crossing_now().local_pairs, list(self._live(now_s).values()))
         allocators = receivers.allocators
         # The rates of peers' receivers are unknown here: they do not count as calm when they become local.
-        calm_intervals = np.where(self.decided_mask, allocators.calm_intervals, 0)
+        calm_mask = self.decided_mask & (not self._lacks_peers(now_s))
+        calm_intervals = np.where(calm_mask, allocators.calm_intervals, 0)
         congested = np.where(self.decided_mask, allocators.congested, self._received_grants.congested)
-        if self.state.adopted_bps is not None:  # grants are frozen, as after a change of owners
-            congested |= self._held_by_peers()
+        reporting = {number for number, peer in self.peers.items() if peer.report is not None}
+        are_frozen = self.state.adopted_bps is not None  # grants, as after a change of owners
+        congested |= self._held_by(reporting if are_frozen else reporting - self._reporting)
+        self._reporting = reporting
         allocators = allocators._replace(congested=congested, calm_intervals=calm_intervals, memories=self._memories)
         return receivers._replace(allocators=allocators)
 
@@ -410,12 +416,15 @@ class Shard(RemoteSide):
         reports = ((number, peer.report, peer.report_age_s(now_s)) for number, peer in self.peers.items())
         return {number: report for number, report, age_s in reports if report is not None and not age_s}
 
-    def _held_by_peers(self) -> BoolArray:
-        """Return the mask of local VNs with limited senders at peers, (vns,): their last owner found congestion."""
+    def _held_by(self, reporting: set[int]) -> BoolArray:
+        """Return the mask of local VNs with limited senders at these peers, (vns,): their last owner found congestion.
+
+        All of the peers have sent a report.
+        """
         limited = np.zeros(len(self.vns), dtype=np.bool_)
-        for peer in self.peers.values():
-            if (report := peer.report) is not None:
-                limited[report.receiver[np.isfinite(report.limit_bps)]] = True
+        for report in (self.peers[number].report for number in reporting):
+            assert report is not None
+            limited[report.receiver[np.isfinite(report.limit_bps)]] = True
         return limited & self.decided_mask & ~self.vns.always_controlled
 
     def _merge(self, local_pairs: Pairs, peer_reports: list[ReportMessage]) -> None:

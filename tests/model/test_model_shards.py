@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.fluid_meters import INTERVAL_S, PORTS, World
 from support.sharded_simulation import Network, OneProcess, ShardedSimulation
 
+from controller.dets.rate_allocator import CALM_INTERVALS, RateAllocators
 from controller.errors import InvalidValueError
 from controller.node_protocol.rejection import RejectCause
 from controller.shards.shard import GRANT_HOLD_S, Shard
@@ -173,6 +174,33 @@ def test_a_receiver_is_calm_at_its_own_shard_alone_so_that_a_new_owner_frees_nob
         calm_intervals = shard.state.allocators.calm_intervals
         assert (calm_intervals[shards.owner == one] > 20).all()
         assert not calm_intervals[shards.owner != one].any()
+
+
+def test_a_new_owner_of_a_receiver_frees_nobody_before_it_has_their_reports():
+    shards = cut("fs", [0, 0, 0, 0, 0, 1])
+    before_bps = shards.run(GREEDY, 40).copy()
+    old, shards.shards[1] = shards.shards[1], shards.shard(1, token=2)
+    nothing = RateAllocators.initial(PORTS, shards.world.groups)  # it has not been told of congestion
+    shards.shards[1].state = old.state._replace(allocators=nothing)
+    shards.late = {1}
+    for _ in range(2 * CALM_INTERVALS):
+        assert (shards.run(GREEDY) <= before_bps * (1 + 1e-9)).all()
+    assert shards.causes[RejectCause.LATE] > 2 * CALM_INTERVALS
+    shards.late = set()
+    for _ in range(2 * CALM_INTERVALS):
+        assert (shards.run(GREEDY) <= before_bps * (1 + 1e-9)).all()
+
+
+def test_a_receiver_is_not_calm_while_its_shard_lacks_reports():
+    shards = cut("fs", [0, 0, 0, 0, 1, 1])
+    entries = shards.world.entries
+    to_last = entries.receiver == PORTS - 1
+    offered_kbits = np.where(to_last & (entries.sender == PORTS - 2), 50, 600).tolist()  # it needs less than its share
+    before_bps = shards.run(offered_kbits, 40).copy()
+    shards.shards[1].repartition(shards.owner, 1)
+    shards.late = {1}
+    for _ in range(2 * CALM_INTERVALS):
+        assert (shards.run(offered_kbits)[to_last] <= before_bps[to_last] * (1 + 1e-9)).all()
 
 
 # -- what cannot be cut

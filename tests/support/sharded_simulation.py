@@ -13,6 +13,7 @@ import numpy as np
 from support.fluid_meters import INTERVAL_S, World, ints
 
 from controller.loop import control_step
+from controller.shards.peer import LATE_INTERVALS
 from controller.shards.shard import Shard
 
 
@@ -56,6 +57,7 @@ class ShardedSimulation:
         self.rows = {one: np.flatnonzero(self.owner[entries.sender] == one) for one in sorted(set(owner))}
         self.shards = {one: self.shard(one, token=1) for one in self.rows}
         self.paused: set[int] = set()
+        self.late: set[int] = set()  # shards that receive messages too late to accept them
         self.limit_bps = np.full(len(entries), np.inf)
         self.notified: dict[int, np.ndarray] = {}  # congestion notifications by shard, (vns,)
 
@@ -102,7 +104,8 @@ class ShardedSimulation:
     def _deliver(self) -> None:
         for sender, receiver, data in self.network.arrived(self.interval):
             if receiver not in self.paused:
-                error = self.shards[receiver].receive(sender, data, self.world.now_s)
+                late_s = (LATE_INTERVALS + 1) * INTERVAL_S if receiver in self.late else 0.0
+                error = self.shards[receiver].receive(sender, data, self.world.now_s + late_s)
                 self.causes[error.cause if error else None] += 1
 
     def sums_bps(self) -> np.ndarray:

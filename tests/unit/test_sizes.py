@@ -39,7 +39,7 @@ CEILINGS = {
     "controller/plugins": 110,
     "controller/policy": 725,
     "controller/seawall": 970,
-    "controller/shards": 1240,
+    "controller/shards": 1257,
     "controller/switch": 1690,
     "controller/whatif": 430,
     "experiments": 721,

@@ -19,7 +19,7 @@ from controller.shards import shard_native
 from controller.shards.grant_replies import GrantReplies
 from controller.shards.merged_reports import add_loads
 from controller.shards.pair_partition import PairPartition
-from controller.shards.received_grants import ReceivedGrants
+from controller.shards.received_grants import PairsToPeer, ReceivedGrants
 from controller.shards.receiver_table import ReceiverTable
 
 pytestmark = pytest.mark.skipif(shard_native.library is None, reason="no C compiler was there when it was installed")
@@ -121,7 +121,7 @@ def test_grants_of_peers_are_obeyed_alike(
     heard, granted = [], []
     for number in (1, 2):
         rows = crossing.remote_rows[number]
-        heard.append((rows, np.unique(entries.receiver[rows])))
+        heard.append(PairsToPeer(rows, np.unique(entries.receiver[rows]), bool(rng.random() < 0.8)))
         some = rows if rng.random() < 0.5 else rows[stretches(rng, len(rows), 3) > 0]
         loose = np.frombuffer(bytes(1) + rng.random(len(some)).tobytes(), "<f8", len(some), 1)
         granted.append(SetRate(some, loose))
