@@ -17,8 +17,9 @@ from support.ip_frames import traffic_class
 from support.ovs import End, controlled, wait_until
 from support.vlan_hosts import SEND, SINK, end
 
-from controller.forwarding.pipeline import CE
+from controller.forwarding.pipeline import CE, ECT_1, Table
 from experiments.measure.frame_sizes import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
+from experiments.ovs.ovs_vsctl import ofctl
 from topologies.builders import dumbbell
 
 LINK_BPS, CORE_BPS = 10_000_000, 3_000_000
@@ -64,7 +65,18 @@ def marked_by_the_queue() -> int:
     return int(found[1])
 
 
+def cleared() -> list[int]:
+    """Return how many packets of each receiver and code point (ECT(1), CE) its switch has cleared in its datapath.
+
+    While a host becomes known, the sender's switch may have its flow entries earlier than the receiver's.
+    """
+    texts = [ofctl("dump-flows", "s2", f"table={Table.MARKS:d},ip,nw_ecn={ecn}") for ecn in (ECT_1, CE)]
+    return [int(count) for text in texts for count in re.findall(r"n_packets=(\d+)", text)]
+
+
 def test_hosts_see_no_mark(running: Application) -> None:
+    wait_until(lambda: sum(count > 0 for count in cleared()) >= 2 * len(PAIRS), "both receivers' marks are cleared", 30)
+
     def mac(number: int) -> int:
         return int(FABRIC.vn(1, number).mac.replace(":", ""), 16)
 
