@@ -84,6 +84,7 @@ class Agent:
         self._controller_epoch: int | None = None
         self._longest_octets = SHORT_PARAMETER_BYTES
         self._read_s = clock()
+        self._errors: list[str] = []  # the kernel's, for the last changes
         self._stopped = False
 
     def stop(self) -> None:
@@ -144,15 +145,23 @@ class Agent:
         self.pairs.on_frame(frame)
 
     def _apply(self) -> None:
-        """Let the shaper apply the changed rates; an error of the kernel is logged."""
+        """Let the shaper apply the changed rates; an error of the kernel is logged, and rejected rates are repeated."""
         rates, removed = self.pairs.drain_changes()
+        errors = []
         try:
             if removed:
                 self._shaper.remove(removed)
+        except OSError as error:
+            errors.append(str(error))
+        try:
             if rates:
                 self._shaper.set_rates(rates)
         except OSError as error:
-            LOG.error("the kernel rejected a change: %s", error)
+            errors.append(str(error))
+            self.pairs.restore_rates(rates)
+        if errors and errors != self._errors:  # once, not in every interval
+            LOG.error("the kernel rejected a change: %s", "; ".join(errors))
+        self._errors = errors
 
     def _hello(self) -> None:
         """Send Hello with this agent's features, in its first VLAN."""

@@ -70,6 +70,7 @@ class HtbShaper:
         self._overhead = {vid: TAG_BYTES if vid else 0 for vid in vlans}
         self._queue: dict[int, int] = {}  # by minor number of a leaf class: the length of its queue in frames
         self._next_minor, self._free = FIRST_PAIR, list[int]()
+        self._unmapped: dict[ShapedPair, int] = {}  # the classes that the classifier does not use yet
         self._map = HashMap(8, self.most_pairs + len(vlans))
         try:
             self._build(vlans)
@@ -102,9 +103,11 @@ class HtbShaper:
             os.close(descriptor)
 
     def set_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
-        """Apply rates (bit/s); create class and queue of a pair without one."""
+        """Apply rates (bit/s); create class and queue of a pair without one.
+
+        The kernel may reject some of them. Then OSError is raised, and all of them must be applied again.
+        """
         requests: list[Request] = []
-        new: list[tuple[ShapedPair, int]] = []
         for pair, rate_bps in rates:
             minor, overhead = self._minor_of.get(pair), self._overhead[pair.vlan_vid]
             ceil_bps = min(rate_bps, self._link_rate_bps)
@@ -113,28 +116,34 @@ class HtbShaper:
                 requests.append(self._class(minor, LINK, ceil_bps, ceil_bps, overhead))
                 continue
             if minor is None:
-                minor = self._minor_of[pair] = self._allocate_minor()
-                new.append((pair, minor))
+                minor = self._minor_of[pair] = self._unmapped[pair] = self._allocate_minor()
             requests.append(self._class(minor, VLAN + pair.vlan_vid, MIN_BPS, ceil_bps, overhead))
             requests += self._queue_of(minor, ceil_bps)
-        self._netlink.change(requests)
-        for pair, minor in new:
+        try:
+            self._netlink.change(requests)
+        except OSError:
+            self._queue.clear()  # some queues may not have been set
+            raise
+        for pair, minor in self._unmapped.items():
             self._map.put(classifier.key_of(*pair), minor)
+        self._unmapped.clear()
 
     def remove(self, pairs: Sequence[ShapedPair]) -> None:
         """Remove the limits of pairs: the class of a destination is deleted, a VN may use the whole link again."""
-        requests = []
+        requests, removed = [], []
         for pair in pairs:
             if pair.destination == VN_AGGREGATE:
                 requests.append(
                     self._class(VLAN + pair.vlan_vid, LINK, MIN_BPS, self._link_rate_bps, self._overhead[pair[0]])
                 )
             elif (minor := self._minor_of.pop(pair, None)) is not None:
+                self._unmapped.pop(pair, None)
                 self._map.delete(classifier.key_of(*pair))
                 self._queue.pop(minor, None)
-                self._free.append(minor)
+                removed.append(minor)
                 requests.append(Request(RTM_DELTCLASS, 0, tc_message(self._index, MAJOR << 16 | minor, 0)))
         self._netlink.change(requests)
+        self._free += removed  # a class that still exists would keep its parent, which may be of another VLAN
 
     def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
         """Return the pairs' counts since their classes exist; 0 for a pair without a class.

@@ -86,6 +86,10 @@ class AgentPairs:
         self._set, self._removed = {}, {}
         return changes
 
+    def restore_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
+        """Let ``drain_changes`` return these rates (bit/s) again: the kernel has rejected some of them."""
+        self._set |= {pair: rate_bps // KBPS for pair, rate_bps in rates}
+
     def interval(self, counters: PairCounters, elapsed_s: float) -> dict[int, NDArray[np.void]]:
         """Count an interval of ``elapsed_s``; return the Traffic Reports by VLAN, for the pairs under control.
 
@@ -136,6 +140,7 @@ class AgentPairs:
         reports["available_kbps"] = self._available_kbps(measured_bps)
         active = self._silent_intervals < IDLE_INTERVALS
         shaped = self._rate_kbps != NO_RATE
+        shaped[[self._row_of[pair] for pair in self._set]] = False  # rates that are not applied
         for flag, is_set in (
             (ReportFlag.ACTIVE, active),
             (ReportFlag.SHAPED_HERE, shaped),
