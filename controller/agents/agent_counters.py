@@ -22,9 +22,10 @@ class AgentCounters:
 
     ``octets_in`` and ``octets_dropped`` are rates times the agent's own clock, so that they count as a meter does;
     ``duration_s`` is the time of that clock since the first report. ``clock_s`` is that clock at the last report, NaN
-    without one. ``limit_kbps`` is the rate that the agent applies, ``measured_kbps`` the rate that it measured,
-    ``flags`` are of ``ReportFlag``. ``received_s`` is the time of the last report, -inf for a pair without one.
-    ``fresh`` marks pairs with a report that counts since the last ``override_readings``.
+    without one. ``limit_kbps`` is the rate that the agent applies, ``measured_kbps`` the rate that it measured
+    in the last report that counted, ``flags`` are of ``ReportFlag``. ``received_s`` is the time of the last report,
+    -inf for a pair without one. ``new_octets`` were reported, in ``new_s`` of the agent's clock, since the last
+    ``override_readings``.
     """
 
     octets_in: FloatArray
@@ -35,7 +36,8 @@ class AgentCounters:
     measured_kbps: IntArray
     flags: IntArray
     received_s: FloatArray
-    fresh: BoolArray
+    new_octets: FloatArray
+    new_s: FloatArray
 
     @classmethod
     def initial(cls, entries: int) -> AgentCounters:
@@ -49,7 +51,8 @@ class AgentCounters:
             np.zeros(entries, dtype=np.int64),
             np.zeros(entries, dtype=np.int64),
             np.full(entries, -np.inf),
-            np.zeros(entries, dtype=np.bool_),
+            np.zeros(entries),
+            np.zeros(entries),
         )
 
     def reindexed(self, old_row: IntArray) -> AgentCounters:
@@ -71,15 +74,26 @@ class AgentCounters:
         counts = (elapsed_s > 0.0) & (elapsed_s <= MAX_GAP_S) & (flags & ReportFlag.RATE_UNKNOWN == 0)
         told_s = np.where(counts, elapsed_s, 0.0)
         measured, dropped = (entries[name].astype(np.float64) for name in ("measured_kbps", "dropped_kbps"))
+        self.new_octets[rows] += measured * BYTES_PER_KBPS_S * told_s
+        self.new_s[rows] += told_s
         self.octets_in[rows] += (measured + dropped) * BYTES_PER_KBPS_S * told_s
         self.octets_dropped[rows] += dropped * BYTES_PER_KBPS_S * told_s
         self.duration_s[rows] += told_s
         self.clock_s[rows] = clock_s
         self.limit_kbps[rows] = entries["limit_kbps"]
-        self.measured_kbps[rows] = entries["measured_kbps"]
+        self.measured_kbps[rows] = np.where(counts, entries["measured_kbps"], self.measured_kbps[rows])
         self.flags[rows] = flags
         self.received_s[rows] = now_s
-        self.fresh[rows] |= counts
+
+    @property
+    def mean_octets_per_s(self) -> FloatArray:
+        """The rate of all reports that count since the last ``override_readings``, shape (pairs,).
+
+        Without one, the rate of the last one that counted.
+        """
+        last = self.measured_kbps * BYTES_PER_KBPS_S
+        mean: FloatArray = np.divide(self.new_octets, self.new_s, out=last, where=self.new_s > 0.0)
+        return mean
 
     def override_readings(self, readings: MeterReadings, shaped: BoolArray) -> None:
         """Replace the meter readings of the ``shaped`` pairs by what agents reported.
@@ -91,6 +105,6 @@ class AgentCounters:
         readings.dropped_byte_count[rows] = self.octets_dropped[rows]
         readings.duration_s[rows] = self.duration_s[rows]
         readings.received_s[rows] = self.received_s[rows]
-        readings.present[rows] = self.fresh[rows]
+        readings.present[rows] = self.new_s[rows] > 0.0
         readings.confirmed_s[rows] = np.nan
-        self.fresh[:] = False
+        self.new_octets[:] = self.new_s[:] = 0.0

@@ -365,8 +365,7 @@ class AgentManager(NoAgents):
         elapsed_s = interval_s if self._stepped_s is None else max(now_s - self._stepped_s, 0.0)
         self._stepped_s = now_s
         watched = self._shaped & (entries.meter_id > 0) & self._by_vn(lambda one: one.mode == "verify")[entries.sender]
-        # Bytes: 125 for each kb.
-        reported: FloatArray = self._reports.measured_kbps.astype(np.float64) * (125.0 * elapsed_s)
+        reported = self._reports.mean_octets_per_s * elapsed_s
         limit_bps = np.maximum(self._meant_kbps, 0) * RATE_STEP_BPS
         counted = readings.byte_in_count, readings.duration_s
         lied = self._verification.updated(watched, *counted, reported, limit_bps, elapsed_s)
