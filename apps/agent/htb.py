@@ -18,7 +18,6 @@ import struct
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apps.agent import classifier
 from apps.agent.classifier import TAG_BYTES
@@ -71,6 +70,10 @@ class HtbShaper:
         self._queue: dict[int, int] = {}  # by minor number of a leaf class: the length of its queue in frames
         self._next_minor, self._free = FIRST_PAIR, list[int]()
         self._unmapped: dict[ShapedPair, int] = {}  # the classes that the classifier does not use yet
+        # By minor number: bytes, packets and dropped packets as last read; packets, dropped packets and dropped bytes,
+        # summed; queued bytes. The classes that were read last.
+        self._counted = np.zeros((7, 0x10000), dtype=np.int64)
+        self._listed = np.empty(0, dtype=np.int64)
         self._map = HashMap(8, self.most_pairs + len(vlans))
         try:
             self._build(vlans)
@@ -148,25 +151,29 @@ class HtbShaper:
     def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
         """Return the pairs' counts since their classes exist; 0 for a pair without a class.
 
-        HTB counts dropped packets, not bytes: their assumed size is the mean of the pair's sent packets.
+        HTB counts dropped packets, not bytes: their assumed size is the mean of the packets that the class sent in the
+        same time. It counts packets in 32 bits.
         """
         classes = self._netlink.class_counters(self._index)
-        class_row_of_minor = np.full(0x10000, -1, dtype=np.int64)
-        class_row_of_minor[classes.minor] = np.arange(len(classes.minor))
+        minors, now = classes.minor, np.stack([classes.octets, classes.packets, classes.dropped])
+        before, sums = self._counted[:3, minors], self._counted[3:6, minors]
+        is_new = now[0] < before[0]  # another class with this number
+        before, sums = np.where(is_new, 0, before), np.where(is_new, 0, sums)
+        octets, packets, dropped = now - before
+        packets, dropped = packets % 2**32, dropped % 2**32
+        mean_octets = np.where(packets > 0, octets / np.maximum(packets, 1), FRAME_BYTES)
+        sums += np.stack([packets, dropped, np.rint(dropped * mean_octets).astype(np.int64)])
+        self._counted[:, self._listed] = 0  # some of these classes may be gone
+        self._counted[:, minors], self._listed = np.vstack([now, sums, classes.backlog_octets]), minors
         minors = np.array([self._minor_of.get(pair, 0) for pair in pairs], dtype=np.int64)  # no class has the number 0
-        class_row = class_row_of_minor[minors]  # -1: the pair has no class
         overhead_bytes = np.array([self._overhead[pair.vlan_vid] for pair in pairs], dtype=np.int64)
-
-        def of_pairs(values: NDArray[np.int64]) -> NDArray[np.int64]:
-            if not len(values):
-                return np.zeros(len(class_row), dtype=np.int64)
-            return np.where(class_row >= 0, values[class_row], 0)
-
-        packets, dropped_packets = of_pairs(classes.packets), of_pairs(classes.dropped)
-        sent_bytes = of_pairs(classes.octets) + overhead_bytes * packets  # HTB counts frames without their tag
-        mean_bytes = np.where(packets > 0, sent_bytes / np.maximum(packets, 1), FRAME_BYTES)
-        dropped_bytes = np.rint(dropped_packets * mean_bytes).astype(np.int64)
-        return PairCounters(sent_bytes, dropped_bytes, of_pairs(classes.backlog_octets))
+        sent_octets, _, _, sent_packets, dropped_packets, dropped_octets, backlog = self._counted[:, minors]
+        # HTB counts frames without their tag.
+        return PairCounters(
+            sent_octets + overhead_bytes * sent_packets,
+            dropped_octets + overhead_bytes * dropped_packets,
+            backlog,
+        )
 
     def close(self, *, keep: bool) -> None:
         """Stop; with ``keep`` the rates stay, otherwise the kernel's default qdisc is restored."""
