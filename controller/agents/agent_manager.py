@@ -91,6 +91,8 @@ class AgentManager(NoAgents):
         """
         super().inherit(before)
         self._speech.epoch = self.epoch
+        if isinstance(before, AgentManager):
+            self._stepped_s = before._stepped_s
         known_ports = before.ports if isinstance(before, AgentManager) else {}
         for port, agent in self.ports.items():
             was = known_ports.get(port)

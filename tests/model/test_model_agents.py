@@ -381,3 +381,16 @@ def test_ports_are_those_of_the_configuration() -> None:
     model, plane, _ = fabric_of("trust")
     assert set(plane.central.agents.ports) == {port_of(model, number) for number in range(1, 6)}
     assert PortId(99, 1) not in plane.central.agents.ports
+
+
+def test_frames_that_waited_for_a_reload_are_no_flood() -> None:
+    model, plane, _ = fabric_of("trust")
+    model.run(2.0)
+    agents, port = plane.central.agents, port_of(model, 1)
+    agents.ports[port].most_frames = agents.ports[port].allowance = 2000  # of 500 pairs, which send 500 in an interval
+    (frame,) = forged(2, Opcode.TRAFFIC_REPORT)
+    for _ in range(8 * 500):
+        plane.central.on_control_frame(*port, frame, model.now_s)
+    reconfigure(plane.central, plane.central.config, model.now_s).finish(plane.central)
+    plane.central.agents._check_floods(model.now_s + 8 * INTERVAL_S)
+    assert plane.central.agents.counts()["distrusted"] == 0
