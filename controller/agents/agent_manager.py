@@ -25,7 +25,7 @@ from controller.agents.control_frames import ControlFrame, FrameRejection, Opcod
 from controller.agents.verification import Verification
 from controller.central.fabric_state import FabricState
 from controller.central.no_agents import NoAgents
-from controller.columns import BoolArray, FloatArray, IntArray, reindex
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, reindex
 from controller.events import EventKind
 from controller.fabric.agent_ports import AgentFrame, AgentSeen, AgentState, Shaping
 from controller.fabric.pair_table import find_pairs
@@ -93,6 +93,7 @@ class AgentManager(NoAgents):
         self._speech.epoch = self.epoch
         if isinstance(before, AgentManager):
             self._stepped_s = before._stepped_s
+            self._inherit_pairs(before)
         known_ports = before.ports if isinstance(before, AgentManager) else {}
         for port, agent in self.ports.items():
             was = known_ports.get(port)
@@ -104,6 +105,20 @@ class AgentManager(NoAgents):
                 agent.sequence = was.sequence
             if agent.distrusted_s is not None:
                 self._fabric.network.allow_agent_frames(port, False)
+
+    def _inherit_pairs(self, before: AgentManager) -> None:
+        """Take over what agents have reported of the VNs and pairs that ``before`` had as well."""
+        vns, entries = self._fabric.vns, self._entries
+        old_vn = vns.rows_in(before._fabric.vns)
+        self._own_kbps = reindex(before._own_kbps, old_vn, -1)
+        self._own_heard_s = reindex(before._own_heard_s, old_vn, -math.inf)
+        before._follow_entries()
+        old_row = find_pairs(before._entries, old_vn[entries.sender], old_vn[entries.receiver])
+        self._reports, self._verification = before._reports.reindexed(old_row), before._verification.reindexed(old_row)
+        self._shaped = reindex(before._shaped, old_row, False)
+        self._meant_kbps = reindex(before._meant_kbps, old_row, -1)
+        new_vn = before._fabric.vns.rows_in(vns)
+        self._received = [(int(new_vn[row]), frame) for row, frame in before._received if new_vn[row] != NEW_ROW]
 
     # -- what is known
 

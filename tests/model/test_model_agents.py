@@ -394,3 +394,17 @@ def test_frames_that_waited_for_a_reload_are_no_flood() -> None:
     reconfigure(plane.central, plane.central.config, model.now_s).finish(plane.central)
     plane.central.agents._check_floods(model.now_s + 8 * INTERVAL_S)
     assert plane.central.agents.counts()["distrusted"] == 0
+
+
+@pytest.mark.parametrize("mode", ["verify", "trust"])
+def test_a_reload_forgets_nothing_that_agents_have_reported(mode) -> None:
+    model, plane, _ = fabric_of(mode)
+    blast(model)
+    model.run(3.0)
+    before = plane.central.agents.shaping()
+    assert Shaping.METER not in before
+    reconfigure(plane.central, config_of(model.fabric, mode), model.now_s).finish(plane.central)
+    for _ in range(4):
+        assert plane.central.agents.shaping() == before
+        model.run(model.now_s + INTERVAL_S)
+        assert not plane.central.state.unread_intervals.any()

@@ -18,7 +18,7 @@ CEILINGS = {
     "apps/southbound": 1491,
     "apps/ui": 60,
     "controller": 360,
-    "controller/agents": 840,
+    "controller/agents": 845,
     "controller/allocation": 760,
     "controller/capability": 730,
     "controller/central": 2470,
