@@ -51,9 +51,10 @@ def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = Non
     start, state, shadow = None, None, None
     for record in records:
         if isinstance(record, Start):
+            has_other_vns = start is None or not record.vns.has_rows_of(start.vns)
             start, state = record, record.state
             shadow_policies = dict.fromkeys(record.policies, other) if other is not None else {}
-            if shadow is None or shadow.policies != shadow_policies:
+            if shadow is None or shadow.policies != shadow_policies or has_other_vns:  # as after a reload
                 shadow = Shadow.build(record.vns, shadow_policies)
             groups = groups_of(record.vns, record.policies)
             continue

@@ -9,6 +9,7 @@ import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
+from controller.central.reconfiguration import reconfigure
 from controller.errors import InvalidValueError, ProtocolError
 from controller.fabric.config_model import MeterSettings
 from controller.loop import control_step
@@ -193,3 +194,26 @@ def test_recording_changes_nothing():
     for loop in (recorded, plain):
         loop.run(40)
     assert recorded.received == plain.received
+
+
+@pytest.mark.parametrize("algorithm", ["fs", "max-min"])
+@pytest.mark.parametrize("ports", [8, 6])
+def test_another_algorithm_begins_again_where_a_reload_changed_the_vns(ports, algorithm):
+    """The first recorded VNs have other rows after the reload, or none."""
+    net = Fabric(star(7, capacity="100M", limits={10: "40M", 20: "40M"}))
+    net.start()
+    loop = ControlLoop(net)
+    for sender in (3, 4):
+        loop.add((1, sender), (1, 5), 10, 30 * M)
+    loop.run(10)
+    recorder = net.central.recorder = Recorder()
+    loop.run(5)
+    reconfigure(net.central, star(ports, capacity="100M", limits={10: "40M", 20: "40M"}), net.now_s).finish(net.central)
+    loop.run(5)
+    records = list(decode(recorder.drain()))
+    (reload,) = [n for n, record in enumerate(records) if n and isinstance(record, Start)]
+    again = list(replay(records, PolicyChoice(algorithm)))
+    assert all(one.same for one in again)
+    alone = list(replay(records[reload:], PolicyChoice(algorithm)))
+    for one, other in zip(again[5:], alone, strict=True):
+        assert one.alternative_bps.tolist() == other.alternative_bps.tolist()
