@@ -101,7 +101,8 @@ class Agent:
                     self.receive_frames()
                 continue
             self.run_interval()
-            due_s = max(due_s + self.interval_s, self._clock())
+            # After a delay no report is of a moment: its rate would be by chance.
+            due_s = max(due_s + self.interval_s, self._clock() + self.interval_s / 2)
 
     def receive_frames(self) -> None:
         """Process received frames, and apply the rates that they set at once."""
