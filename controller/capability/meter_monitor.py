@@ -49,8 +49,8 @@ class MeterMonitor:
         self._meter_id: NDArray[np.uint32] = np.empty(0, np.uint32)
         self._counts: FloatArray = np.empty((3, 0))
         self._most: UInt32Array = np.empty((2, 0), np.uint32)
-        # The start of the window, and the ports' received bytes at that time.
-        self._began: tuple[float, int] | None = None
+        # The start of the window, and the received bytes of each port at that time.
+        self._began: tuple[float, dict[int, int]] | None = None
         self._counted = False  # whether a meter has counted in this window
         self._idle = False  # whether none did in the last window with much traffic
         self._drops = False
@@ -88,10 +88,13 @@ class MeterMonitor:
         if self._began is not None and now_s - self._began[0] < WINDOW_S:
             return
         mine = np.isin(ports["port_no"], self._edge_ports) & (ports["rx_bytes"] != COUNTER_UNAVAILABLE)
-        received_bytes = int(ports["rx_bytes"][mine].sum())
+        received_bytes = dict(zip(ports["port_no"][mine].tolist(), ports["rx_bytes"][mine].tolist(), strict=True))
         settings = self.settings(self._meter_id.astype(np.int64))
         if self._began is not None:
-            if received_bytes - self._began[1] >= MIN_EVIDENCE_BYTES:
+            # When a port that was not listed received its bytes is not known.
+            before = self._began[1]
+            new_bytes = (count - before.get(port_no, count) for port_no, count in received_bytes.items())
+            if sum(max(count, 0) for count in new_bytes) >= MIN_EVIDENCE_BYTES:
                 self._idle = not self._counted
             self._check_excess(now_s - self._began[0], settings[0])
         self._began = now_s, received_bytes

@@ -75,6 +75,17 @@ def test_ports_that_count_anew_begin_a_new_window() -> None:
     assert not is_idle(watch, 1.5 * WINDOW_S, 0, 3 * MIN_EVIDENCE_BYTES)
 
 
+@pytest.mark.parametrize("gap", [{}, {2: COUNTER_UNAVAILABLE}])
+def test_what_a_port_received_before_a_gap_in_its_counts_is_no_traffic_of_the_window(gap: dict[int, int]) -> None:
+    watch, plenty = watch_of(1, 2), 9 * MIN_EVIDENCE_BYTES
+    for window, counts in enumerate(({2: plenty}, gap, {2: plenty})):
+        meters, ports = np.zeros(1, METER_STATS), np.zeros(1 + len(counts), PORT_STATS)
+        ports["port_no"], ports["rx_bytes"] = [1, *counts], [0, *counts.values()]
+        watch.read(meters)
+        watch.update(ports, window * WINDOW_S)
+    assert watch.ability != IDLE
+
+
 def test_a_meter_that_lets_twice_its_rate_through_in_two_windows_does_not_limit() -> None:
     watch, excess = watch_of(1), max(2 * PERMITTED_BYTES, MIN_EVIDENCE_BYTES) + 1
     read(watch, 0.0, 0, 0)
