@@ -21,7 +21,7 @@ WINDOW_S = 2.0
 # Fewer bytes may be frames that bypass all meters: hosts' own LLDP, foreign VLANs.
 MIN_EVIDENCE_BYTES = 1_000_000
 # A meter passes what its rate and bucket allow. Twice that, at the highest rate within a window and with a bucket for
-# every modify, without a drop and in two consecutive windows, is impossible for a working meter.
+# every modify, without a drop and in two consecutive windows with much traffic, is impossible for a working meter.
 EXCESS = 2.0
 EXCESS_WINDOWS = 2
 
@@ -54,7 +54,9 @@ class MeterMonitor:
         self._counted = False  # whether a meter has counted in this window
         self._idle = False  # whether none did in the last window with much traffic
         self._drops = False
-        self._excesses = 0  # windows with an excess since the last one with drops and without an excess
+        # Consecutive windows with an excess, without those of little traffic; from EXCESS_WINDOWS on, those since the
+        # last drops.
+        self._excesses = 0
 
     @property
     def ability(self) -> Ability:
@@ -123,6 +125,8 @@ class MeterMonitor:
             self._excesses += 1
         elif np.isnan(in_bytes).any():
             self._drops = True
+            self._excesses = 0
+        elif len(plenty) and self._excesses < EXCESS_WINDOWS:
             self._excesses = 0
 
 

@@ -95,6 +95,16 @@ def test_a_meter_that_lets_twice_its_rate_through_in_two_windows_does_not_limit(
     assert read(watch, 3 * WINDOW_S, 3 * excess, 3 * excess, dropped=1).works
 
 
+@pytest.mark.parametrize(("between", "found"), [(MIN_EVIDENCE_BYTES, ProbeResult.UNKNOWN), (0, ProbeResult.FAILS)])
+def test_windows_with_too_much_that_others_part_are_chance(between: int, found: ProbeResult) -> None:
+    """Between them the meter lets through what it may, or has no traffic that shows anything."""
+    watch, counted = watch_of(1, rate_bps=4e6), 0
+    for window, new in enumerate((0, 5 * MIN_EVIDENCE_BYTES, between, 5 * MIN_EVIDENCE_BYTES)):
+        counted += new
+        read(watch, window * WINDOW_S, counted, counted)
+    assert watch.ability.finding is found
+
+
 def test_what_a_meter_may_let_through_is_no_reason_to_doubt_it() -> None:
     watch, allowed = watch_of(1, rate_bps=8e6), int(2 * (8e6 * WINDOW_S + BURST_BITS) / 8)
     for window in range(4):
