@@ -19,6 +19,8 @@ READ_S = 0.5
 """Minimum interval of readings: floods are small next to the traffic under control."""
 STEP = 0.005
 """A receiver's limit follows its floods in steps of this part of it, so that small changes have no effect."""
+MIN_FRAME_BYTES = 14
+"""of a frame that a meter counts: an Ethernet header"""
 FORGET_S = 5.0
 """A VN without drops for this time is within its flood limit again."""
 
@@ -141,10 +143,12 @@ class FloodRates:
             dropped_bps = dropped_bytes * BITS_PER_BYTE / elapsed_s
             known = ((passed_bps >= 0) & (dropped_bps >= 0) & (elapsed_s >= MIN_ELAPSED_S)).all(axis=0) & answered
             known &= (passed_bps + dropped_bps <= PLAUSIBLE_LOAD * capacity_bps).all(axis=0)
-            # Row 2: the packet-in meter. The low 32 bits of its count may have wrapped around.
+            # Row 2: the packet-in meter. The low 32 bits of its count may have wrapped around, if the bytes of so many
+            # packets were dropped; otherwise the meter was modified, and has counted from zero.
             lost_packets = now.dropped_packets[2] - last.dropped_packets[2]
-            wrapped = (lost_packets < 0) & (now.dropped_bytes[2] > last.dropped_bytes[2])
-            lost_packets = np.where(wrapped, lost_packets + PACKETS_UNAVAILABLE + 1, lost_packets)
+            wrapped_packets = lost_packets + PACKETS_UNAVAILABLE + 1
+            has_bytes = now.dropped_bytes[2] - last.dropped_bytes[2] >= MIN_FRAME_BYTES * wrapped_packets
+            lost_packets = np.where((lost_packets < 0) & has_bytes, wrapped_packets, lost_packets)
         self.passed_bps[known] = passed_bps[:, known].sum(axis=0)
         self.dropped_bps[known] = dropped_bps[:, known].sum(axis=0)
         self.reports_dropped += np.where(answered & (lost_packets > 0), lost_packets, 0.0)

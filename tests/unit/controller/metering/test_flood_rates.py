@@ -152,3 +152,11 @@ def test_of_dropped_packets_only_the_low_bits_are_told():
     assert floods.reports_dropped.tolist() == [10.0, 0.0, 0.0]
     begun_again = read_twice(stats(3.0, m31=(0, 50, 4)), first)
     assert begun_again.reports_dropped.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_modified_meter_that_drops_larger_frames_than_before_has_not_wrapped_around():
+    """1,000 frames of 64 bytes, and after the modify 900 of 1,500: more bytes and fewer frames."""
+    floods = read_twice(stats(3.0, m31=(0, 64_000, 1000)), first={"m31": (0, 0, 0)})
+    read(floods, stats(4.0, m31=(0, 1_350_000, 900)), 12.0)
+    read(floods, stats(5.0, m31=(0, 1_500_000, 1000)), 13.0)
+    assert floods.reports_dropped[0] == 1000 + 100
