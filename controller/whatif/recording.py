@@ -214,10 +214,11 @@ def decode(data: bytes) -> Iterator[Start | Interval]:
     offset = 0
     while offset < len(data):
         try:
-            values, columns, offset = _decode(data, offset)
+            values, columns, end = _decode(data, offset)
             record = _start(values, columns) if values["kind"] == "start" else _interval(values, columns)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ProtocolError(f"recording: the record at byte {offset} cannot be read: {error}") from error
+        offset = end
         yield record
 
 

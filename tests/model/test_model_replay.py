@@ -139,6 +139,21 @@ def test_damage_is_told(damage):
         list(decode(damage(eventful(loop_of("fs")))))
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        b'{"kind": "interval", "columns": [], "now_s": "x"}\n',
+        b'{"kind": "interval", "columns": [], "now_s": "0x1p99999"}\n',
+        b'{"kind": "interval", "columns": [["limit_bps", "<f8", 1' + b"0" * 30 + b"]]}\n",
+        b"[" * 100_000 + b"\n",
+    ],
+)
+def test_a_record_that_cannot_be_read_is_named_by_its_first_byte(record):
+    start = encode_start(next(decode(eventful(loop_of("fs")))))
+    with pytest.raises(ProtocolError, match=f"recording: the record at byte {len(start)} cannot be read"):
+        list(decode(start + record))
+
+
 @pytest.mark.parametrize("row", [-1, 10**6])
 def test_entries_of_vns_that_are_not_there_are_told(row):
     start = next(decode(eventful(loop_of("fs"))))
