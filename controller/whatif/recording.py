@@ -70,6 +70,9 @@ _FILE_NAMES = _KILO_COLUMNS | {
     "uses_ceiling": "borrows",
     "has_queue": "shaped",
 }
+# Columns or tables of a start record with a row for each pair, and for each VN.
+_PAIR_COLUMNS = ("entries", "counters", "measured", "machines", "enforcement", "unread_intervals", "adopted_bps")
+_VN_COLUMNS = ("vns", "congested", "calm_intervals", "accounts.pressed_s", "accounts.excess_bits")
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "|b1"})
 
 
@@ -283,6 +286,9 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
     for name in ("entries.sender", "entries.receiver"):  # native functions do not check these rows
         if ((columns[name] < 0) | (columns[name] >= rows)).any():
             raise ValueError(f"column {name} has rows outside of {rows} VNs")
+    _check_lengths(columns, _PAIR_COLUMNS, len(columns["entries.sender"]))
+    _check_lengths(columns, _VN_COLUMNS, rows)
+    _check_lengths(columns, ("accounts.slot_bits",), rows * len(columns["accounts.slot_start_s"]))
     policies = {vid: PolicyChoice(name, parameters) for vid, name, parameters in values["policies"]}
     has_bounds = "meter_bounds.max_burst_kbits" in columns
     bounds = _get(columns, "meter_bounds", MeterBounds) if has_bounds else None
@@ -302,8 +308,16 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
     return Start(state, vns, policies, links)
 
 
+def _check_lengths(columns: _Columns, names: tuple[str, ...], rows: int) -> None:
+    """Raise ValueError unless all columns of these names or tables have so many rows: native functions read as many."""
+    for name, column in columns.items():
+        if (name in names or name.partition(".")[0] in names) and len(column) != rows:
+            raise ValueError(f"column {name} has {len(column)} rows instead of {rows}")
+
+
 def _interval(values: dict[str, Any], columns: _Columns) -> Interval:
-    """Return one interval from its record."""
+    """Return one interval from its record; ValueError unless its readings have a row for each limit."""
+    _check_lengths(columns, ("readings", "shaped"), len(columns["limit_bps"]))
     recorded_tables = {column.partition(".")[0] for column in columns}
     observed = {name: _get(columns, name, kind) for name, kind in _OBSERVED.items() if name in recorded_tables}
     return Interval(

@@ -44,7 +44,7 @@ def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = Non
     the result does not show their effect over time.
 
     Raises InvalidValueError for an unknown algorithm and bad parameters, ProtocolError for an interval without a start
-    record.
+    record, or with other pairs than it.
     """
     if other is not None:
         make_policy(other.algorithm, other.parameters)
@@ -60,6 +60,8 @@ def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = Non
             continue
         if start is None or state is None or shadow is None:
             raise ProtocolError("recording: begins in the middle: an interval stands before the first start record")
+        if len(record.limit_bps) != len(state.entries):
+            raise ProtocolError(f"recording: an interval has {len(record.limit_bps)} pairs, not {len(state.entries)}")
         before = state
         state, result = control_step.control_step(
             before, start.vns, groups, record.readings, record.now_s, start.links, record.observed, record.shaped

@@ -13,6 +13,7 @@ from controller.central.reconfiguration import reconfigure
 from controller.errors import InvalidValueError, ProtocolError
 from controller.fabric.config_model import MeterSettings
 from controller.loop import control_step
+from controller.metering.counters import MeterReadings
 from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Interval, Recorder, Start, decode, encode_interval, encode_start
 from controller.whatif.replay import differences, replay
@@ -152,6 +153,44 @@ def test_a_record_that_cannot_be_read_is_named_by_its_first_byte(record):
     start = encode_start(next(decode(eventful(loop_of("fs")))))
     with pytest.raises(ProtocolError, match=f"recording: the record at byte {len(start)} cannot be read"):
         list(decode(start + record))
+
+
+@pytest.fixture(scope="module")
+def records():
+    """A start record and the interval after it, with three pairs."""
+    loop = loop_of("fs")
+    loop.run(10)
+    loop.fabric.central.recorder = recorder = Recorder()
+    loop.run(1)
+    return list(decode(recorder.drain()))
+
+
+def shortened(table, name):
+    return dataclasses.replace(table, **{name: getattr(table, name)[:-1]})
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(MeterReadings)])
+def test_readings_that_lack_a_pair_are_told(records, name):
+    _, interval = records
+    with pytest.raises(ProtocolError, match=f"column readings.{name} has 2 rows instead of 3"):
+        list(decode(encode_interval(dataclasses.replace(interval, readings=shortened(interval.readings, name)))))
+
+
+@pytest.mark.parametrize("table", ["counters", "measured", "enforcement", "unread_intervals"])
+def test_a_state_that_lacks_a_pair_is_told(records, table):
+    start, _ = records
+    value = getattr(start.state, table)
+    short = value[:-1] if table == "unread_intervals" else value._replace(**{value._fields[0]: value[0][:-1]})
+    with pytest.raises(ProtocolError, match=rf"column {table}[a-z._]* has 2 rows instead of 3"):
+        list(decode(encode_start(dataclasses.replace(start, state=start.state._replace(**{table: short})))))
+
+
+def test_an_interval_of_other_pairs_is_told(records):
+    start, interval = records
+    readings = MeterReadings(**{name: column[:-1] for name, column in vars(interval.readings).items()})
+    other = dataclasses.replace(interval, readings=readings, limit_bps=interval.limit_bps[:-1])
+    with pytest.raises(ProtocolError, match="an interval has 2 pairs, not 3"):
+        list(replay([start, other]))
 
 
 @pytest.mark.parametrize("row", [-1, 10**6])

@@ -41,7 +41,7 @@ CEILINGS = {
     "controller/seawall": 970,
     "controller/shards": 1257,
     "controller/switch": 1690,
-    "controller/whatif": 430,
+    "controller/whatif": 445,
     "experiments": 721,
     "experiments/bench": 4590,
     "experiments/evaluation": 1150,
