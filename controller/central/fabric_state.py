@@ -85,7 +85,7 @@ class ControlContext(NamedTuple):
     def with_values(self, values: EffectiveSettings) -> ControlContext:
         """Return the context with other limits, ceilings, weights, algorithms and shadows.
 
-        Algorithms that stay keep their state. So do all shadows, unless one of them changes: then all begin again.
+        Algorithms and shadows that stay keep their state.
         """
         config = replace(self.config, vlans=values.vlans)
         policies, shadows = choices_of(config), shadows_of(config)
@@ -95,7 +95,7 @@ class ControlContext(NamedTuple):
         if policies != self.policies:
             groups = groups_of(vns, policies)
             state = control_step.with_groups(state, self.groups, groups)
-        shadow = self.shadow if shadows == self.shadow.policies else Shadow.build(vns, shadows)
+        shadow = self.shadow if shadows == self.shadow.policies else self.shadow.changed(vns, shadows)
         return ControlContext(config, vns, policies, groups, shadow, state)
 
 

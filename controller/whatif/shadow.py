@@ -6,7 +6,7 @@ what its algorithm would decide next, not what would follow if that algorithm we
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,6 +50,14 @@ class Shadow:
         shadowed = np.isin(vns.vlan_vid, list(policies))
         allocators = RateAllocators.initial(len(vns), groups)
         return cls(dict(policies), groups, shadowed, allocators, PairTable.empty(), np.empty(0))
+
+    def changed(self, vns: VnTable, policies: Choices) -> Shadow:
+        """Return the shadows after VLANs changed theirs; policies that stay keep their state. Raises as ``build``."""
+        new = Shadow.build(vns, policies)
+        kept = [vid for vid, policy in policies.items() if policy == self.policies.get(vid)]
+        rate_bps = np.where(np.isin(vns.vlan_vid, kept)[self.entries.receiver], self.rate_bps, np.nan)
+        allocators = self.allocators.with_groups(self.groups, new.groups)
+        return replace(new, allocators=allocators, entries=self.entries, rate_bps=rate_bps)
 
     @property
     def names(self) -> dict[int, str]:

@@ -117,3 +117,22 @@ def test_a_shadow_has_parameters_of_its_own():
     answer = client.patch("/v1/vlans/20", json={"shadow_parameters": {"headroom": 1}})
     assert answer.status_code == 422
     assert central.fabric.control.shadow.policies[10].parameters == {"headroom": 0.5}
+
+
+@pytest.mark.parametrize(("shadow", "other"), [("fs", "max-min"), ("max-min", "fs"), ("sp", "sp")])
+def test_a_shadow_goes_on_while_that_of_another_vlan_changes(shadow, other):
+    loop, twin = loop_of("fs", shadow), loop_of("fs", shadow)
+    for one in (loop, twin):
+        one.run(20)
+
+    def rates_bps(one):
+        return one.fabric.central.fabric.control.shadow.rates_of(one.fabric.central.state.entries)
+
+    for value in (other, None):
+        loop.fabric.operator.set_vlan(20, loop.fabric.now_s, shadow=value)
+        assert np.isfinite(rates_bps(loop)[of_vlan_10(loop)]).all()
+        for _ in range(5):
+            for one in (loop, twin):
+                one.run(1)
+            np.testing.assert_array_equal(rates_bps(loop)[of_vlan_10(loop)], rates_bps(twin)[of_vlan_10(twin)])
+        assert np.isnan(rates_bps(loop)[~of_vlan_10(loop)]).all() == (value is None)
