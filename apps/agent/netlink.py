@@ -26,6 +26,7 @@ REQUEST, ACK, DUMP, REPLACE, EXCL, CREATE = 0x1, 0x4, 0x300, 0x100, 0x200, 0x400
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _SOL_NETLINK, _NETLINK_CAP_ACK, _NETLINK_EXT_ACK = 270, 10, 11
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
+_DONE = struct.Struct("=IHHIIi")  # a header, and 0 or an error number
 _TCMSG = struct.Struct("=BxxxiIII")
 _ATTRIBUTE = struct.Struct("=HH")
 # Requests in one write: their replies must fit the socket's buffer even if all are errors.
@@ -143,17 +144,24 @@ class Netlink:
         return ClassCounters(*columns)
 
     def _dump(self, kind: int, body: bytes) -> Iterator[memoryview]:
-        """Yield the datagrams of the reply to a dump request; its end, or an error, is a datagram's first message."""
+        """Yield the datagrams of the reply to a dump request. Raises OSError, also for an error in the middle.
+
+        The end of a dump is a message of its own, with 0 or an error number, or the last message of a datagram.
+        """
         self._sequence = (self._sequence + 1) % 2**32
         self._socket.send(_HEADER.pack(_HEADER.size + len(body), kind, REQUEST | DUMP, self._sequence, 0) + body)
         while True:
             answer = memoryview(self._socket.recv(_ANSWER_BYTES))
             _, first, _, _, _ = _HEADER.unpack_from(answer)
-            if first == _NLMSG_DONE:
+            end = _DONE.unpack_from(answer, max(len(answer) - _DONE.size, 0))
+            is_last = end[:2] == (_DONE.size, _NLMSG_DONE) and end[3] == self._sequence
+            if first in (_NLMSG_DONE, _NLMSG_ERROR) or is_last:
+                number = -(end[5] if is_last else struct.unpack_from("=i", answer, _HEADER.size)[0])
+                if number:
+                    raise OSError(number, f"rtnetlink: {os.strerror(number)}")
+                if first not in (_NLMSG_DONE, _NLMSG_ERROR):
+                    yield answer
                 return
-            if first == _NLMSG_ERROR:
-                number = -struct.unpack_from("=i", answer, _HEADER.size)[0]
-                raise OSError(number, f"rtnetlink: {os.strerror(number)}")
             yield answer
 
     def _counter_blocks(self, datagram: memoryview) -> Iterator[NDArray[np.int64]]:
