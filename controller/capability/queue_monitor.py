@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.capability.capabilities import UNKNOWN, Ability, ProbeResult
-from controller.columns import BoolArray, IntArray
+from controller.columns import BoolArray
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 
 SAMPLE_INTERVAL_S = 0.25
@@ -53,7 +53,7 @@ class QueueMonitor:
         self._listed: BoolArray = np.zeros(size, dtype=np.bool_)
         self._works: BoolArray = np.zeros(size, dtype=np.bool_)
         self._ignored: BoolArray = np.zeros(size, dtype=np.bool_)
-        self._queued = np.zeros(size)  # packets that the VLANs' queues sent
+        self._queued = np.full(len(keys), np.nan)  # packets that each queue sent, in the order of ``_key``
         self._sent_bytes = np.full(size, np.nan)  # bytes that the port had sent when the window began
         self._since_s = np.full(size, np.nan)
         self._found: tuple[tuple[object, ...], dict[int, Ability]] = ((), {})  # the results, and the state behind them
@@ -77,8 +77,10 @@ class QueueMonitor:
             self._unlisted = None
         listed, queued = self._queue_packets(queues)
         appeared = listed & ~self._listed
-        counted_before = np.where(queued < self._queued, 0.0, self._queued)  # a recreated queue counts from zero
-        moved = listed & ~appeared & (queued > counted_before)
+        # A recreated queue counts from zero; NaN, not listed now or before, is above nothing.
+        counted_before = np.where(queued < self._queued, 0.0, self._queued)
+        counted = np.bincount(self._row_of_key[queued > counted_before], minlength=len(listed)) > 0
+        moved = listed & ~appeared & counted
         self._listed, self._queued = listed, queued
         for column in (self._works, self._ignored):
             column[~listed] = False
@@ -147,14 +149,13 @@ class QueueMonitor:
         self._ignored |= silent
 
     def _queue_packets(self, queues: NDArray[np.void]) -> tuple[BoolArray, NDArray[np.float64]]:
-        """Return (ports,) whether a queue of the port was read, and the packets that its queues sent."""
+        """Return (ports,) whether a queue of the port was read, and (queues,) the packets of each; NaN: not read."""
         key = queues["port_no"].astype(np.int64) << 32 | queues["queue_id"].astype(np.int64)
         at = np.minimum(np.searchsorted(self._key, key), len(self._key) - 1)
         mine = np.flatnonzero((self._key[at] == key) & (queues["tx_packets"] != COUNTER_UNAVAILABLE))
-        row: IntArray = self._row_of_key[at[mine]]
-        size = len(self._port_no)
-        packets = np.bincount(row, weights=queues["tx_packets"][mine].astype(np.float64), minlength=size)
-        return np.bincount(row, minlength=size) > 0, packets.astype(np.float64)
+        packets = np.full(len(self._key), np.nan)
+        packets[at[mine]] = queues["tx_packets"][mine].astype(np.float64)
+        return np.bincount(self._row_of_key[at[mine]], minlength=len(self._port_no)) > 0, packets
 
     def _port_bytes(self, ports: NDArray[np.void]) -> NDArray[np.float64]:
         sent = np.full(len(self._port_no), np.nan)

@@ -118,6 +118,18 @@ def test_queues_made_anew_count_anew() -> None:
     assert counters.finding() is ProbeResult.WORKS
 
 
+def test_a_queue_that_one_reply_leaves_out_proves_nothing_for_its_neighbour() -> None:
+    counters = Counters()
+    counters.packets |= {(1, 10): 1000, (1, 20): 500}
+    counters.read()
+    packets = counters.packets.pop((1, 20))
+    counters.read()
+    assert counters.finding() is ProbeResult.UNKNOWN
+    counters.packets[1, 20] = packets
+    counters.read()
+    assert counters.finding() is ProbeResult.UNKNOWN
+
+
 def test_queues_that_go_and_come_back_are_tested_again() -> None:
     counters = Counters()
     counters.read()
