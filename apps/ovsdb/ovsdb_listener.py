@@ -220,6 +220,8 @@ class _Connection:
         with suppress(BlockingIOError):  # already woken
             self._waker.send(b"j")
         if not job.done.wait(2 * timeout_s):  # the job before it may take the first half
+            with suppress(ValueError):  # it has begun
+                self._jobs.remove(job)
             raise TimeoutError
         if job.error is not None:
             raise job.error
