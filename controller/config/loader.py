@@ -80,7 +80,9 @@ def parse_config(text: str, source_name: str = "<text>", folder: pathlib.Path | 
     if not problems and not files.problems:
         problems += [*flood_problems(config), *link_problems(config), *sharding_problems(config)]
     if problems or files.problems:
-        raise ConfigError(source_name, [*files.problems, *files.with_positions(problems)])
+        known = {(one.line, one.column, one.path) for one in files.problems}  # an alias has no value that can be right
+        others = [one for one in files.with_positions(problems) if (one.line, one.column, one.path) not in known]
+        raise ConfigError(source_name, [*files.problems, *others])
     return config
 
 

@@ -23,7 +23,7 @@ CEILINGS = {
     "controller/capability": 730,
     "controller/central": 2470,
     "controller/cluster": 220,
-    "controller/config": 1910,
+    "controller/config": 1912,
     "controller/dets": 680,
     "controller/fabric": 835,
     "controller/forwarding": 1770,

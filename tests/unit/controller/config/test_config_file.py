@@ -4,6 +4,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.configs import refused
 
 from controller.config.yaml_document import Bounds, ConfigError, ConfigProblem, Document, read_document, show_value
 
@@ -187,6 +188,14 @@ def test_more_than_there_can_be_is_the_one_problem(text: str, problem: tuple[int
 def test_what_comes_after_too_much_is_not_read() -> None:
     text = "few:\n" + "".join(f"  k{number}:\n" for number in range(10_000)) + "\tno YAML"
     assert [one.message for one in read_document(text, BOUNDS).problems] == ["has more than 2 entries, the maximum"]
+
+
+def test_an_alias_is_told_once() -> None:
+    text = "vlans:\n  10: &v {send_limit: &r 10M, receive_limit: *r}\n  20: *v\n"
+    switches = "switches: {s1: {dpid: 1, ports: {1: {capacity: 1G, access: 10}}}}\n"
+    lines = refused(text + switches)
+    assert len(lines) == 2
+    assert all("is an alias" in line for line in lines)
 
 
 def test_an_alias_as_a_key_is_refused() -> None:
