@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -124,11 +125,12 @@ class Settings:
         If they take longer than CLOSE_TIMEOUT_S, the store stays open. Call it before the callers' greenlets end: one
         that ends while its thread uses the store releases the lock too early.
         """
-        if self._lock.acquire(timeout=CLOSE_TIMEOUT_S):
-            if self._reading.acquire(timeout=CLOSE_TIMEOUT_S):
-                self.store.close()
-                self._reading.release()
-            self._lock.release()
+        with contextlib.ExitStack() as held:
+            for lock in (self._lock, self._reading):
+                if not lock.acquire(timeout=CLOSE_TIMEOUT_S):
+                    return
+                held.callback(lock.release)
+            self.store.close()
 
     # -- reading
 

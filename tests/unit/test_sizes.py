@@ -14,7 +14,7 @@ CEILINGS = {
     "apps/ovsdb": 540,
     "apps/rest": 3740,
     "apps/runtime": 1919,
-    "apps/settings": 853,
+    "apps/settings": 855,
     "apps/southbound": 1491,
     "apps/ui": 60,
     "controller": 360,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -575,6 +576,16 @@ def test_a_store_in_use_is_closed_after_that(use: str, tmp_path: Path, monkeypat
     assert (closer.is_alive(), errors) == (False, [])
     with pytest.raises(StoreError):
         USES[use](place)
+
+
+def test_a_store_that_cannot_be_closed_lets_changes_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place()
+    with monkeypatch.context() as patch:
+        patch.setattr(place.store, "close", lambda: os.close(-1))
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            place.settings.close()
+    assert not place.settings._lock.locked()
+    assert not place.settings._reading.locked()
 
 
 def test_a_store_whose_disk_hangs_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
