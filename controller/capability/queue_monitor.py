@@ -105,7 +105,7 @@ class QueueMonitor:
         waiting &= np.array([port_no in up for port_no in self._port_no.tolist()], dtype=np.bool_)
         out_of_tries = waiting & (self._tries == len(PROBE_BACKOFF_S))
         self._ignored |= out_of_tries
-        self._moved = True
+        self._moved |= bool(out_of_tries.any())
         rows = np.flatnonzero(waiting & ~out_of_tries)
         for row in rows.tolist():
             self._try_at_s[row] = now_s + PROBE_BACKOFF_S[self._tries[row]]
@@ -118,7 +118,7 @@ class QueueMonitor:
         return self._found[1]
 
     def _evaluate(self) -> None:
-        """Update the results, unless no counters were read since the last update."""
+        """Update the results, unless nothing that they depend on has changed since the last update."""
         if not self._moved:
             return
         self._moved = False

@@ -85,6 +85,13 @@ def test_queues_that_count_no_test_frame_have_no_effect_and_tries_end() -> None:
     assert counters.finding() is ProbeResult.WORKS
 
 
+def test_test_frames_alone_change_no_result() -> None:
+    counters = Counters()
+    counters.read()
+    assert counters.watch.due(UP, counters.now_s) == [1, 2]
+    assert not counters.watch._moved
+
+
 def test_nothing_is_sent_out_of_ports_that_are_down_nor_into_queues_that_work() -> None:
     counters = Counters()
     counters.read()
