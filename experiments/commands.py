@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from apps.cli.support.command_options import option_of, with_options
-from apps.cli.support.common import Parameters, as_option, echo, parse_parameters, refusing_bad_files
+from apps.cli.support.common import Parameters, as_option, echo, parse_parameters
 from controller.errors import InvalidValueError
 from controller.units import format_rate, parse_rate
 from experiments import benches
@@ -43,8 +43,7 @@ def lab(
 
     if duration is not None and not 0.0 < duration <= 1e6:
         raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
-    with refusing_bad_files():
-        loaded = load_config(config)
+    loaded = load_config(config)
     offers = [parse_offer(text, loaded) for text in offer or []]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if loaded.rest.ui:

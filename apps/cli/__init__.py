@@ -95,6 +95,13 @@ def _run(arguments: list[str]) -> int:
             command = getattr(getattr(error, "ctx", None), "command_path", "dets")  # such as ``dets run``
             print_error(f"{message}{_refused_value(error, message)} (see {command} --help)")
         return REFUSED
+    except DetsError as error:
+        from controller.config.yaml_document import ConfigError
+
+        if not isinstance(error, ConfigError):
+            raise
+        print(error, file=sys.stderr)  # all problems of a file, one per line
+        return REFUSED
     if status == INTERRUPTED:  # typer's status for Ctrl-C
         print_error("interrupted")
     return status if isinstance(status, int) else 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.cli.support.common import Commands, echo, refusing_bad_files
+from apps.cli.support.common import Commands, echo
 from apps.cli.support.output import AnyForm, Column, OutputFormat, show
 from controller.errors import DetsError, InvalidValueError
 
@@ -252,11 +252,10 @@ def _requests_of(config: Config, etcd: EtcdClient) -> PlacementRequests:
 
 
 def _load(config: Path) -> Config:
-    """Return a configuration; errors of the file end the command."""
+    """Return a configuration. Raises ConfigError."""
     from controller.config.loader import load_config
 
-    with refusing_bad_files():
-        return load_config(config)
+    return load_config(config)
 
 
 def _cluster(config: Config) -> Cluster:

@@ -20,7 +20,6 @@ from apps.cli.support.common import (
     echo,
     parse_parameters,
     print_error,
-    refusing_bad_files,
 )
 from apps.cli.support.output import AnyForm, OutputFormat, show
 from apps.cli.support.rest_client import Client
@@ -40,7 +39,7 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
     from apps.settings.override_report import override_counts
     from controller.config.loader import load_config, read_config
 
-    with refusing_bad_files(), gc_paused():
+    with gc_paused():
         loaded = read_config(sys.stdin.buffer, "<stdin>") if config == "-" else load_config(config)
         ports, vns = sum(1 for _ in loaded.ports()), sum(1 for _ in loaded.vns())
         keep_made(vns)
@@ -65,8 +64,7 @@ def run(
     """Run the controller until SIGINT or SIGTERM."""
     from apps.runtime.launcher import main as launch
 
-    with refusing_bad_files():
-        return launch(config, list(extra or []))
+    return launch(config, list(extra or []))
 
 
 @app.command()

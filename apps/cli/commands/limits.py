@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from apps.cli.support.command_options import CHANGED_MANY, Change, with_change, with_client
-from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, echo, parse_parameters, refusing_bad_files
+from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, echo, parse_parameters
 from apps.cli.support.name_resolver import PORT_HELP, NameResolver, OfVlan, OnlyVlan, VlanName
 from apps.cli.support.output import AnyForm, Column, OutputFormat, location, number, rate, share, show
 from apps.cli.support.rest_client import Client
@@ -232,8 +232,7 @@ def apply_limits(
     """Set limits and weights of many VNs at once: all of them, or none."""
     from apps.cli.support.limits_file import read_limits
 
-    with refusing_bad_files():
-        file_rows = read_limits(file)
+    file_rows = read_limits(file)
     names = NameResolver(change.client)
     rows = [names.vn(str(row["vlan"]), row["port"]) | _limits(row) for row in file_rows]
     _print_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)

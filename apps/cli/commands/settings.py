@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps.cli.support.command_options import CHANGED_MANY, Change, with_change, with_client
-from apps.cli.support.common import UsageError, counted, echo, refusing_bad_files
+from apps.cli.support.common import UsageError, counted, echo
 from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, json_text, location, number, show
 from apps.cli.support.rest_client import Client
 from controller import rooms
@@ -209,8 +209,7 @@ def _tokens(config: Path, store: Path | None) -> Iterator[Tokens]:
     if store is None:
         from controller.config.loader import load_config
 
-        with refusing_bad_files():
-            loaded = load_config(config)
+        loaded = load_config(config)
         if loaded.cluster is not None:
             in_etcd = rooms.commands("cluster").tokens_of(loaded.cluster)
             try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -57,18 +56,6 @@ def _parse_parameter(text: str) -> tuple[str, object]:
         with contextlib.suppress(ValueError):
             return key, kind(value)
     return key, value
-
-
-@contextlib.contextmanager
-def refusing_bad_files() -> Iterator[None]:
-    """Print all problems of a file, one per line, and end the command, if ConfigError is raised within."""
-    from controller.config.yaml_document import ConfigError
-
-    try:
-        yield
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(REFUSED) from error
 
 
 def print_error(message: str, keep: str = "") -> None:
