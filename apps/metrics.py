@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sized
-from typing import Protocol
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -57,6 +57,16 @@ class Transactions(Protocol):
 
     applied: int
     failed: int
+
+
+def family_of(
+    kind: type[CounterMetricFamily | GaugeMetricFamily], name: str, about: str, label: str, values: Mapping[Any, float]
+) -> Metric:
+    """Return a metric with one label; ``values`` has its samples by the label's values."""
+    family = kind(name, about, labels=[label])
+    for label_value, value in values.items():
+        family.add_metric([str(label_value)], value)
+    return family
 
 
 class Metrics:
@@ -127,14 +137,12 @@ class _Controller(Collector):
         yield from self._ports()
         yield from self._links()
         yield from self._service()
-        events = CounterMetricFamily("dets_events", "Events by kind.", labels=["kind"])
-        for kind in EventKind:  # also those without events, or the first event would be no increase
-            events.add_metric([str(kind)], self._metrics.central.events.counts[kind])
-        yield events
-        failures = CounterMetricFamily("dets_task_failures", "Rounds of background tasks that failed.", labels=["task"])
-        for task, loop in self._metrics.loops.loops.items():
-            failures.add_metric([task], loop.failures)
-        yield failures
+        # Also kinds without events, or the first event would be no increase.
+        events = {kind: self._metrics.central.events.counts[kind] for kind in EventKind}
+        yield family_of(CounterMetricFamily, "dets_events", "Events by kind.", "kind", events)
+        about = "Rounds of background tasks that failed."
+        failures = {task: loop.failures for task, loop in self._metrics.loops.loops.items()}
+        yield family_of(CounterMetricFamily, "dets_task_failures", about, "task", failures)
 
     def _loop(self) -> Iterator[Metric]:
         """Yield the metrics of the control loop, of pairs and of OVSDB."""
@@ -151,10 +159,8 @@ class _Controller(Collector):
         pair_count = len(self._metrics.central.state.entries)
         yield GaugeMetricFamily("dets_metered_pairs", "Pairs of VNs that have a meter.", value=pair_count)
         about = "Of these, pairs with a bottleneck, by bottleneck: a link, or the limit of a VN."
-        bottlenecks = GaugeMetricFamily("dets_bottlenecked_pairs", about, labels=["bottleneck"])
-        for bottleneck, count in bottleneck_counts(self._metrics.central.fabric).items():
-            bottlenecks.add_metric([bottleneck], count)
-        yield bottlenecks
+        bottlenecks = bottleneck_counts(self._metrics.central.fabric)
+        yield family_of(GaugeMetricFamily, "dets_bottlenecked_pairs", about, "bottleneck", bottlenecks)
         queues = self._metrics.queues
         yield CounterMetricFamily(
             "dets_ovsdb_transactions", "Transactions with switches' databases.", value=queues.applied
@@ -177,33 +183,21 @@ class _Controller(Collector):
             messages.add_metric([name, "sent"], counts.sent)
             messages.add_metric([name, "received"], counts.received)
             errors.add_metric([name], counts.errors)
-        evicted = CounterMetricFamily(
-            "dets_openflow_evictions", "Connections that the controller evicted.", labels=["reason"]
-        )
-        for reason, count in self._metrics.peers.cut_off.items():
-            evicted.add_metric([str(reason)], count)
-        dropped = CounterMetricFamily(
-            "dets_openflow_dropped_messages", "OpenFlow messages dropped unread.", labels=["reason"]
-        )
-        for cause, count in self._metrics.peers.dropped.items():
-            dropped.add_metric([cause], count)
-        unmanaged = GaugeMetricFamily(
-            "dets_openflow_unmanaged_connections", "Connections of switches that are not under control."
-        )
-        unmanaged.add_metric([], len(self._metrics.shell.unmanaged))
-        yield from (ready, messages, errors, evicted, dropped, unmanaged)
+        yield from (ready, messages, errors)
+        peers, about = self._metrics.peers, "Connections that the controller evicted."
+        yield family_of(CounterMetricFamily, "dets_openflow_evictions", about, "reason", peers.cut_off)
+        about = "OpenFlow messages dropped unread."
+        yield family_of(CounterMetricFamily, "dets_openflow_dropped_messages", about, "reason", peers.dropped)
+        about, unmanaged = "Connections of switches that are not under control.", len(self._metrics.shell.unmanaged)
+        yield GaugeMetricFamily("dets_openflow_unmanaged_connections", about, value=unmanaged)
 
     def _service(self) -> Iterator[Metric]:
         """Yield the metrics of REST and of the configuration."""
-        requests = CounterMetricFamily("dets_rest_requests", "Answers of the REST interface.", labels=["code"])
-        for code, count in sorted(self._metrics.requests.items()):
-            requests.add_metric([code], count)
-        yield requests
-        reloads = self._metrics.reloads
-        family = CounterMetricFamily("dets_config_reloads", "Reloads of the configuration.", labels=["result"])
-        family.add_metric(["done"], reloads.done)
-        family.add_metric(["failed"], reloads.failed)
-        yield family
+        requests = dict(sorted(self._metrics.requests.items()))
+        yield family_of(CounterMetricFamily, "dets_rest_requests", "Answers of the REST interface.", "code", requests)
+        reloads, about = self._metrics.reloads, "Reloads of the configuration."
+        results = {"done": reloads.done, "failed": reloads.failed}
+        yield family_of(CounterMetricFamily, "dets_config_reloads", about, "result", results)
         about = "When the effective configuration was read, seconds since 1970."
         yield GaugeMetricFamily("dets_config_last_load_timestamp_seconds", about, value=reloads.read_s)
         yield InfoMetricFamily("dets_config", "The file that was read last.", value={"sha256": reloads.sha256})
@@ -242,13 +236,10 @@ class _Controller(Collector):
                 labels = [record.switch.name, record.switch.ports[port_no].label]
                 enforceable.add_metric(labels, _ENFORCEABLE[found.verdict])
         yield enforceable
-        agents = GaugeMetricFamily("dets_agent_ports", "Edge ports with an agent, by its state.", labels=["state"])
-        for agent_state, count in central.agents.counts().items():
-            agents.add_metric([agent_state], count)
-        rejected = CounterMetricFamily("dets_agent_frames_rejected", "Rejected frames of agents.", labels=["cause"])
-        for cause, count in central.agents.refused().items():
-            rejected.add_metric([cause], count)
-        yield from (agents, rejected)
+        about, agents = "Edge ports with an agent, by its state.", central.agents
+        yield family_of(GaugeMetricFamily, "dets_agent_ports", about, "state", agents.counts())
+        about = "Rejected frames of agents."
+        yield family_of(CounterMetricFamily, "dets_agent_frames_rejected", about, "cause", agents.refused())
 
     def _port_states(self) -> Iterator[Metric]:
         """Yield the states that connected switches report for their edge ports."""

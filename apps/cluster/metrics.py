@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from apps.metrics import family_of
 from controller.node_protocol.rejection import RejectCause
 
 if TYPE_CHECKING:  # these need the framework, metrics do not
@@ -52,10 +53,8 @@ class SharingMetrics(Collector):
         about = "Switches that no node owns, as far as this one knows."
         yield GaugeMetricFamily("dets_cluster_unowned_switches", about, value=owners.count(None))
         about = "Rejected messages of other nodes, by cause."
-        refused = CounterMetricFamily("dets_cluster_rejected_messages", about, labels=("cause",))
-        for cause in RejectCause:
-            refused.add_metric((cause,), self._exchange.sharing.refused[cause])
-        yield refused
+        refused = {cause: self._exchange.sharing.refused[cause] for cause in RejectCause}
+        yield family_of(CounterMetricFamily, "dets_cluster_rejected_messages", about, "cause", refused)
 
 
 class LinksMetrics(Collector):
@@ -79,8 +78,7 @@ class LinksMetrics(Collector):
             octets.add_metric((peer, "sent"), traffic.sent_octets)
             octets.add_metric((peer, "received"), traffic.received_octets)
             again.add_metric((peer,), traffic.reconnects)
+        yield from (frames, octets, again)
         about = "Rejections at the address for nodes, by cause: key, handshake, frame, flood."
-        strangers = CounterMetricFamily("dets_cluster_rejected_connections", about, labels=("cause",))
-        for cause, count in self._links.rejections.items():
-            strangers.add_metric((cause,), count)
-        yield from (frames, octets, again, strangers)
+        rejections = self._links.rejections
+        yield family_of(CounterMetricFamily, "dets_cluster_rejected_connections", about, "cause", rejections)
