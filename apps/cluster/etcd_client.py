@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from apps.runtime.tls import renewable_client
-from controller.errors import DetsError
+from apps.settings.errors import StoreError
 
 REQUEST_TIMEOUT_S = 1.0
 MAX_ANSWER_BYTES = 64 << 20
 Operation = dict[str, Any]
 
 
-class EtcdError(DetsError):
-    """No endpoint of etcd is known to have executed a request."""
+class EtcdError(StoreError):
+    """No endpoint of etcd, which is a cluster's store, is known to have executed a request."""
 
 
 class KeyValue(NamedTuple):

@@ -88,12 +88,9 @@ class EtcdStore:
         new_vlans, new_vns = {**self._vlans, **vlans}, {**self._vns, **vns}
         overrides = self._run(_encode_overrides, new_vlans, new_vns) if vlans or vns else None
         items = self._run(encode_items, change.items)
-        try:
-            blob = self._head["overrides"] if overrides is None else self._put_blob("overrides", overrides)
-            record = {name: getattr(change, name) for name in ("at", "who", "address", "action", "changed")}
-            record["items"] = self._put_blob(f"items/{change.revision:012}", items)
-        except EtcdError as error:
-            raise StoreError(f"cluster.etcd: {error}") from error
+        blob = self._head["overrides"] if overrides is None else self._put_blob("overrides", overrides)
+        record = {name: getattr(change, name) for name in ("at", "who", "address", "action", "changed")}
+        record["items"] = self._put_blob(f"items/{change.revision:012}", items)
         head = {"revision": change.revision, "overrides": blob, "facts": {**self._head["facts"], **(facts or {})}}
         operations = [put(self._change_key(change.revision), json.dumps(record).encode())]
         expired = change.revision - KEPT_CHANGES
@@ -118,11 +115,12 @@ class EtcdStore:
     def history(self, before: int, limit: int) -> list[StoredChange]:
         """Return changes without their items, newest first, below revision ``before``."""
         end = self._change_key(max(min(before, 10**12 - 1), 0))
-        return [_change(entry)[0] for entry in self._read(get(f"{self._prefix}changes/", before=end, limit=limit))]
+        newest_first = get(f"{self._prefix}changes/", before=end, limit=limit)
+        return [_change(entry)[0] for entry in self._etcd.read(newest_first)[0]]
 
     def change(self, revision: int) -> StoredChange | None:
         """Return one change with its items, None if it is not stored."""
-        keys = self._read(get(self._change_key(revision)))
+        keys = self._etcd.read(get(self._change_key(revision)))[0]
         if not keys:
             return None
         change, blob = _change(keys[0])
@@ -197,13 +195,6 @@ class EtcdStore:
     def _change_key(self, revision: int) -> str:
         """Return the key of a change; 12 digits, so that keys are in the order of revisions."""
         return f"{self._prefix}changes/{revision:012}"
-
-    def _read(self, range_request: Operation) -> list[KeyValue]:
-        """Return the keys in a range. Raises StoreError."""
-        try:
-            return self._etcd.read(range_request)[0]
-        except EtcdError as error:
-            raise StoreError(f"cluster.etcd: {error}") from error
 
 
 def _change(key_value: KeyValue) -> tuple[StoredChange, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from apps.cluster.etcd_client import EtcdClient, EtcdError, KeyValue, created_at, delete, get, put
-from apps.settings.errors import StoreError
+from apps.cluster.etcd_client import EtcdClient, KeyValue, created_at, delete, get, put
 from apps.settings.tokens import Token, digest_of, new_token
 from controller.errors import InvalidValueError
 
@@ -32,20 +31,14 @@ class EtcdTokens:
         value = {"scope": record.scope, "created_at": record.created_at, "digest": digest_of(token).hex()}
         key = self.place + name
         key_is_unused = [created_at(key, 0)]
-        try:
-            done, _ = self._etcd.transact(key_is_unused, [put(key, json.dumps(value).encode())], [])
-        except EtcdError as error:
-            raise StoreError(f"cluster.etcd: {error}") from error
+        done, _ = self._etcd.transact(key_is_unused, [put(key, json.dumps(value).encode())], [])
         if not done:
             raise InvalidValueError("name", name, "is the name of a token already: revoke that first")
         return token
 
     def all(self) -> list[Token]:
         """Return the tokens by name. Raises StoreError."""
-        try:
-            found = self._etcd.read(get(self.place, prefix=True))[0]
-        except EtcdError as error:
-            raise StoreError(f"cluster.etcd: {error}") from error
+        found = self._etcd.read(get(self.place, prefix=True))[0]
         return [self._token(key_value)[1] for key_value in found]
 
     def revoke(self, name: str) -> None:
@@ -54,10 +47,7 @@ class EtcdTokens:
         if name not in names:
             existing = ", ".join(names) or "none"
             raise InvalidValueError("name", name, f"is not the name of a token; there are: {existing}")
-        try:
-            self._etcd.transact([], [delete(self.place + name)], [])
-        except EtcdError as error:
-            raise StoreError(f"cluster.etcd: {error}") from error
+        self._etcd.transact([], [delete(self.place + name)], [])
 
     def find(self, token: str) -> Token | None:
         """Return the record of a token, None if it is unknown or was revoked."""
