@@ -178,9 +178,7 @@ class _Timed(io.RawIOBase):
         super().close()
 
 
-def get(
-    key: str, *, prefix: bool = False, before: str | None = None, limit: int = 0, keys_only: bool = False
-) -> Operation:
+def get(key: str, *, prefix: bool = False, before: str | None = None, limit: int = 0) -> Operation:
     """Return the operation that reads one key, all keys with a ``prefix``, or the keys from ``key`` to ``before``.
 
     With ``before``, which is excluded, keys come in descending order. At most ``limit`` keys are read; 0: all.
@@ -192,8 +190,6 @@ def get(
         request |= {"range_end": _base64(before.encode()), "sort_order": "DESCEND", "sort_target": "KEY"}
     if limit:
         request["limit"] = limit
-    if keys_only:
-        request["keys_only"] = True
     return {"request_range": request}
 
 

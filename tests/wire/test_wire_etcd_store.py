@@ -133,7 +133,7 @@ def test_twenty_thousand_overrides_are_kept_in_one_change_and_the_old_ones_are_r
     assert store_of(etcd).load().vns == many
     assert len(store.change(1).items) == 20_000  # type: ignore[union-attr]
     store.commit(change(2), {}, LIMIT)
-    chunks = etcd.read(get(f"{PREFIX}overrides/", prefix=True, keys_only=True))[0]
+    chunks = etcd.read(get(f"{PREFIX}overrides/", prefix=True))[0]
     head = json.loads(etcd.read(get(f"{PREFIX}head"))[0][0].value)
     assert {one.key.rpartition("/")[0] for one in chunks} == {PREFIX + head["overrides"][0]}
 
