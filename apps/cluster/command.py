@@ -47,12 +47,10 @@ def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> i
     from apps.cluster.etcd_client import get
     from controller.cluster.leadership import generation_id
 
-    loaded = _load(config)
-    cluster = _cluster(loaded)
-    prefix = prefix_of(cluster)
-    with _reading(cluster) as etcd:
-        active, epoch_keys, head = etcd.read(*(get(prefix + name) for name in ("active", "epoch", "head")))
-        view, pinned = _requests_of(loaded, etcd).read_state(), _requests_of(loaded, etcd).pinned()
+    with _etcd_of(config) as (loaded, cluster, etcd):
+        active, epoch_keys, head = etcd.read(*(get(prefix_of(cluster) + name) for name in ("active", "epoch", "head")))
+        requests = _requests_of(loaded, cluster, etcd)
+        view, pinned = requests.read_state(), requests.pinned()
     active_node = json.loads(active[0].value) if active else {"node": None, "url": None}
     epoch = int(epoch_keys[0].value) if epoch_keys else 0
     row: dict[str, Any] = {
@@ -106,9 +104,8 @@ def release_lease(config: OfConfig = CONFIG) -> int:
     from apps.cluster.cluster_node import prefix_of
     from apps.cluster.etcd_client import get
 
-    cluster = _cluster(_load(config))
-    prefix = prefix_of(cluster)
-    with _reading(cluster) as etcd:
+    with _etcd_of(config) as (_, cluster, etcd):
+        prefix = prefix_of(cluster)
         active, node = etcd.read(get(f"{prefix}active"), get(f"{prefix}nodes/{cluster.node}"))
         own_keys = [*node, *(key_value for key_value in active if json.loads(key_value.value)["node"] == cluster.node)]
         if own_keys:
@@ -198,9 +195,8 @@ def epoch(
 
     if not 0 < number <= MAX_EPOCH:
         raise InvalidValueError("NUMBER", number, f"is outside 1 to {MAX_EPOCH}")
-    cluster = _cluster(_load(config))
-    key = f"{prefix_of(cluster)}epoch"
-    with _reading(cluster) as etcd:
+    with _etcd_of(config) as (_, cluster, etcd):
+        key = f"{prefix_of(cluster)}epoch"
         epoch_keys = etcd.read(get(key))[0]
         before = int(epoch_keys[0].value) if epoch_keys else 0
         if number <= before:
@@ -221,45 +217,38 @@ def tokens_of(cluster: Cluster) -> EtcdTokens:
 @contextmanager
 def _placement_requests(config: Path) -> Iterator[PlacementRequests]:
     """Return a context with the placement requests of a configuration's cluster, which must be sharded."""
-    loaded = _load(config)
-    if _cluster(loaded).mode != "sharded":
-        raise InvalidValueError("cluster.mode", _cluster(loaded).mode, "must be sharded")
-    with _reading(_cluster(loaded)) as etcd:
-        yield _requests_of(loaded, etcd)
+    with _etcd_of(config) as (loaded, cluster, etcd):
+        if cluster.mode != "sharded":
+            raise InvalidValueError("cluster.mode", cluster.mode, "must be sharded")
+        yield _requests_of(loaded, cluster, etcd)
 
 
 @contextmanager
-def _reading(cluster: Cluster) -> Iterator[EtcdClient]:
-    """Return a context with the cluster's etcd; raise DetsError if it holds data that no node writes."""
-    from apps.cluster.cluster_node import etcd_of, prefix_of
+def _etcd_of(config: Path) -> Iterator[tuple[Config, Cluster, EtcdClient]]:
+    """Return a context with a configuration, its section ``cluster`` and the cluster's etcd.
 
+    Raises ConfigError, InvalidValueError without this section, and DetsError if etcd holds data that no node writes.
+    """
+    from apps.cluster.cluster_node import etcd_of, prefix_of
+    from controller.config.loader import load_config
+
+    loaded = load_config(config)
+    cluster = loaded.cluster
+    if cluster is None:
+        raise InvalidValueError("config", loaded.source_name, "has no section cluster")
     with closing(etcd_of(cluster)) as etcd:
         try:
-            yield etcd
+            yield loaded, cluster, etcd
         except DetsError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DetsError(f"etcd: what is below {prefix_of(cluster)} is not as nodes write it: {error!r}") from error
 
 
-def _requests_of(config: Config, etcd: EtcdClient) -> PlacementRequests:
+def _requests_of(config: Config, cluster: Cluster, etcd: EtcdClient) -> PlacementRequests:
     """Return the placement requests to the nodes of a configuration's cluster."""
     from apps.cluster.cluster_node import prefix_of
     from apps.cluster.placement_requests import PlacementRequests
 
     dpids = {name: switch.dpid for name, switch in config.switches.items()}
-    return PlacementRequests(etcd, prefix_of(_cluster(config)), dpids)
-
-
-def _load(config: Path) -> Config:
-    """Return a configuration. Raises ConfigError."""
-    from controller.config.loader import load_config
-
-    return load_config(config)
-
-
-def _cluster(config: Config) -> Cluster:
-    """Return the section ``cluster`` of a configuration, which must have one."""
-    if config.cluster is None:
-        raise InvalidValueError("config", config.source_name, "has no section cluster")
-    return config.cluster
+    return PlacementRequests(etcd, prefix_of(cluster), dpids)
