@@ -12,7 +12,6 @@ from apps.rest.schema.rest_model import RestModel
 from controller.config.value_types import MAX_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.policy.registry import policies
-from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT
 
 MAX_LIMITS = 20_000
 
@@ -84,8 +83,6 @@ _AN_ITEM: JsonValue = {"vlan_vid": 10, "switch": "s1", "port_no": 1, "receive_li
 
 def _vn_item() -> dict[str, Any]:
     """Return the schema of one VN's values in a list: the location and at least one of the values."""
-    ceiling = {"anyOf": [{"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}, {"type": "null"}]}
-    limit = {"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}
     return {
         "type": "object",
         "properties": {
@@ -93,11 +90,11 @@ def _vn_item() -> dict[str, Any]:
             "switch": value_types.NAME_SCHEMA | {"description": "name of the switch"},
             "port_no": value_types.PORT_SCHEMA
             | {"description": "OpenFlow port number of an edge port, or the port's name"},
-            "send_limit_bps": limit,
-            "receive_limit_bps": limit,
-            "send_ceiling_bps": ceiling,
-            "receive_ceiling_bps": ceiling,
-            "weight": {"type": "number", "minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT},
+            "send_limit_bps": value_types.RATE_SCHEMA,
+            "receive_limit_bps": value_types.RATE_SCHEMA,
+            "send_ceiling_bps": value_types.CEILING_SCHEMA,
+            "receive_ceiling_bps": value_types.CEILING_SCHEMA,
+            "weight": value_types.WEIGHT_SCHEMA,
         },
         "required": ["vlan_vid", "switch", "port_no"],
         "minProperties": 4,

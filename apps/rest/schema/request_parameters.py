@@ -186,9 +186,7 @@ class EventQuery(_Query):
     )
     vlan: value_types.VlanText = Field(default="", description="only events of this VLAN, by its id or name")
     switch: value_types.SomeSwitch = Field(default="", description="only events of this switch, by its name")
-    after: value_types.EventNumber = Field(
-        default=0, description="only events with a higher number", ge=0, le=value_types.MAX_EVENT_NUMBER
-    )
+    after: value_types.EventNumber = Field(default=0, description="only events with a higher number")
     limit: value_types.EventCount = Field(
         default=value_types.MAX_EVENTS, description="maximum number of items; by default the largest allowed"
     )
@@ -197,9 +195,7 @@ class EventQuery(_Query):
 class LoopQuery(_Query):
     """The first round to show."""
 
-    after: value_types.EventNumber = Field(
-        default=0, description="only rounds with a higher number", ge=0, le=value_types.MAX_EVENT_NUMBER
-    )
+    after: value_types.EventNumber = Field(default=0, description="only rounds with a higher number")
 
 
 class PortPath(RestModel):

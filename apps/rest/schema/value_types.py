@@ -45,13 +45,6 @@ def _parameters(value: object, info: ValidationInfo) -> dict[str, Any]:
     return value
 
 
-def _event_number(value: object) -> int:
-    """Return the number of an event in a query, where it is text."""
-    if _WHOLE_NUMBER.fullmatch(str(value)) is None:
-        raise InvalidValueError("after", value, "is not the number of an event: write 0 or more, in decimal digits")
-    return int(str(value))
-
-
 def _digits(minimum: int, maximum: int) -> BeforeValidator:
     """Return a validator of numbers in a query, where they are text of decimal digits."""
 
@@ -118,11 +111,14 @@ def _number_schema(forms: Sequence[Parameter]) -> dict[str, Any]:
 NAME_SCHEMA = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", "maxLength": 63}
 VLAN_SCHEMA = {"anyOf": [{"type": "integer", "minimum": MIN_VLAN_VID, "maximum": MAX_VLAN_VID}, NAME_SCHEMA]}
 PORT_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_PORT_NO}, NAME_SCHEMA]}
+RATE_SCHEMA = {"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}
+CEILING_SCHEMA = {"anyOf": [RATE_SCHEMA, {"type": "null"}]}
+WEIGHT_SCHEMA = {"type": "number", "minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT}
 
 
-def _whole(minimum: int, maximum: int, **more: object) -> WithJsonSchema:
+def _whole(minimum: int, maximum: int) -> WithJsonSchema:
     """Return the schema of whole numbers within bounds."""
-    return WithJsonSchema({"type": "integer", "minimum": minimum, "maximum": maximum, **more})
+    return WithJsonSchema({"type": "integer", "minimum": minimum, "maximum": maximum})
 
 
 def named(meaning: str, example: str | None = None) -> WithJsonSchema:
@@ -138,31 +134,16 @@ PortText = Annotated[str, named("OpenFlow port number of an edge port, or the po
 PastPort = Annotated[str, named("OpenFlow port number, or a port's name")]
 SwitchName = Annotated[str, named("name of the switch", "s1")]
 RateBps = Annotated[
-    int, BeforeValidator(_vn_value), _whole(MIN_RATE_BPS, MAX_RATE_BPS, description="bit/s on the wire (layer 2)")
+    int, BeforeValidator(_vn_value), WithJsonSchema(RATE_SCHEMA | {"description": "bit/s on the wire (layer 2)"})
 ]
-
+_CEILING = "bit/s up to which the VN may borrow, from its limit to its port's capacity; null: none"
 CeilingBps = Annotated[
-    int | None,
-    BeforeValidator(_vn_value),
-    WithJsonSchema(
-        {
-            "anyOf": [{"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}, {"type": "null"}],
-            "description": "bit/s up to which the VN may borrow, from its limit to its port's capacity; null: none",
-        }
-    ),
+    int | None, BeforeValidator(_vn_value), WithJsonSchema(CEILING_SCHEMA | {"description": _CEILING})
 ]
-
 Weight = Annotated[
     float,
     BeforeValidator(check_weight),
-    WithJsonSchema(
-        {
-            "type": "number",
-            "minimum": MIN_WEIGHT,
-            "maximum": MAX_WEIGHT,
-            "description": "weight by which algorithms share",
-        }
-    ),
+    WithJsonSchema(WEIGHT_SCHEMA | {"description": "weight by which algorithms share"}),
 ]
 
 # -- in queries, where all is text
@@ -188,7 +169,7 @@ PageSize = Annotated[int, _digits(1, MAX_PAGE), _whole(1, MAX_PAGE)]
 EventCount = Annotated[int, _digits(1, MAX_EVENTS), _whole(1, MAX_EVENTS)]
 StreamMs = Annotated[int, _digits(MIN_STREAM_MS, MAX_STREAM_MS), _whole(MIN_STREAM_MS, MAX_STREAM_MS)]
 StreamCount = Annotated[int, _digits(1, MAX_STREAM_STATES), _whole(1, MAX_STREAM_STATES)]
-EventNumber = Annotated[int, BeforeValidator(_event_number)]
+EventNumber = Annotated[int, _digits(0, MAX_EVENT_NUMBER), _whole(0, MAX_EVENT_NUMBER)]
 
 # -- in bodies
 
