@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from flask import request
 
-from apps.rest.http.problems import MIME_TYPE, HttpRefusedError
+from apps.rest.http.problems import MIME_TYPE, HttpRefusedError, document
 from apps.settings.settings import Caller
 from apps.settings.tokens import Token
 
@@ -202,13 +202,8 @@ def rate_limited(app: WsgiApp, limiter: RequestRateLimiter, sleep: Callable[[flo
         if not wait_s:
             return app(environ, start_response)
         sleep(_BRAKE_S)
-        problem = {
-            "type": "urn:dets:problem:too-many-requests",
-            "title": "Too Many Requests",
-            "status": 429,
-            "detail": f"too many requests: the next is served in {wait_s:.3f} s",
-        }
-        text = json.dumps(problem).encode()
+        detail = f"too many requests: the next is served in {wait_s:.3f} s"
+        text = json.dumps(document(HTTPStatus.TOO_MANY_REQUESTS, "too-many-requests", detail)).encode()
         headers = [("Content-Type", MIME_TYPE), ("Content-Length", str(len(text)))]
         start_response("429 Too Many Requests", [*headers, ("Retry-After", str(int(wait_s) + 1))])
         return [text]

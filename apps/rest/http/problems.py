@@ -75,13 +75,17 @@ class HttpRefusedError(Exception):
         return response
 
 
+def document(status: HTTPStatus, kind: str, detail: str) -> dict[str, JsonValue]:
+    """Return a problem document without values."""
+    return {"type": _TYPE + kind, "title": status.phrase, "status": status.value, "detail": detail}
+
+
 def raw_answer(status: HTTPStatus, kind: str, detail: str, *fields: str) -> bytes:
     """Return a complete response, a problem document, after which the connection is closed.
 
     ``fields`` are header lines.
     """
-    problem = {"type": _TYPE + kind, "title": status.phrase, "status": status.value, "detail": detail}
-    text = json.dumps(problem).encode()
+    text = json.dumps(document(status, kind, detail)).encode()
     lines = (f"Content-Type: {MIME_TYPE}", f"Content-Length: {len(text)}", "Connection: close", *fields)
     return "\r\n".join((f"HTTP/1.1 {status.value} {status.phrase}", *lines, "", "")).encode() + text
 
@@ -212,8 +216,7 @@ def _of_anything(error: Exception) -> Response:
 
 
 def _response(status: HTTPStatus, kind: str, detail: str, errors: list[dict[str, JsonValue]] | None = None) -> Response:
-    problem: dict[str, JsonValue] = {"type": _TYPE + kind, "title": status.phrase, "status": int(status)}
-    problem["detail"] = detail
+    problem = document(status, kind, detail)
     if errors:
         problem["errors"] = [*errors]
     return Response(flask_json.dumps(problem), status, mimetype=MIME_TYPE)
