@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from apps.rest.resources import views
-from apps.rest.resources.pagination import make_cursor, read_cursor
+from apps.rest.resources.pagination import page_by_position
 from apps.rest.resources.service import Json, Service, api, service
 from apps.rest.schema import fabric_responses, request_parameters
 from controller.fabric.topology import PortId
@@ -22,8 +22,7 @@ def list_switches(query: request_parameters.PageQuery) -> Json:
     health = here.health()
     states, faults = health["switches"], health.get("faults", {})
     switches = list(here.central.config.switches.values())
-    first = (read_cursor(query.cursor, int) or (0,))[0]
-    shown, more = switches[first : first + query.limit], len(switches) > first + query.limit
+    shown, following = page_by_position(switches, query.cursor, query.limit)
     vns = dict(zip(*(column.tolist() for column in np.unique(here.central.vns.dpid, return_counts=True)), strict=True))
     views = [
         {
@@ -38,7 +37,7 @@ def list_switches(query: request_parameters.PageQuery) -> Json:
         }
         for switch in shown
     ]
-    return {"next": make_cursor(first + query.limit) if more else None, "switches": views}
+    return {"next": following, "switches": views}
 
 
 @api.get("/links", responses={200: fabric_responses.Links})
@@ -46,14 +45,13 @@ def list_links(query: request_parameters.PageQuery) -> Json:
     """List the links between switches: whether they are up, their commitments and their load."""
     here = service()
     links = here.observer.links.list_links(here.central.config)
-    first = (read_cursor(query.cursor, int) or (0,))[0]
-    shown, more = links[first : first + query.limit], len(links) > first + query.limit
+    shown, following = page_by_position(links, query.cursor, query.limit)
     views = []
     for count, link in enumerate(shown, 1):
         views.append(_link_view(here, link))
         if count % _LINK_BATCH == 0:
             here.sleep(0.0)
-    return {"next": make_cursor(first + query.limit) if more else None, "links": views}
+    return {"next": following, "links": views}
 
 
 def _link_view(service: Service, link: FabricLink) -> Json:

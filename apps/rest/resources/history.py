@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.rest.http import problems
 from apps.rest.resources import lookup, views
-from apps.rest.resources.pagination import make_cursor, read_cursor
+from apps.rest.resources.pagination import make_cursor, page_by_position, read_cursor
 from apps.rest.resources.preconditions import with_etag
 from apps.rest.resources.service import NOT_FOUND, Json, api, service
 from apps.rest.schema import change_responses, request_parameters
@@ -25,21 +25,14 @@ _BATCH_SIZE = 500
 def list_overrides(query: request_parameters.OverrideQuery) -> Json:
     """List the overrides, whether they are effective, and the file's values."""
     settings = service().settings
-    key = read_cursor(query.cursor, int)
-    # VLANs by id, then VNs. The cursor is a position in this list.
+    # VLANs by id, then VNs.
     names: list[int | VnName] = [vid for vid, _ in sorted(settings.overrides.vlan_overrides())]
     names += settings.overrides.vn_override_names()
     if query.active is not None:
         inactive = settings.values.ineffective
         names = [name for name in names if (name in inactive) != query.active]
-    first = key[0] if key is not None else 0
-    shown = names[first : first + query.limit]
-    more = len(names) > first + query.limit
-    return {
-        "next": make_cursor(first + query.limit) if more else None,
-        "overrides": views.override_views(settings, shown),
-        "revision": settings.revision,
-    }
+    shown, following = page_by_position(names, query.cursor, query.limit)
+    return {"next": following, "overrides": views.override_views(settings, shown), "revision": settings.revision}
 
 
 @api.get("/history", responses={200: change_responses.History, **NOT_FOUND})

@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from apps.rest.http.problems import invalid
 from controller.errors import InvalidValueError
+
+Item = TypeVar("Item")
 
 
 def make_cursor(*key: str | int) -> str:
@@ -27,6 +30,13 @@ def read_cursor(cursor: str, *types: type) -> tuple[Any, ...] | None:
     if isinstance(key, list) and [type(part) for part in key] == list(types):
         return tuple(key)
     raise stale(cursor)
+
+
+def page_by_position(items: Sequence[Item], cursor: str, limit: int) -> tuple[Sequence[Item], str | None]:
+    """Return a page of items, whose cursors are positions, and the cursor of the next page."""
+    (first,) = read_cursor(cursor, int) or (0,)
+    end = first + limit
+    return items[first:end], make_cursor(end) if len(items) > end else None
 
 
 def stale(cursor: str) -> Exception:
