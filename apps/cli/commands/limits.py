@@ -173,7 +173,7 @@ def set_vlan(
 @with_change
 def reset_vlan(change: Change, vlan: VlanName, output: AnyForm = OutputFormat.table) -> int:
     """Remove the overrides of a VLAN: the configuration file's values are effective again."""
-    _print_many(change, change.make("DELETE", f"/v1/vlans/{vlan}/overrides", shape=CHANGED_MANY), output)
+    print_changed(change, change.make("DELETE", f"/v1/vlans/{vlan}/overrides", shape=CHANGED_MANY), output)
     return 0
 
 
@@ -218,7 +218,7 @@ def set_limits(
         _print_one(change, answer, output, f"VLAN {vlan}, {port[0]}: {_shown(body)}", VN_DETAILS)
         return 0
     rows = [names.vn(vlan, location) | body for location in port]
-    _print_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
+    print_changed(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
     return 0
 
 
@@ -235,7 +235,7 @@ def apply_limits(
     file_rows = read_limits(file)
     names = NameResolver(change.client)
     rows = [names.vn(str(row["vlan"]), row["port"]) | _limits(row) for row in file_rows]
-    _print_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
+    print_changed(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
     return 0
 
 
@@ -259,7 +259,7 @@ def reset_limits(
         )
     else:
         raise UsageError("Write --vlan VLAN --port PORT, or --all")
-    _print_many(change, answer, output)
+    print_changed(change, answer, output)
     return 0
 
 
@@ -346,7 +346,7 @@ def _print_one(change: Change, answer: Any, form: OutputFormat, sentence: str, c
         show(answer, form, columns)
 
 
-def _print_many(change: Change, answer: Any, form: OutputFormat) -> None:
+def print_changed(change: Change, answer: Any, form: OutputFormat) -> None:
     """Print the result of changing many values: their number, or the whole response."""
     if form is OutputFormat.table:
         echo(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from apps.cli.commands.limits import print_changed
 from apps.cli.support.command_options import CHANGED_MANY, Change, with_change, with_client
 from apps.cli.support.common import UsageError, counted, echo
 from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, json_text, location, number, show
@@ -156,11 +157,8 @@ def import_overrides(
     except ValueError as error:
         raise InvalidValueError("FILE", str(file), f"is not JSON as dets export writes it: {error}") from error
     answer = change.make("POST", "/v1/import", document, if_match="*", shape=CHANGED_MANY | {"inactive": [dict]})
-    if output is not OutputFormat.table:
-        show(answer, output, ())
-        return 0
-    echo(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
-    if answer["inactive"]:
+    print_changed(change, answer, output)
+    if output is OutputFormat.table and answer["inactive"]:
         echo(f"{counted(len(answer['inactive']), 'override')} kept, and not in force:")
         show(answer["inactive"], output, OVERRIDE_COLUMNS)
     return 0
