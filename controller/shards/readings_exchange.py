@@ -19,24 +19,30 @@ from controller.metering.queue_readings import QueueReadings
 from controller.node_protocol.message_types import MarkReadingsMessage, PortReadingsMessage, QueueReadingsMessage, Read
 from controller.shards.peer import Peer
 
-_OF_QUEUES = ("served_bps", "served_packets", "dropped_bps", "dropped_packets", "elapsed_s")
-_OF_PORTS = ("transmitted_bps", "elapsed_s")
-_OF_MARKS = ("arrived_bps", "beyond_bps")
+_COLUMNS: dict[type[Read], tuple[str, ...]] = {
+    QueueReadingsMessage: ("served_bps", "served_packets", "dropped_bps", "dropped_packets", "elapsed_s"),
+    PortReadingsMessage: ("transmitted_bps", "elapsed_s"),
+    MarkReadingsMessage: ("arrived_bps", "beyond_bps"),
+}
+"""The columns of each message, in the order of its fields."""
 
 
 def local_readings(observed: FabricReadings, local_mask: BoolArray) -> list[Read]:
     """Return the reading messages for the VNs in ``local_mask`` (vns,), and for links whose ports were read."""
     messages: list[Read] = []
     if (queues := observed.queues) is not None:
-        vn = np.flatnonzero(queues.known & local_mask)
-        messages.append(QueueReadingsMessage(vn, *(getattr(queues, name)[vn] for name in _OF_QUEUES)))
+        messages.append(_message(QueueReadingsMessage, queues, np.flatnonzero(queues.known & local_mask)))
     if (ports := observed.ports) is not None:
-        link = np.flatnonzero(ports.known)
-        messages.append(PortReadingsMessage(link, *(getattr(ports, name)[link] for name in _OF_PORTS)))
+        messages.append(_message(PortReadingsMessage, ports, np.flatnonzero(ports.known)))
     if (marks := observed.marks) is not None:
-        vn = _marks_read(marks, local_mask)
-        messages.append(MarkReadingsMessage(vn, *(getattr(marks, name)[vn] for name in _OF_MARKS)))
+        were_read = ~np.isnan(marks.arrived_bps) & ~np.isnan(marks.beyond_bps)  # the phantom meters
+        messages.append(_message(MarkReadingsMessage, marks, np.flatnonzero(local_mask & were_read)))
     return messages
+
+
+def _message(form: type[Read], readings: object, rows: IntArray) -> Read:
+    """Return the message with some rows of readings."""
+    return form(rows, *(getattr(readings, name)[rows] for name in _COLUMNS[form]))
 
 
 def merge_readings(
@@ -47,45 +53,19 @@ def merge_readings(
     The table has ``entries`` pairs: marks are known by receiver only, not by pair.
     """
     messages = [message for peer in peers for message in peer.drain_readings()]
-    queues, ports, marks = observed.queues, observed.ports, observed.marks
+    messages += local_readings(observed, local_mask)  # of a link that a peer has read too, the local reading counts
+    queues, ports, marks, vns = observed.queues, observed.ports, observed.marks, len(local_mask)
     if queues is not None:
-        local = np.flatnonzero(queues.known & local_mask)
-        parts = [(local, [getattr(queues, name)[local] for name in _OF_QUEUES])]
-        parts += [
-            (message.vn, [getattr(message, name) for name in _OF_QUEUES])
-            for message in messages
-            if isinstance(message, QueueReadingsMessage)
-        ]
-        (served, packets, dropped, drops, elapsed), known = _put_together(len(local_mask), parts, len(_OF_QUEUES))
+        (served, packets, dropped, drops, elapsed), known = _put_together(QueueReadingsMessage, vns, messages)
         queues = QueueReadings(served, packets, dropped, drops, elapsed, known, np.zeros_like(known))
     if ports is not None:
-        links = len(ports.known)
-        local = np.flatnonzero(ports.known)
-        parts = [
-            (message.link, [getattr(message, name) for name in _OF_PORTS])
-            for message in messages
-            if isinstance(message, PortReadingsMessage)
-        ]
-        parts.append((local, [getattr(ports, name)[local] for name in _OF_PORTS]))  # local readings take precedence
-        (transmitted_bps, elapsed_s), known = _put_together(links, parts, len(_OF_PORTS))
-        no_drops = np.full(links, np.nan)  # no policy uses the drops of ports
-        ports = PortReadings(transmitted_bps, no_drops, elapsed_s, known, np.zeros(links, dtype=np.bool_))
+        (transmitted_bps, elapsed_s), known = _put_together(PortReadingsMessage, len(ports.known), messages)
+        no_drops = np.full(len(known), np.nan)  # no policy uses the drops of ports
+        ports = PortReadings(transmitted_bps, no_drops, elapsed_s, known, np.zeros_like(known))
     if marks is not None:
-        local = _marks_read(marks, local_mask)
-        parts = [(local, [getattr(marks, name)[local] for name in _OF_MARKS])]
-        parts += [
-            (message.vn, [getattr(message, name) for name in _OF_MARKS])
-            for message in messages
-            if isinstance(message, MarkReadingsMessage)
-        ]
-        (arrived_bps, beyond_bps), _ = _put_together(len(local_mask), parts, len(_OF_MARKS))
+        (arrived_bps, beyond_bps), _ = _put_together(MarkReadingsMessage, vns, messages)
         marks = MarkReadings(np.full(entries, np.nan), arrived_bps, beyond_bps)
     return FabricReadings(queues, ports, marks)
-
-
-def _marks_read(marks: MarkReadings, local_mask: BoolArray) -> IntArray:
-    """Return the rows of the VNs in ``local_mask`` (vns,) whose phantom meters were read."""
-    return np.flatnonzero(local_mask & ~np.isnan(marks.arrived_bps) & ~np.isnan(marks.beyond_bps))
 
 
 def with_readings(
@@ -102,16 +82,16 @@ def with_readings(
     return context._replace(unread_intervals=unread, observed=read)
 
 
-def _put_together(
-    size: int, parts: Iterable[tuple[IntArray, list[FloatArray]]], count: int
-) -> tuple[list[FloatArray], BoolArray]:
-    """Return ``count`` columns of this size assembled from parts, and the mask of the written rows; others are NaN.
+def _put_together(form: type[Read], size: int, messages: Iterable[Read]) -> tuple[list[FloatArray], BoolArray]:
+    """Return the columns (size,) of all messages of a form, and the mask of the written rows; others are NaN.
 
-    A part consists of rows and their values, by column; a later part replaces an earlier one.
+    A later message replaces an earlier one.
     """
-    columns, known = [np.full(size, np.nan) for _ in range(count)], np.zeros(size, dtype=np.bool_)
-    for rows, values in parts:
-        known[rows] = True
-        for column, value in zip(columns, values, strict=True):
-            column[rows] = value
+    columns, known = [np.full(size, np.nan) for _ in _COLUMNS[form]], np.zeros(size, dtype=np.bool_)
+    for message in messages:
+        if isinstance(message, form):
+            rows = getattr(message, form.first)
+            known[rows] = True
+            for column, name in zip(columns, _COLUMNS[form], strict=True):
+                column[rows] = getattr(message, name)
     return columns, known
