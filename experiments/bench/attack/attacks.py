@@ -279,21 +279,6 @@ def unmanaged_switches(address: Address, until_s: float) -> None:
                     peer.send(features_reply(rng.getrandbits(64), HEADER.unpack_from(request)[3]))
 
 
-def unknown_versions(address: Address, until_s: float) -> None:
-    """Connections with a version of OpenFlow that does not exist."""
-
-    def work(peer: HostilePeer) -> None:
-        peer.send(message(MessageType.HELLO, version=_UNKNOWN_VERSION))
-        peer.send(message(MessageType.ECHO_REQUEST, version=_UNKNOWN_VERSION) * 100)
-
-    while time.monotonic() < until_s:
-        try:
-            with HostilePeer(address) as peer:
-                work(peer)
-        except OSError:
-            pass
-
-
 @reconnecting()
 def come_and_go(peer: HostilePeer, until_s: float) -> None:
     """A switch connects, is brought up and disconnects, repeatedly."""
@@ -329,6 +314,9 @@ _LONG_ECHO = message(MessageType.ECHO_REQUEST, bytes(60_000))
 # Bad requests (type 1) of a bad type (code 1).
 _ERROR = message(MessageType.ERROR, b"\0\1\0\1" + bytes(64))
 _SHORT_ERROR = message(MessageType.ERROR, b"\0\1\0\1")
+_UNKNOWN_VERSIONS = message(MessageType.HELLO, version=_UNKNOWN_VERSION) + _PART_BATCH * message(
+    MessageType.ECHO_REQUEST, version=_UNKNOWN_VERSION
+)
 _PORT_DESC = multipart_reply(MultipartType.PORT_DESC, b"".join(map(port, range(1, 1001))))
 
 ATTACKS: dict[str, Attack] = {
@@ -381,7 +369,7 @@ ATTACKS: dict[str, Attack] = {
         "64 unmanaged switches request echoes", _many_connections(_ECHO * 200, 1600, UNMANAGED_DPID)
     ),
     "unmanaged switches": Attack("unmanaged switches, each with another dpid", unmanaged_switches),
-    "unknown versions": Attack("an unknown version of OpenFlow", unknown_versions),
+    "unknown versions": Attack("an unknown version of OpenFlow", _flood(_UNKNOWN_VERSIONS)),
     "comes and goes": Attack("connects, is brought up, disconnects, repeatedly", come_and_go),
     "bodies held open": Attack(
         "120 REST bodies of 4 MB whose last bytes never come", clients.bodies_held_open, on_rest=True
