@@ -23,17 +23,13 @@ OUTPUT = Path("results/demo")
 # that the figures show the control and not the machine.
 ON_OVS = ExperimentOptions(parameters={"d": 2}, warmup_s=18, blast_s=18, cooldown_s=9, output=OUTPUT)
 # The model has the paper's own rates.
-ON_MODEL = ExperimentOptions(
-    parameters={"d": 2},
+ON_MODEL = dataclasses.replace(
+    ON_OVS,
     fabric="model",
     link_rate_bps=1_000_000_000,
     victim_limit_bps=400_000_000,
     aggressor_limit_bps=500_000_000,
     udp_rate_bps=150_000_000,
-    warmup_s=18,
-    blast_s=18,
-    cooldown_s=9,
-    output=OUTPUT,
 )
 
 
