@@ -1,4 +1,4 @@
-"""``dets bench allocation``: speed of the allocation algorithms, against numpy alone and other solvers.
+"""``dets bench allocation``: speed of the allocation algorithms.
 
 Start with bench.py.
 """

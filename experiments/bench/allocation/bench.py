@@ -1,4 +1,4 @@
-"""``dets bench allocation``: speed of the allocation algorithms, in native code and with numpy alone.
+"""``dets bench allocation``: speed of the allocation algorithms.
 
 Everything is measured in one run, on one core. A time is the best of several calls, since longer times measure what
 else the machine does. All rows differ, 70 % of the senders fully use their limit and no rate is settled: this is the
@@ -109,24 +109,6 @@ def _run_over(tables: Sequence[AllocationInput], algorithm: PerReceiverPolicy) -
     return run
 
 
-def bench_forms(pairs: int, budget_s: float) -> dict[str, dict[str, float]]:
-    """Return, per algorithm, ns per pair of each form: as used, and with numpy alone."""
-    table = requests(pairs, NOMINAL_SENDERS)
-    rows = {}
-    for name in algorithms:
-        used_s = best_s(allocation_call(algorithms[name], table), budget_s)
-        library, native.library = native.library, None
-        try:
-            numpy_s = best_s(allocation_call(algorithms[name], table), budget_s)
-        finally:
-            native.library = library
-        rows[name] = {
-            "ns_per_pair": used_s / table.entries * 1e9,
-            "numpy_ns_per_pair": numpy_s / table.entries * 1e9,
-        }
-    return rows
-
-
 def bytes_per_pair(pairs: int) -> float | None:
     """Return the peak memory per pair, in bytes, of a table and of all ``algorithms`` on it; None if Linux hides it."""
     reset = Path("/proc/self/clear_refs")
@@ -143,7 +125,7 @@ def bytes_per_pair(pairs: int) -> float | None:
 
 
 def bench_star(hosts: int, budget_s: float) -> dict[str, Any]:
-    """Return the times of max-min in ms on random flows between hosts at one switch, at most ``budget_s`` seconds each.
+    """Return the time of max-min in ms on random flows between hosts at one switch, in at most ``budget_s`` seconds.
 
     Constraints are the hosts' uplinks, then their downlinks.
     """
@@ -154,12 +136,7 @@ def bench_star(hosts: int, budget_s: float) -> dict[str, Any]:
     paths = FlowPaths(np.arange(0, 2 * STAR_FLOWS + 1, 2), uses, 2 * hosts)
     capacity_bps = np.full(2 * hosts, LINK_BPS)
     greedy = np.full(STAR_FLOWS, np.inf), np.ones(STAR_FLOWS)
-    mixed = rng.exponential(2e7, STAR_FLOWS), rng.uniform(0.5, 2.0, STAR_FLOWS)
-    return {
-        "hosts": hosts,
-        "ms": best_s(lambda: max_min(paths, capacity_bps, *greedy), budget_s, 20) * 1e3,
-        "with_demands_and_weights_ms": best_s(lambda: max_min(paths, capacity_bps, *mixed), budget_s, 20) * 1e3,
-    }
+    return {"hosts": hosts, "ms": best_s(lambda: max_min(paths, capacity_bps, *greedy), budget_s, 20) * 1e3}
 
 
 def targets(
@@ -191,7 +168,7 @@ def targets(
 
 
 def run(quick: Annotated[bool, "Fewer and smaller cases."] = False) -> dict[str, Any]:
-    """Speed of the rate allocation algorithms, pairs per second, against numpy alone."""
+    """Speed of the rate allocation algorithms, pairs per second."""
     sizes, senders = (SIZES[:2], (10, NOMINAL_SENDERS)) if quick else (SIZES, SENDERS)
     budget_s = 0.02 if quick else 0.15
     memory = bytes_per_pair(sizes[-1])
@@ -201,7 +178,6 @@ def run(quick: Annotated[bool, "Fewer and smaller cases."] = False) -> dict[str,
     figures = {
         "call_us": calls,
         "receivers": receivers,
-        "forms": bench_forms(10_000, budget_s),
         "bytes_per_pair": memory,
         "max_min": fabrics,
     }
