@@ -8,7 +8,6 @@ without a decision. testbed checks meters, grants, writers and revisions.
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -38,14 +37,12 @@ CAUSES = ("moved", "drained", *ENDS)
 class SharedReport:
     """The verdict, and what the changes of owners cost: one value per change, in lists by cause.
 
-    ``undecided`` is the longest time without a decision for a switch whose owner changed, in intervals; ``frozen_s``
-    is the longest time for which a node's grants were frozen. ``refused_writes`` is how many changes switches refused
-    during the node failures.
+    ``undecided`` is the longest time without a decision for a switch whose owner changed, in intervals.
+    ``refused_writes`` is how many changes switches refused during the node failures.
     """
 
     judgement: ClusterVerdict = field(default_factory=ClusterVerdict)
     undecided: dict[str, list[float]] = field(default_factory=dict)
-    frozen_s: dict[str, list[float]] = field(default_factory=dict)
     refused_writes: int = 0
 
 
@@ -60,11 +57,7 @@ def run_ownership_changes(repeats: int, kills: int, node_failures: int, seed: in
         for _ in range(repeats):
             for cause in CAUSES:
                 run.measure(cause)
-                undecided, frozen_s = run.report.undecided[cause][-1], run.report.frozen_s[cause][-1]
-                print(
-                    f"{cause}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s",
-                    flush=True,
-                )
+                print(f"{cause}: {run.report.undecided[cause][-1]:.1f} intervals without a decision", flush=True)
         for number in range(kills):
             print(f"{number + 1:>3}: {run.turn()}", flush=True)
         before = run.refused_writes()
@@ -75,36 +68,6 @@ def run_ownership_changes(repeats: int, kills: int, node_failures: int, seed: in
         run.report.refused_writes = run.refused_writes() - before
         run.report.judgement = run.loaded.judge()
         return run.report
-
-
-class _FrozenGrantsMonitor:
-    """Measures, while entered, the longest time for which a node reported frozen grants (``longest_s``)."""
-
-    def __init__(self, nodes: ShardedNodes) -> None:
-        self._nodes, self._ended = nodes, threading.Event()
-        self._threads = [threading.Thread(target=self._watch, args=(number,)) for number in range(len(nodes.nodes))]
-        self.longest_s = 0.0
-
-    def __enter__(self) -> _FrozenGrantsMonitor:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _watch(self, number: int) -> None:
-        """Poll one node, and keep the longest time for which its grants stayed frozen."""
-        since_s: float | None = None
-        while not self._ended.wait(INTERVAL_S):
-            if number in self._nodes.paused:
-                continue
-            frozen = self._nodes.nodes[number].health().get("cluster", {}).get("frozen", False)
-            now_s = time.monotonic()
-            since_s = (now_s if since_s is None else since_s) if frozen else None
-            self.longest_s = max(self.longest_s, 0.0 if since_s is None else now_s - since_s)
 
 
 class _Run(RandomFailures):
@@ -136,17 +99,15 @@ class _Run(RandomFailures):
         with self.loaded.fabric.locked():
             logs = [ReadingLog(self.loaded.fabric.switches[DPIDS[name]]) for name in affected]
         time.sleep(AFTER_S)
-        with _FrozenGrantsMonitor(self._nodes) as frozen:
-            self._end(cause, number, switch, new_owner)
-            self._nodes.wait(lambda: all(len({node for _, node in log.read_s}) > 1 for log in logs), "others decide")
-            time.sleep(AFTER_S)
+        self._end(cause, number, switch, new_owner)
+        self._nodes.wait(lambda: all(len({node for _, node in log.read_s}) > 1 for log in logs), "others decide")
+        time.sleep(AFTER_S)
         with self.loaded.fabric.locked():
             gap_s = max(log.longest_gap_s() for log in logs)
             for log in logs:
                 log.close()
         # Without a change of owners, two readings are one interval apart.
         self.report.undecided.setdefault(cause, []).append(gap_s / INTERVAL_S - 1.0)
-        self.report.frozen_s.setdefault(cause, []).append(frozen.longest_s)
         if cause == "drained":
             request_placement(self._nodes, lambda requests: requests.undrain(owner))
         self._injector.undo()
