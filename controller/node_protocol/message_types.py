@@ -12,6 +12,11 @@ from controller.columns import BoolArray, FloatArray, IntArray
 Layout: TypeAlias = tuple[tuple[str, str], ...]
 
 
+def _one_table(row: str, *amounts: str) -> tuple[Layout, Layout]:
+    """Return the tables of a message with only a first table: amounts by rows."""
+    return (*((name, "<f8") for name in amounts), (row, "<u4")), ()
+
+
 class OmittedColumns:
     """Columns of pairs that a message omits, since they have one value or the receiver does not need them.
 
@@ -124,10 +129,7 @@ class LinkUseMessage:
 
     kind: ClassVar[int] = 4
     first: ClassVar[str] = "link"
-    tables: ClassVar[tuple[Layout, Layout]] = (
-        (("cross_traffic_bps", "<f8"), ("cross_guaranteed_bps", "<f8"), ("link", "<u4")),
-        (),
-    )
+    tables: ClassVar[tuple[Layout, Layout]] = _one_table("link", "cross_traffic_bps", "cross_guaranteed_bps")
 
     link: IntArray
     cross_traffic_bps: FloatArray
@@ -143,16 +145,8 @@ class QueueReadingsMessage:
 
     kind: ClassVar[int] = 5
     first: ClassVar[str] = "vn"
-    tables: ClassVar[tuple[Layout, Layout]] = (
-        (
-            ("served_bps", "<f8"),
-            ("served_packets", "<f8"),
-            ("dropped_bps", "<f8"),
-            ("dropped_packets", "<f8"),
-            ("elapsed_s", "<f8"),
-            ("vn", "<u4"),
-        ),
-        (),
+    tables: ClassVar[tuple[Layout, Layout]] = _one_table(
+        "vn", "served_bps", "served_packets", "dropped_bps", "dropped_packets", "elapsed_s"
     )
 
     vn: IntArray
@@ -172,10 +166,7 @@ class PortReadingsMessage:
 
     kind: ClassVar[int] = 6
     first: ClassVar[str] = "link"
-    tables: ClassVar[tuple[Layout, Layout]] = (
-        (("transmitted_bps", "<f8"), ("elapsed_s", "<f8"), ("link", "<u4")),
-        (),
-    )
+    tables: ClassVar[tuple[Layout, Layout]] = _one_table("link", "transmitted_bps", "elapsed_s")
 
     link: IntArray
     transmitted_bps: FloatArray
@@ -191,7 +182,7 @@ class MarkReadingsMessage:
 
     kind: ClassVar[int] = 7
     first: ClassVar[str] = "vn"
-    tables: ClassVar[tuple[Layout, Layout]] = ((("arrived_bps", "<f8"), ("beyond_bps", "<f8"), ("vn", "<u4")), ())
+    tables: ClassVar[tuple[Layout, Layout]] = _one_table("vn", "arrived_bps", "beyond_bps")
 
     vn: IntArray
     arrived_bps: FloatArray

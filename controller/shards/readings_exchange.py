@@ -16,15 +16,9 @@ from controller.metering.fabric_readings import FabricReadings
 from controller.metering.mark_readings import MarkReadings
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
+from controller.node_protocol.header import COLUMNS
 from controller.node_protocol.message_types import MarkReadingsMessage, PortReadingsMessage, QueueReadingsMessage, Read
 from controller.shards.peer import Peer
-
-_COLUMNS: dict[type[Read], tuple[str, ...]] = {
-    QueueReadingsMessage: ("served_bps", "served_packets", "dropped_bps", "dropped_packets", "elapsed_s"),
-    PortReadingsMessage: ("transmitted_bps", "elapsed_s"),
-    MarkReadingsMessage: ("arrived_bps", "beyond_bps"),
-}
-"""The columns of each message, in the order of its fields."""
 
 
 def local_readings(observed: FabricReadings, local_mask: BoolArray) -> list[Read]:
@@ -42,7 +36,7 @@ def local_readings(observed: FabricReadings, local_mask: BoolArray) -> list[Read
 
 def _message(form: type[Read], readings: object, rows: IntArray) -> Read:
     """Return the message with some rows of readings."""
-    return form(rows, *(getattr(readings, name)[rows] for name in _COLUMNS[form]))
+    return form(rows, *(getattr(readings, name)[rows] for name in COLUMNS[form][0].eights))
 
 
 def merge_readings(
@@ -87,11 +81,12 @@ def _put_together(form: type[Read], size: int, messages: Iterable[Read]) -> tupl
 
     A later message replaces an earlier one.
     """
-    columns, known = [np.full(size, np.nan) for _ in _COLUMNS[form]], np.zeros(size, dtype=np.bool_)
+    names, known = COLUMNS[form][0].eights, np.zeros(size, dtype=np.bool_)
+    columns = [np.full(size, np.nan) for _ in names]
     for message in messages:
         if isinstance(message, form):
             rows = getattr(message, form.first)
             known[rows] = True
-            for column, name in zip(columns, _COLUMNS[form], strict=True):
+            for column, name in zip(columns, names, strict=True):
                 column[rows] = getattr(message, name)
     return columns, known
