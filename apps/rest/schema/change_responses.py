@@ -35,13 +35,18 @@ class ReloadResult(RestModel):
     changes: list[ConfigChangeView] = Field(description="all values that differ")
 
 
-class OverrideView(RestModel):
-    """The override of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
+class VlanOrVn(RestModel):
+    """A VLAN, or a VN if ``switch`` and ``port_no`` are given."""
 
     vlan_vid: int
     switch: str | None
     port_no: int | None
     port: str | None = Field(description="number of the port, or name of its interface if it is configured by name")
+
+
+class OverrideView(VlanOrVn):
+    """The override of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
+
     values: dict[str, Any] = Field(description="the values set at run time, by field; rates in bit/s")
     file: dict[str, Any] = Field(
         description="the configuration file's values of these fields; empty: the file lacks the VLAN or VN"
@@ -77,13 +82,9 @@ class ChangeView(RestModel):
     changed: int = Field(description="number of changed values")
 
 
-class ItemView(RestModel):
+class ItemView(VlanOrVn):
     """A changed value: of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
 
-    vlan_vid: int
-    switch: str | None
-    port_no: int | None
-    port: str | None = Field(description="number of the port, or name of its interface if it is configured by name")
     field: str
     before: Any
     after: Any

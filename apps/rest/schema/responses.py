@@ -156,12 +156,17 @@ class PortLocation(RestModel):
     port: str = _PORT
 
 
-class PairView(RestModel):
-    """An active pair of VNs, in one direction, and the meter that limits it at the sender's edge switch."""
+class PairEnds(RestModel):
+    """A pair of VNs, in one direction."""
 
     vlan_vid: int
     sender: PortLocation
     receiver: PortLocation
+
+
+class PairView(PairEnds):
+    """An active pair of VNs, in one direction, and the meter that limits it at the sender's edge switch."""
+
     measured_bps: Rate = Field(description="rate that the allocation uses: it rises at once and falls slowly, bit/s")
     offered_bps: Rate = Field(description="rate at the meter's input in the last interval, bit/s")
     dropped_bps: Rate = Field(description="rate that the meter dropped in the last interval, bit/s")
@@ -193,21 +198,15 @@ class PairView(RestModel):
     bottleneck: str | None = Field(description="bottleneck, by the policy; null: the policy names none")
 
 
-class UnmeteredPairView(RestModel):
+class UnmeteredPairView(PairEnds):
     """An active pair of VNs without a meter, in one direction."""
 
-    vlan_vid: int
-    sender: PortLocation
-    receiver: PortLocation
     why: str = Field(description="reason why the pair has no meter")
 
 
-class ExplanationView(RestModel):
+class ExplanationView(PairEnds):
     """Why a pair has its limit."""
 
-    vlan_vid: int
-    sender: PortLocation
-    receiver: PortLocation
     limit_bps: int = Field(description="effective limit, bit/s")
     constraint: str = Field(description="the binding constraint")
     rank: int = Field(
