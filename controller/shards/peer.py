@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from typing import NamedTuple
 
 from controller.columns import BoolArray, FloatArray, IntArray
@@ -69,7 +69,6 @@ class Peer:
         self.report: ReportMessage | None = None
         self.link_use: LinkUseMessage | None = None
         self._reported_s = self._granted_s = -math.inf
-        self.refused: Counter[RejectCause] = Counter()
         self._grants: GrantMessage | None = None
         self.granted = 0
         """the number of its last grant"""
@@ -137,7 +136,6 @@ class Peer:
             head, frame = decode(data, self._fabric, len(self.owns), self._links, self._known, self._sent_grants)  # 1
             self._accept(head, frame, now_s)
         except MessageRejectedError as error:
-            self.refused[error.cause] += 1
             if error.cause is RejectCause.PAIRS:  # 7
                 self._known = {}
             return error
