@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,20 +135,12 @@ class NodePartition(FabricPartition):
         self._token, self._allocator, self._repartitioned_s = token, allocator, now_s
         if allocator_moves:  # only the old allocator has the reports of unowned switches
             changed |= fabric.switches.keys() - owners.keys()
-        self._freeze(changed, now_s)
+        self.freeze_grants(now_s, changed)
         number_by_dpid = {dpid: self._number_of(owner.node) for dpid, owner in self.owners.items()}
         self._shard.state = fabric.state
         vn_owner = np.array([number_by_dpid.get(dpid, NO_OWNER) for dpid in self._vns.dpid.tolist()])
         self._shard.repartition(vn_owner, token, allocator, owners_digest(self.owners))
         self._hosts.update_owners({dpid: owner.node for dpid, owner in self.owners.items()}, self._name, token)
-
-    def freeze_grants(self, now_s: float) -> None:
-        """Freeze grants for a while, since a switch is about to change its owner.
-
-        The new owner learns of the change first, and from then on sends the last owner nothing: the last owner must not
-        take that for less traffic.
-        """
-        self._freeze(set(), now_s)
 
     def _number_of(self, node: str) -> int:
         """Return the number of a node in the shard; an unknown node becomes a peer with the next number."""
@@ -216,10 +208,14 @@ class NodePartition(FabricPartition):
             return
         has_restarted, peer.token = peer.token > 0, token
         if has_restarted:
-            self._freeze(self._owned_by(node), now_s)
+            self.freeze_grants(now_s, self._owned_by(node))
 
-    def _freeze(self, dpids: set[int], now_s: float) -> None:
-        """Freeze grants until these switches are under some node's control."""
+    def freeze_grants(self, now_s: float, dpids: Set[int] = frozenset()) -> None:
+        """Freeze grants until these switches are under some node's control; without any, for a while.
+
+        Before a switch changes its owner, none is given: the new owner learns of the change first, and from then on
+        sends the last owner nothing, which the last owner must not take for less traffic.
+        """
         fabric = self._central.fabric
         fabric.arrivals.known -= dpids
         fabric.arrivals.new_s = now_s
