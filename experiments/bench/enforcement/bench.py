@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -41,6 +40,7 @@ from experiments.bench.enforcement.result_figures import case_figures, read_gran
 from experiments.bench.harness import check_bounds, check_known, check_left_out, finished
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.machine.cpu_usage import BUSY_IDLE_SHARE, cpu_shares, read_cpu_ticks
+from experiments.machine.kernel_datapath import is_native
 from experiments.measure.rate_series import Window, read_samples
 from experiments.measure.sampler import Sampler
 from experiments.ovs.fabric import OvsFabric, OvsOptions
@@ -136,21 +136,9 @@ def _cases(
 def _check(datapath: str) -> None:
     """Raise InvalidValueError for a datapath that is unknown or absent here."""
     check_known("datapath", [datapath], list(DATAPATHS))
-    if datapath == "kernel" and not has_kernel_datapath():
+    if datapath == "kernel" and not is_native():
         reason = f"needs the module openvswitch, which this kernel ({os.uname().release}) does not have"
         raise InvalidValueError("datapath", datapath, reason)
-
-
-def has_kernel_datapath() -> bool:
-    """Return whether this kernel has Open vSwitch's datapath, built in, loaded or loadable."""
-    if Path("/sys/module/openvswitch").exists():
-        return True
-    with contextlib.suppress(OSError):
-        return subprocess.run(["modprobe", "-q", "openvswitch"], check=False, timeout=30).returncode == 0
-    return False
-
-
-# -- one fabric, one batch
 
 
 def describe_fabric(grant_bps: int, slots: int) -> Fabric:

@@ -69,7 +69,7 @@ def test_unknown_names_are_refused():
 
 
 def test_the_kernel_datapath_is_refused_where_there_is_none(monkeypatch):
-    monkeypatch.setattr(bench, "has_kernel_datapath", lambda: False)
+    monkeypatch.setattr(bench, "is_native", lambda: False)
     with pytest.raises(InvalidValueError, match="needs the module openvswitch"):
         bench.run(datapath="kernel")
 
