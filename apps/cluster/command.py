@@ -50,7 +50,7 @@ def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> i
     with _etcd_of(config) as (loaded, cluster, etcd):
         active, epoch_keys, head = etcd.read(*(get(prefix_of(cluster) + name) for name in ("active", "epoch", "head")))
         requests = _requests_of(loaded, cluster, etcd)
-        view, pinned = requests.read_state(), requests.pinned()
+        view = requests.read_state()
     active_node = json.loads(active[0].value) if active else {"node": None, "url": None}
     epoch = int(epoch_keys[0].value) if epoch_keys else 0
     row: dict[str, Any] = {
@@ -64,7 +64,7 @@ def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> i
         show([row], output, COLUMNS)
         return 0 if active else 1
     row["owners"] = {name: view.owners.get(switch.dpid) for name, switch in loaded.switches.items()}
-    row["pinned"], row["drained"] = pinned, sorted(view.drained)
+    row["pinned"], row["drained"] = requests.pinned(view), sorted(view.drained)
     row["connected"] = {
         node: [name for name, switch in loaded.switches.items() if switch.dpid in view.reached.get(node, ())]
         for node in sorted({*view.nodes, *view.drained})

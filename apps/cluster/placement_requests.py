@@ -52,9 +52,16 @@ class PlacementRequests:
         self._leased = {key_value.key for key_value in key_values if key_value.lease_id}
         return known_of(results)
 
-    def pinned(self) -> dict[str, str]:
-        """Return the node of each pinned switch, by the switch's name."""
-        return self._pinned(self.read_state())
+    def pinned(self, view: ClusterView) -> dict[str, str]:
+        """Return the node of each pinned switch, by the switch's name; ``view`` is the state that was read last.
+
+        A switch is pinned by a request without a lease, which moves have.
+        """
+        return {
+            name: view.requested_nodes[dpid]
+            for name, dpid in self._switches.items()
+            if dpid in view.requested_nodes and f"{self._prefix}{self._request_key(dpid)}" not in self._leased
+        }
 
     def drain(self, node: str) -> None:
         """Drain a node: it hands its switches over and takes none."""
@@ -80,7 +87,7 @@ class PlacementRequests:
         """Move a switch, and wait; return whether the node owns the switch. If not, the switch keeps its owner."""
         view, dpid = self.read_state(), self._dpid(switch)
         self._check_candidate(dpid, switch, node, view)
-        pinned = self._pinned(view).get(switch)
+        pinned = self.pinned(view).get(switch)
         if pinned not in (None, node):
             raise InvalidValueError("SWITCH", switch, f"is pinned to {pinned}: unpin it first")
         if pinned is None:
@@ -99,7 +106,7 @@ class PlacementRequests:
 
     def unpin(self, switch: str) -> str:
         """Unpin a switch; return the node it was pinned to. It stays where it is."""
-        pinned, dpid = self.pinned(), self._dpid(switch)
+        pinned, dpid = self.pinned(self.read_state()), self._dpid(switch)
         if switch not in pinned:
             shown = ", ".join(sorted(pinned)) or "none"
             raise InvalidValueError("SWITCH", switch, f"is not pinned; pinned: {shown}")
@@ -185,14 +192,6 @@ class PlacementRequests:
     def _request_key(self, dpid: int) -> str:
         """Return the key of the placement request for a switch, without the cluster's prefix."""
         return f"want/{dpid:016x}"
-
-    def _pinned(self, view: ClusterView) -> dict[str, str]:
-        """Return the node of each pinned switch by name: of requests without a lease, which moves have."""
-        return {
-            name: view.requested_nodes[dpid]
-            for name, dpid in self._switches.items()
-            if dpid in view.requested_nodes and f"{self._prefix}{self._request_key(dpid)}" not in self._leased
-        }
 
     # -- checks of requests
 

@@ -83,15 +83,15 @@ def test_a_move_is_a_wish_that_ends_with_it(cluster: Cluster) -> None:
 
 def test_a_pin_stays_and_is_not_moved_by_hand_or_balance(cluster: Cluster) -> None:
     assert cluster.requests.pin("s2", "n2")
-    assert cluster.requests.pinned() == {"s2": "n2"}
+    assert cluster.requests.pinned(cluster.requests.read_state()) == {"s2": "n2"}
     with pytest.raises(InvalidValueError, match="'s2' is pinned to n2: unpin it first"):
         cluster.requests.move("s2", "n1")
     assert cluster.requests.move("s2", "n2")
-    assert cluster.requests.pinned() == {"s2": "n2"}
+    assert cluster.requests.pinned(cluster.requests.read_state()) == {"s2": "n2"}
     cluster.requests.move_to_first_candidates()
     assert cluster.owners()[2] == "n2"
     assert cluster.requests.unpin("s2") == "n2"
-    assert (cluster.requests.pinned(), cluster.owners()[2]) == ({}, "n2")
+    assert (cluster.requests.pinned(cluster.requests.read_state()), cluster.owners()[2]) == ({}, "n2")
 
 
 def test_balance_gives_each_switch_to_the_first_that_reaches_it(cluster: Cluster) -> None:
