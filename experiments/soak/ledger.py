@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -11,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from controller.events import EventKind
+from experiments.bench.harness import resident_bytes
 from experiments.measure.rate_series import Rates
 from experiments.ovs.ovs_vsctl import find_rows, ofctl
 from experiments.soak.schedule import Action
 from topologies.fabric import Fabric, VirtualNode
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 ROW_TABLES = ("QoS", "Queue", "Port", "Interface", "Bridge", "Controller")
 FAULT_KINDS = {
     EventKind.TABLES_REPAIRED,
@@ -147,11 +146,9 @@ class Ledger:
 
 def process_use(pid: int) -> ProcessUse | None:
     """Return the resources of a process; None if it has ended."""
-    folder = Path(f"/proc/{pid}")
     try:
-        pages = int((folder / "statm").read_text().split()[1])
-        return ProcessUse(pages * PAGE_BYTES, len(list((folder / "fd").iterdir())))
-    except OSError:
+        return ProcessUse(resident_bytes(pid), len(list(Path(f"/proc/{pid}/fd").iterdir())))
+    except (OSError, StopIteration):
         return None
 
 
