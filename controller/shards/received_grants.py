@@ -47,10 +47,6 @@ class ReceivedGrants:
         # The last limits of all pairs, and by peer the number of the Grant that equals those of the pairs to it.
         self._granted: tuple[FloatArray | None, dict[int, int]] = None, {}
 
-    def clear_forfeits(self) -> None:
-        """Forget forfeits, because receivers have other owners."""
-        self._forfeits = []
-
     def drain_forfeits(self) -> list[IntArray]:
         """Return the rows of pairs that lose their saved bursts, and clear them."""
         rows, self._forfeits = self._forfeits, []

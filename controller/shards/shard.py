@@ -156,7 +156,7 @@ class Shard(RemoteSide):
             self.peers[number] = peer
         self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
         self._reporting = set()
-        self._received_grants.clear_forfeits()
+        self._received_grants.drain_forfeits()  # those of other owners of receivers are void
         self.reset_policies()
 
     def reset_policies(self) -> None:
