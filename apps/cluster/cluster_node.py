@@ -120,7 +120,7 @@ class ClusterNode:
             self.leadership.update(reply)
             if self.shared is not None:
                 self.shared.apply_snapshot()
-                self.ownership.update(self.shared.owners)
+                self.ownership.owners = self.shared.owners
         if self.leadership.lease_id != self._watched_lease:
             self._watched_lease = self.leadership.lease_id
             self.watch_lease(self._watched_lease)

@@ -32,10 +32,7 @@ class Ownership:
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
         self.owners: Mapping[int, Owner] = {}
-
-    def update(self, owners: Mapping[int, Owner]) -> None:
-        """Store the owners from a reply of etcd that ``leadership`` has received as well."""
-        self.owners = owners
+        """the owners from the last reply of etcd that ``leadership`` has received as well"""
 
     def write_generation(self, dpid: int, now_s: float) -> int | None:
         """Return the generation under which this node may change a switch at ``now_s``, None if it may not."""

@@ -11,7 +11,7 @@ def test_a_node_may_change_its_own_switches_while_it_may_rely_on_its_lease() -> 
     leadership = Leadership(3.0)
     ownership = Ownership(leadership)
     leadership.update(LeaseSnapshot(10.0, 7, "n2", 8, 5))
-    ownership.update({1: Owner("n1", 7, 20), 2: Owner("n2", 8, 21)})
+    ownership.owners = {1: Owner("n1", 7, 20), 2: Owner("n2", 8, 21)}
     assert [ownership.write_generation(dpid, 12.4) for dpid in (1, 2, 3)] == [20, None, None]
     assert ownership.desired_role(1, 12.4) == (ControllerRole.MASTER, 20)
     assert ownership.desired_role(2, 12.4) == (ControllerRole.SLAVE, 21)
