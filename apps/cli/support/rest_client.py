@@ -48,10 +48,9 @@ _REVISION: Shape = {
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One Server-Sent Event; ``number`` is the last event id so far, "" if there was none."""
+    """One Server-Sent Event."""
 
     name: str
-    number: str
     data: Any
 
 
@@ -179,18 +178,15 @@ class Client:
         if switches and cluster.get("role") != "standby":  # the active node controls them
             print_error(f"{', '.join(switches)}: not connected; the change is in force there once it is")
 
-    def stream(
-        self, path: str, query: Query | None = None, last: str = "", timeout_s: float = 60
-    ) -> Iterator[StreamEvent]:
+    def stream(self, path: str, query: Query, timeout_s: float) -> Iterator[StreamEvent]:
         """Yield Server-Sent Events until the controller ends the stream or sends nothing for ``timeout_s``."""
-        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
         import http.client
 
-        with self._open(path, "GET", None, query, headers, timeout_s) as answer:
+        with self._open(path, "GET", None, query, {"Accept": "text/event-stream"}, timeout_s) as answer:
             answer.remove_limit()
             try:
                 with self._naming_url():
-                    yield from _events(answer, last)
+                    yield from _events(answer)
             except (OSError, http.client.HTTPException) as error:
                 raise self._unreachable(error) from error
 
@@ -256,8 +252,8 @@ def tls_context(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl
     return context
 
 
-def _events(answer: http.client.HTTPResponse, number: str) -> Iterator[StreamEvent]:
-    """Yield the events of an SSE response; ``number`` is the id of the last event before it."""
+def _events(answer: http.client.HTTPResponse) -> Iterator[StreamEvent]:
+    """Yield the events of an SSE response."""
     name, data, size_bytes = "message", [], 0
     while raw := answer.readline(MAX_ANSWER_BYTES + 1):
         size_bytes += len(raw)
@@ -267,11 +263,9 @@ def _events(answer: http.client.HTTPResponse, number: str) -> Iterator[StreamEve
         value = value.removeprefix(b" ")
         if field == b"event":
             name = value.decode(errors="replace")
-        elif field == b"id":
-            number = value.decode(errors="replace")
         elif field == b"data":
             data.append(value)
         elif not field and not value:
             if data:
-                yield StreamEvent(name, number, decoded(b"\n".join(data)))
+                yield StreamEvent(name, decoded(b"\n".join(data)))
             name, data, size_bytes = "message", [], 0
