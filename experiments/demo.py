@@ -54,15 +54,14 @@ def choose_fabric(cluster: bool = False) -> tuple[ExperimentOptions, str]:
     return ON_MODEL, f"On the model fabric, in virtual time: {why}."
 
 
-def run(quiet: bool = False) -> dict[str, Any]:
+def run() -> dict[str, Any]:
     """Run dets-fig5 with short phases; return its summaries."""
     options, why = choose_fabric()
-    if not quiet:
-        print(why, flush=True)
-    return experiment_runner.run("dets-fig5", dataclasses.replace(options, quiet=quiet))
+    print(why, flush=True)
+    return experiment_runner.run("dets-fig5", options)
 
 
-def run_cluster(quiet: bool = False) -> dict[str, Any]:
+def run_cluster() -> dict[str, Any]:
     """Run dets-fig5 with three controllers in sharded mode, and kill one of them; return its summaries.
 
     Raises EtcdProcessError if etcd is not installed.
@@ -73,20 +72,17 @@ def run_cluster(quiet: bool = False) -> dict[str, Any]:
         topology=CLUSTER_TOPOLOGY,
         algorithm=CLUSTER_ALGORITHM,
         parameters={},
-        quiet=quiet,
         output=CLUSTER_OUTPUT,
     )
-    if not quiet:
-        print(why, flush=True)
-        print(
-            f"Three controllers share five switches, and an etcd of {ETCD_MEMBERS} members, all on this\n"
-            "machine. The owner of the receiver's switch is killed in the middle of the blast. Its grants\n"
-            "stay until another controller takes over.",
-            flush=True,
-        )
+    print(why, flush=True)
+    print(
+        f"Three controllers share five switches, and an etcd of {ETCD_MEMBERS} members, all on this\n"
+        "machine. The owner of the receiver's switch is killed in the middle of the blast. Its grants\n"
+        "stay until another controller takes over.",
+        flush=True,
+    )
     done = experiment_runner.run("dets-fig5", options, kill_at_s=options.warmup_s + options.blast_s / 2)
-    if not quiet:
-        print(_around_the_kill(done[CLUSTER_ALGORITHM]["figures"]), flush=True)
+    print(_around_the_kill(done[CLUSTER_ALGORITHM]["figures"]), flush=True)
     return done
 
 
