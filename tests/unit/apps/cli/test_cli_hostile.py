@@ -4,104 +4,69 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 import typer
 import yaml
 
 from apps import cli
-from apps.cli.support import answers
+from apps.cli.reference.rest import description
+from apps.cli.support import answers, rest_client
 from apps.cli.support.answers import MAX_ANSWER_BYTES
 
 # Escapes of C0 and C1, ends of lines that would forge one, bidi overrides, invisible characters, half a surrogate pair.
 NASTY = "a\x1b[2J\x1b]0;owned\x07\r\ndets: ok\x9b31m\x85\u202egnp.exe\u2066\u2028\u200b\ufeff\U000e0041\x00\x7f\ud800b"
-RATE = 1_000_000
-MEMBERS: dict[str, Any] = {
-    **dict.fromkeys(("name", "switch", "at", "who", "address", "action", "kind", "text", "sentence", "detail"), NASTY),
-    **dict.fromkeys(("algorithm", "shadow", "reason", "dpid", "role", "state", "bottleneck", "up_since"), NASTY),
-    **dict.fromkeys(("shaping", "control", "enforceable", "enforceable_reasons", "path", "before", "after"), NASTY),
-    **dict.fromkeys(("vlan_vid", "port_no", "revision", "changed", "last", "number", "vns", "hosts", "edge_ports"), 1),
-    **dict.fromkeys(("installed_revision", "congested_vns", "notifications", "weight", "marked_share"), 1),
-    **dict.fromkeys(("send_limit_bps", "receive_limit_bps", "capacity_bps", "granted_bps", "limit_bps"), RATE),
-    "admissible_bps": RATE,
-    **dict.fromkeys(("measured_receive_bps", "measured_send_bps", "send_limits_bps", "receive_limits_bps"), RATE),
-    **dict.fromkeys(("mac", "since", "interface", "fence", "state_since", "why"), NASTY),
-    "moved_from": {"switch": NASTY, "port_no": 1},
-    "speed_bps": RATE,
-    "field": NASTY,
-    "status": NASTY,
-    "active": True,
-    "congested": True,
-    "overrun": False,
-    "records": "",
-    "faults": [NASTY],
-    "vlan_vids": [10],
-    "parameters": {NASTY: 0.5},
-    "values": {NASTY: NASTY},
-    "file": {NASTY: RATE},
-    "agent": {"state": NASTY, "mode": NASTY, "last_seen_ms": 1},
-    "a": {"switch": NASTY, "port_no": 1},
-    "b": {"switch": NASTY, "port_no": 1},
-    "sender": {"switch": NASTY, "port_no": 1},
-    "receiver": {"switch": NASTY, "port_no": 1},
-    "a_to_b": {"committed_bps": RATE, "load_bps": RATE},
-    "b_to_a": {"committed_bps": RATE, "load_bps": RATE},
-    "guarantee": {
-        **dict.fromkeys(("entitled_bps", "received_bps"), RATE),
-        **dict.fromkeys(("idle_s", "met_s", "violated_s", "violated_last_hour_s"), 1.0),
-        "violated_since": NASTY,
-        "violated_by_s": dict.fromkeys(("switch", "controller", "floods", "grants"), 1.0),
-    },
-}
-LISTS = (
-    *("vlans", "ports", "pairs", "unmetered_pairs", "links", "overrides", "changes", "events", "explanations"),
-    *("items", "inactive"),
-)
-
-
-def plausible() -> dict[str, Any]:
-    """Return an answer that has what any command looks for, with names that mean harm."""
-    answer = {
-        **MEMBERS,
-        **{name: [dict(MEMBERS)] for name in LISTS},
-        "unreachable_nodes": [NASTY],
-        "unconfirmed_switches": [NASTY],
-        "summary": [NASTY],
-    }
-    answer["cluster"] = {
-        "node": NASTY,
-        "role": "standby",
-        "active": NASTY,
-        "active_url": NASTY,
-        "owners": {"s1": NASTY},
-    }
-    return answer | {"next": None, "disconnected_switches": [NASTY]}
-
-
 MAC = "02:00:00:00:00:01"
-# Where the same name is something else in two answers.
-SPECIAL: dict[str, dict[str, Any]] = {
-    "/v1/vns": {"vns": [MEMBERS]},
-    "/v1/hosts": {"hosts": [MEMBERS]},
-    f"/v1/hosts/{quote(MAC, safe='')}": {"hosts": [MEMBERS]},
-    "/v1/switches": {"switches": [MEMBERS]},
-    "/v1/health": {"switches": {NASTY: NASTY}, "faults": {NASTY: [NASTY]}},
-    "/v1/stream": {
-        "columns": ["received", "marked", NASTY],
-        "vlans": [[10, NASTY]],
-        "vns": [[10, NASTY, 1]],
-        "rows": [[2], [1], [None]],
-        "congested": [0],
-        "bottlenecks": [NASTY],
-    },
+DOCUMENT = description()
+# What decides which way a command goes on.
+CHOSEN = {"next": None, "records": "", "overrun": False, "role": "standby"}
+
+
+def plausible(schema: Any) -> Any:
+    """Return an answer that has what any command looks for, with texts and names that mean harm."""
+    if "$ref" in schema:
+        return plausible(DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
+    if "anyOf" in schema:
+        return plausible(next(one for one in schema["anyOf"] if one.get("type") != "null"))
+    if schema.get("type") == "array":
+        return [plausible(schema["items"])]
+    if schema.get("type") == "object":
+        members = {
+            name: CHOSEN[name] if name in CHOSEN else plausible(of) for name, of in schema.get("properties", {}).items()
+        }
+        others = schema.get("additionalProperties")
+        return {**members, NASTY: plausible(others if isinstance(others, dict) else {})}
+    return {"integer": 1, "number": 0.5, "boolean": True}.get(schema.get("type"), NASTY)
+
+
+ANSWERS = {
+    f"{method.upper()} {re.sub('{[^/]+}', '[^/]+', path)}": plausible(content["application/json"]["schema"])
+    for path, operations in DOCUMENT["paths"].items()
+    for method, operation in operations.items()
+    if "application/json" in (content := operation["responses"]["200"]["content"])
 }
+ANSWERS["GET /v1/stream"] = {
+    "columns": ["received", "marked", NASTY],
+    "vlans": [[10, NASTY]],
+    "vns": [[10, NASTY, 1]],
+    "revision": 1,
+    "rows": [[2], [1], [None]],
+    "congested": [0],
+    "bottlenecks": [NASTY],
+}
+
+
+def answer_to(request: str) -> Any:
+    return next(answer for pattern, answer in ANSWERS.items() if re.fullmatch(pattern, request))
+
+
 VN = ["--vlan", "10", "--port", "s1:1"]
 COMMANDS = {
     "vlan list": [[]],
@@ -143,10 +108,10 @@ COMMAND: Any = typer.main.get_command(cli.app)  # made once: that takes longer t
 
 
 class Hostile:
-    """Listens on a free port of the loopback; ``say`` is called with each connection and the path asked for."""
+    """Listens on a free port of the loopback; ``say`` is called with each connection and request: ``GET /v1/vns``."""
 
     def __init__(self) -> None:
-        self.say: Callable[[socket.socket, str], None] = lambda sock, path: None
+        self.say: Callable[[socket.socket, str], None] = lambda sock, request: None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve)
@@ -186,7 +151,7 @@ class Hostile:
         length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0].strip()
         while len(rest) < int(length or 0):
             rest += sock.recv(65536)
-        self.say(sock, head.split()[1].decode().partition("?")[0])
+        self.say(sock, b" ".join(head.split()[:2]).decode().partition("?")[0])
         sock.shutdown(socket.SHUT_WR)
         sock.recv(1)
 
@@ -204,6 +169,7 @@ def dets(
 ) -> Callable[..., tuple[int, str, str]]:
     monkeypatch.setenv("DETS_URL", hostile.url)
     monkeypatch.setattr(cli, "app", COMMAND)
+    monkeypatch.setattr(rest_client, "MAX_PAGES", 20)
     files = {"LIMITS": "[{vlan: 10, port: s1:1, send: 1M}]", "DOCUMENT": "{}", "RECORDING": None}
     for name, text in files.items():
         if text is not None:
@@ -221,21 +187,13 @@ def dets(
 
 
 def raw(data: bytes) -> Callable[[socket.socket, str], None]:
-    return lambda sock, path: sock.sendall(HEAD + data)
+    return lambda sock, request: sock.sendall(HEAD + data)
 
 
-def answering(answer: dict[str, Any]) -> Callable[[socket.socket, str], None]:
-    """Answer each question alike, but for what has the same name and is something else there."""
-
-    def say(sock: socket.socket, path: str) -> None:
-        text = json.dumps({**answer, **SPECIAL.get(path, {})})
-        if path == "/v1/stream":
-            events = "".join(f"event: {name}\ndata: {text}\n\n" for name in ("keys", "state"))
-            sock.sendall(HEAD + events.encode())
-        else:
-            sock.sendall(HEAD + text.encode())
-
-    return say
+def send(sock: socket.socket, request: str, answer: Any) -> None:
+    text = json.dumps(answer)
+    events = "".join(f"event: {name}\ndata: {text}\n\n" for name in ("keys", "state"))
+    sock.sendall(HEAD + (events if request == "GET /v1/stream" else text).encode())
 
 
 def test_all_commands_that_ask_are_tried() -> None:
@@ -252,7 +210,7 @@ def test_all_commands_that_ask_are_tried() -> None:
 @pytest.mark.parametrize(("name", "words"), LINES, ids=IDS)
 def test_names_move_nothing(dets: Any, hostile: Hostile, name: str, words: list[str]) -> None:
     """Each command shows what it is told, and each line of it can be printed; JSON and YAML say the very same."""
-    hostile.say = answering(plausible())
+    hostile.say = lambda sock, request: send(sock, request, answer_to(request))
     status, out, err = dets(name, words)
     assert status in (0, 1), err
     assert "Traceback" not in err
@@ -306,55 +264,52 @@ def test_a_body_that_is_no_answer_is_one_sentence(dets: Any, hostile: Hostile, b
         assert name != "top" or err == "dets: the controller has ended the stream\n"  # it holds no event
 
 
+WRONG: tuple[Any, ...] = (None, 5, -1.5, 10**400, "x", True, [], [[]], [None], [5], {}, {"x": {"y": []}})
+
+
 @pytest.mark.parametrize(("name", "words"), LINES, ids=IDS)
 def test_wrong_types_and_missing_members_are_one_sentence(
     dets: Any, hostile: Hostile, name: str, words: list[str]
 ) -> None:
-    """Each member of the answer, and of the rows in it, is another type, or is not there."""
-    failed = 0
-    for number, answer in enumerate(_mutations(LINES.index((name, words)))):
-        hostile.say = lambda sock, path, answer=answer: _mutated(sock, path, answer)
-        more = ("-o", ("json", "yaml")[number // 7 % 2]) if number % 7 == 0 and name not in ("export", "record") else ()
-        status, _, err = dets(name, words, *more)
-        assert status in (0, 1, 2), (answer, err)
-        assert all(line.startswith("dets: ") for line in err.splitlines()), (answer, err)
-        failed += status != 0
+    """Each member of the answers, and of the objects in them, is another type, or is not there."""
+    asked = set()
+
+    def note(sock: socket.socket, request: str) -> None:
+        asked.add(request)
+        send(sock, request, answer_to(request))
+
+    hostile.say = note
+    dets(name, words)
+    failed, line = 0, LINES.index((name, words))
+    for number, member in enumerate(sorted({one for request in asked for one in _names(answer_to(request))})):
+        form = ("-o", ("json", "yaml")[number // 7 % 2]) if number % 7 == 0 and name not in ("export", "record") else ()
+        for wrong in (..., WRONG[(number + line) % len(WRONG)]):
+            hostile.say = lambda sock, request, *, of=(member, wrong): send(
+                sock, request, _spoilt(answer_to(request), *of)
+            )
+            status, _, err = dets(name, words, *form)
+            assert status in (0, 1, 2), (member, wrong, err)
+            assert all(line.startswith("dets: ") for line in err.splitlines()), (member, wrong, err)
+            failed += status != 0
     assert failed or name == "export"
 
 
-WRONG: tuple[Any, ...] = (None, 5, -1.5, 10**400, "x", True, [], [[]], [None], [5], {}, {"x": {"y": []}})
+def _names(answer: Any) -> Iterator[str]:
+    """Yield the names of all members."""
+    if isinstance(answer, dict):
+        yield from answer
+    for inner in answer.values() if isinstance(answer, dict) else answer if isinstance(answer, list) else ():
+        yield from _names(inner)
 
 
-def _mutations(of_line: int) -> Iterator[tuple[str, Any]]:
-    """Yield each name with what stands there instead, or nothing: all names together, and all lines, meet both."""
-    names = (
-        *MEMBERS,
-        *LISTS,
-        "switches",
-        "faults",
-        "cluster",
-        "unreachable_nodes",
-        "next",
-        "disconnected_switches",
-        "unconfirmed_switches",
-    )
-    for number, name in enumerate(dict.fromkeys(names)):
-        yield name, ... if (number + of_line) % 2 else WRONG[(number // 2 + of_line) % len(WRONG)]
-
-
-def _mutated(sock: socket.socket, path: str, mutation: tuple[str, Any]) -> None:
-    name, value = mutation
-    answer = {**plausible(), **SPECIAL.get(path, {})}
-
-    def change(one: Any) -> Any:
-        if isinstance(one, dict):
-            inner = {key: change(member) for key, member in one.items() if not (key == name and value is ...)}
-            return inner | ({name: value} if name in one and value is not ... else {})
-        return [change(member) for member in one] if isinstance(one, list) else one
-
-    text = json.dumps(change(answer))
-    events = "".join(f"event: {kind}\ndata: {text}\n\n" for kind in ("keys", "state"))
-    sock.sendall(HEAD + (events if path == "/v1/stream" else text).encode())
+def _spoilt(answer: Any, member: str, wrong: Any) -> Any:
+    """Return an answer in which something else stands for a member, or nothing."""
+    if isinstance(answer, list):
+        return [_spoilt(one, member, wrong) for one in answer]
+    if not isinstance(answer, dict):
+        return answer
+    spoilt = {name: wrong if name == member else _spoilt(one, member, wrong) for name, one in answer.items()}
+    return {name: one for name, one in spoilt.items() if one is not ...}
 
 
 @pytest.mark.parametrize(("name", "words"), LINES, ids=IDS)
@@ -410,9 +365,6 @@ def test_an_answer_that_dribbles_is_cut_off(
 
 
 def test_pages_without_an_end_are_cut_off(dets: Any, hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
-    from apps.cli.support import rest_client
-
-    monkeypatch.setattr(rest_client, "MAX_PAGES", 20)
     hostile.say = raw(b'{"vlans": [], "next": "x"}')
     assert "more than 20 pages" in dets("vlan list", [])[2]
     monkeypatch.setattr(rest_client, "MAX_PAGES_BYTES", 1000)
@@ -435,13 +387,16 @@ REFUSALS = {
 }
 
 
+STATUS_LINES = ("422 x", "500 \x1b[2J\x9b31m", "302 Found\r\nLocation: http://127.0.0.1:9/x")
+
+
 @pytest.mark.parametrize("kind", REFUSALS)
-@pytest.mark.parametrize("status_line", ["422 x", "500 \x1b[2J\x9b31m", "302 Found\r\nLocation: http://127.0.0.1:9/x"])
-def test_refusals_are_one_sentence(dets: Any, hostile: Hostile, kind: str, status_line: str) -> None:
+def test_refusals_are_one_sentence(dets: Any, hostile: Hostile, kind: str) -> None:
     body = b"[" * 50_000 if REFUSALS[kind] is None else json.dumps(REFUSALS[kind]).encode()
-    head = f"HTTP/1.1 {status_line}\r\nConnection: close\r\n\r\n".encode("latin-1")
-    hostile.say = lambda sock, path: sock.sendall(head + body)
-    for name, words in LINES:
+    for number, (name, words) in enumerate(LINES, list(REFUSALS).index(kind)):
+        status_line = STATUS_LINES[number % len(STATUS_LINES)]
+        head = f"HTTP/1.1 {status_line}\r\nConnection: close\r\n\r\n".encode("latin-1")
+        hostile.say = lambda sock, request, *, answer=head + body: sock.sendall(answer)
         status, out, err = dets(name, words)
         assert (status, out) == (2 if status_line.startswith("4") else 1, ""), (name, err)
         assert len(err.splitlines()) == 1, (name, err)
@@ -461,7 +416,7 @@ def test_refusals_are_one_sentence(dets: Any, hostile: Hostile, kind: str, statu
     ],
 )
 def test_what_is_not_http_is_one_sentence(dets: Any, hostile: Hostile, answer: bytes) -> None:
-    hostile.say = lambda sock, path: sock.sendall(answer)
+    hostile.say = lambda sock, request: sock.sendall(answer)
     for name, words in LINES:
         status, out, err = dets(name, words)
         assert (status, out, len(err.splitlines())) == (1, "", 1), (name, err)
