@@ -19,7 +19,7 @@ from support.paths import ROOT
 
 from apps import cli
 from apps.cli.support import recording_files
-from apps.cli.support.rest_client import Client, RequestError
+from apps.cli.support.rest_client import Client
 from apps.rest import Service, create_app
 from controller.errors import InvalidValueError, ProtocolError
 from controller.whatif.recording import Interval, Recorder, decode
@@ -55,13 +55,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk():
+def desk(monkeypatch):
+    monkeypatch.setattr(recording_files.time, "sleep", lambda _: None)
     return Desk()
 
 
 @pytest.fixture
 def file(desk, tmp_path, monkeypatch):
-    monkeypatch.setattr(recording_files.time, "sleep", lambda _: None)
     clock = iter(range(1000))
     monkeypatch.setattr(recording_files.time, "monotonic", lambda: next(clock) * 0.25)
     path = tmp_path / "run.dets"
@@ -167,15 +167,17 @@ def test_the_page_names_the_columns(file, capsys):
     assert re.findall(r"`(\w+)`", "".join(rows)) == heads
 
 
-def test_a_file_that_is_there_is_not_overwritten(desk, file, monkeypatch):
-    desk.actions.clear()
-    with pytest.raises(InvalidValueError, match="exists already"):
-        recording_files.record(desk, file, 1.0)
-    assert desk.actions == []
+@pytest.mark.parametrize(
+    ("name", "reason"), [("taken", "exists already"), ("nowhere/run", "cannot be written: No such file or directory")]
+)
+def test_a_file_that_cannot_be_made_records_nothing(desk, tmp_path, name, reason):
+    (tmp_path / "taken").write_text("kept")
+    with pytest.raises(InvalidValueError, match=reason):
+        recording_files.record(desk, tmp_path / name, 1.0)
+    assert (desk.actions, (tmp_path / "taken").read_text()) == ([], "kept")
 
 
 def test_a_recording_goes_to_the_standard_output(desk, tmp_path, monkeypatch):
-    monkeypatch.setattr(recording_files.time, "sleep", lambda _: None)
     with (tmp_path / "out").open("wb") as out:
         monkeypatch.setattr(recording_files.sys, "stdout", out)
         assert recording_files.record(desk, Path("-"), 0.1) > 0
@@ -214,16 +216,9 @@ def test_records_that_were_lost_are_told(desk, tmp_path, monkeypatch):
         return {**answer, "overrun": body["action"] != "start"}
 
     monkeypatch.setattr(desk, "call", call)
-    monkeypatch.setattr(recording_files.time, "sleep", lambda _: None)
     with pytest.raises(ProtocolError, match="records were lost"):
         recording_files.record(desk, tmp_path / "run", 5.0)
     assert desk.actions == ["start", "take", "stop"]
-
-
-def test_a_file_that_cannot_be_written_records_nothing(desk, tmp_path):
-    with pytest.raises(InvalidValueError, match="cannot be written: No such file or directory"):
-        recording_files.record(desk, tmp_path / "nowhere" / "run", 5.0)
-    assert desk.actions == []
 
 
 def test_a_member_that_grows_when_it_is_unpacked_is_refused(tmp_path, monkeypatch):
@@ -241,7 +236,6 @@ def test_a_full_disk_ends_the_recording(desk, tmp_path, monkeypatch):
         next(taken)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(recording_files.time, "sleep", lambda _: None)
     monkeypatch.setattr(recording_files, "write", write)
     with pytest.raises(OSError, match="No space left"):
         recording_files.record(desk, tmp_path / "run", 5.0)
@@ -249,16 +243,16 @@ def test_a_full_disk_ends_the_recording(desk, tmp_path, monkeypatch):
     assert desk.central.recorder is None
 
 
-def test_no_controller_leaves_no_file(tmp_path):
-    with pytest.raises(RequestError, match="no controller answers"):
-        recording_files.record(Client("http://127.0.0.1:1"), tmp_path / "run", 1.0)
+def test_no_controller_leaves_no_file(tmp_path, capsys):
+    assert cli.main(["record", "-o", str(tmp_path / "run"), "--url", "http://127.0.0.1:1"]) == 1
+    assert "no controller answers at http://127.0.0.1:1" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
 def test_the_command_records(desk, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Client, "call", lambda self, path, **request: desk.call(path, **request))
     assert cli.main(["record", "-o", str(tmp_path / "run"), "--duration", "0.01"]) == 0
-    assert "recorded 7 intervals in" in capsys.readouterr().out
+    assert f"recorded {7 * (len(desk.actions) - 1)} intervals in" in capsys.readouterr().out
     assert cli.main(["record", "-o", str(tmp_path / "other"), "--duration", "0"]) == 2
 
 
