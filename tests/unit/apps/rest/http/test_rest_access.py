@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import http.client
 import ssl
 from collections.abc import Iterator
@@ -12,8 +11,6 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, ask, read_answer
 
 from apps.cli.support.certificates import create_authority, issue
@@ -86,7 +83,12 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_client_without_a_certificate_gets_nothing_and_one_with_is_named(certificates: Path) -> None:
+def test_a_client_without_a_certificate_gets_nothing_and_one_with_is_named(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("apps.cli.support.certificates._subject", lambda *_: x509.Name([]))
+        issue(certificates, "nameless", 10, None)
     files = {name: str(certificates / f"server.{end}") for name, end in (("certificate", "pem"), ("key", "key"))}
     with RestProcess(CONFIG, tls={**files, "client_ca": str(certificates / "ca.pem")}) as server:
         plain = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
@@ -101,29 +103,11 @@ def test_a_client_without_a_certificate_gets_nothing_and_one_with_is_named(certi
             connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=30)
             return ask(connection, method, path, body, {"Host": "controller.example"})
 
-        named = (certificates / "portal.pem", certificates / "portal.key")
-        for pair, who in ((named, "certificate portal"), ((_nameless(certificates),), "anonymous")):
+        for name, who in (("portal", "certificate portal"), ("nameless", "anonymous")):
             context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
-            context.load_cert_chain(*pair)
+            context.load_cert_chain(certificates / f"{name}.pem", certificates / f"{name}.key")
             assert secure("PATCH", VN, LIMIT)[0] == 200
             assert secure("GET", "/v1/history")[2]["changes"][0]["who"] == who
-
-
-def _nameless(folder: Path) -> Path:
-    """Make a certificate without a name; return the file of it and its key."""
-    authority = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
-    signing = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-    assert isinstance(signing, ec.EllipticCurvePrivateKey)
-    key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
-    builder = x509.CertificateBuilder(authority.subject, x509.Name([]), key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + dt.timedelta(days=1))
-    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    path = folder / "nameless.pem"
-    path.write_bytes(
-        builder.sign(signing, hashes.SHA256()).public_bytes(pem)
-        + key.private_bytes(pem, pkcs8, serialization.NoEncryption())
-    )
-    return path
 
 
 # -- hosts and pages of other sites
