@@ -34,20 +34,6 @@ def test_every_section_and_key_is_there_and_says_what_it_means() -> None:
     assert sections | {"include"} == set(RootSection.model_fields)
 
 
-def test_the_configuration_says_defaults_and_bounds() -> None:
-    text = configuration.reference()
-    for row in (
-        "| `interval_ms` | `55` | 10 to 10000 | The control interval, milliseconds. |",
-        "| `on_stop` | `keep` | `keep`, `remove` | Whether meters, flow entries and queues stay on the switches "
-        "when the controller stops. |",
-        "| `trunk` | none | a list, each a VLAN, or those of the file in a range such as `10-200` "
-        "| VLANs of the port, by the frames' tags; a port has either `trunk` or `access`. |",
-        "| `capacity` | required | a rate | Capacity of the link; the speed that the switch reports is not used. |",
-    ):
-        assert row in text.splitlines()
-    assert "| `weight` | `1` | 1e-06 to 1000000 |" in text
-
-
 def test_every_command_is_there_and_hidden_ones_are_not() -> None:
     text = commands.reference(COMMAND)
     named = re.findall(r"^\| `dets ((?:[a-z-]+ ?)+)", text, re.MULTILINE)
