@@ -161,8 +161,9 @@ def test_what_is_not_there_comes_before_what_is_wrong_with_its_values(desk: Desk
 
 def test_an_unknown_key_is_told_once_with_the_near_one(desk: Desk) -> None:
     near = "is not known here (did you mean receive_limit_bps?); there are: "
-    answer = problem_of(desk.patch(VN, {"recieve_limit_bps": 1}), 422)
-    assert answer["detail"].startswith(f"recieve_limit_bps: 1 {near}send_limit_bps, receive_limit_bps, ")
+    for key in ("recieve_limit_bps", "receive_limit"):
+        answer = problem_of(desk.patch(VN, {key: 1}), 422)
+        assert answer["detail"].startswith(f"{key}: 1 {near}send_limit_bps, receive_limit_bps, ")
     limits = [{"vlan_vid": 10, "switch": "s1", "port_no": port, "recieve_limit_bps": 1} for port in (1, 2, 3)]
     answer = problem_of(desk.client.post("/v1/limits", json={"limits": limits}), 422)
     assert answer["detail"].startswith(f"limits.0.recieve_limit_bps: 1 {near}vlan_vid, switch, port_no, ")

@@ -31,10 +31,9 @@ from controller.errors import InvalidValueError
         (b'{"send_limit_bps": %s}' % (b"9" * 5000), "a number of more than 4300 digits"),
     ],
 )
-@pytest.mark.parametrize("path", [VN, VLAN])
-def test_broken_json_is_refused(desk: Desk, path: str, body: bytes, detail: str) -> None:
+def test_broken_json_is_refused(desk: Desk, body: bytes, detail: str) -> None:
     before = desk.fingerprint()
-    assert detail in problem_of(desk.send(path, body), 400)["detail"]
+    assert detail in problem_of(desk.send(VN, body), 400)["detail"]
     assert desk.fingerprint() == before
 
 
@@ -56,10 +55,8 @@ def test_a_coded_body_is_refused(desk: Desk, coding: str) -> None:
     assert coding.lower() in problem_of(answer, 415)["detail"]
     assert answer.headers["Accept-Encoding"] == "identity"
     assert desk.fingerprint() == before
-    assert (
-        desk.client.patch(VN, json={"send_limit_bps": 1_000_000}, headers={"Content-Encoding": "Identity"}).status_code
-        == 200
-    )
+    headers["Content-Encoding"] = "Identity"
+    assert desk.client.patch(VN, json={"send_limit_bps": 1_000_000}, headers=headers).status_code == 200
 
 
 def test_a_path_with_an_empty_part_or_a_coded_slash_leads_nowhere(desk: Desk) -> None:
@@ -69,11 +66,6 @@ def test_a_path_with_an_empty_part_or_a_coded_slash_leads_nowhere(desk: Desk) ->
     assert desk.client.get("/v1/vns/10/%73%31/1").status_code == 200
 
 
-def test_a_charset_is_no_other_content_type(desk: Desk) -> None:
-    answer = desk.send(VN, b'{"send_limit_bps": 1000000}', "application/json; charset=utf-8")
-    assert answer.status_code == 200
-
-
 def test_the_longest_body_and_one_byte_more(desk: Desk) -> None:
     body = b'{"send_limit_bps": 1000000}'
     before = desk.fingerprint()
@@ -81,7 +73,7 @@ def test_the_longest_body_and_one_byte_more(desk: Desk) -> None:
     assert "64 KiB" in problem["detail"]
     assert problem_of(desk.send(VN, body.rjust(10 * MAX_BODY_BYTES)), 413)
     assert desk.fingerprint() == before
-    assert desk.send(VN, body.rjust(MAX_BODY_BYTES)).status_code == 200
+    assert desk.send(VN, body.rjust(MAX_BODY_BYTES), "application/json; charset=utf-8").status_code == 200
 
 
 def test_more_keys_or_parameters_than_there_are_names_for_are_counted_and_not_looked_at_one_by_one(
@@ -176,11 +168,6 @@ def test_an_unknown_path_is_told_the_paths_that_begin_alike(desk: Desk, path: st
     detail = problem_of(desk.client.get(path), 404)["detail"]
     assert detail.partition("lists what there is")[2].startswith(f", such as {alike}" if alike else "")
     assert (", such as " in detail) == bool(alike)
-
-
-def test_a_field_without_its_unit_is_told_the_field_with_it(desk: Desk) -> None:
-    (error,) = problem_of(desk.patch(VN, {"receive_limit": 1_000_000}), 422)["errors"]
-    assert error["reason"].startswith("is not known here (did you mean receive_limit_bps?)")
 
 
 @pytest.mark.parametrize(
