@@ -14,12 +14,9 @@ from controller.monitoring.time_series import SERIES_COLUMNS
 
 
 @pytest.fixture
-def watched() -> Desk:
+def watched(busy: Desk) -> Desk:
     """Hosts at ports 1 and 3 have sent 30 and 20 Mb/s to the one at port 2 for three seconds."""
-    desk = Desk()
-    desk.connect()
-    desk.talk(1, 2)
-    desk.talk(3, 2)
+    desk = busy
     desk.service.observer.series.vn_series(desk.central.vns, int(desk.central.vns.row_of(10, 0xA1, 2) or 0), desk.now_s)
     for _ in range(60):
         desk.run([30e6, 20e6], [0.0, 0.0], 1)

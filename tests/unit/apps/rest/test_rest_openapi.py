@@ -17,6 +17,7 @@ from controller.config.config_summary import ConfigDiff
 
 DOCUMENT = description()
 OPERATIONS = [(path, method) for path, item in DOCUMENT["paths"].items() for method in item]
+CHANGES = [(path, method) for path, method in OPERATIONS if method != "get"]
 
 
 def closed(document: Any) -> Any:
@@ -96,7 +97,7 @@ def test_operations_have_names_for_clients() -> None:
     assert {"changeVn", "listVns", "getVn", "changeLimits", "resetOverrides", "listPairs"} <= set(names)
 
 
-@pytest.mark.parametrize(("path", "method"), OPERATIONS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("path", "method"), CHANGES, ids=lambda value: str(value))
 def test_if_match_is_required_where_a_change_without_it_is_428(desk: Desk, path: str, method: str) -> None:
     operation = DOCUMENT["paths"][path][method]
     headers = [one for one in operation.get("parameters", []) if one["in"] == "header"]

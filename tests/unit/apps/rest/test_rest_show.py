@@ -18,23 +18,6 @@ from controller.forwarding.pipeline import MetadataFlag
 from controller.openflow.ethernet import FrameHeader, build_frame
 
 
-@pytest.fixture
-def busy() -> Desk:
-    """Hosts at ports 1 and 3 send 30 and 20 Mb/s to the one at port 2, whose limit in VLAN 10 is 40 Mb/s."""
-    desk = Desk()
-    desk.connect()
-    desk.talk(1, 2)
-    desk.talk(3, 2)
-    desk.run([30e6, 20e6], [0.0, 0.0], 1)
-    return desk
-
-
-def test_health_is_what_the_controller_says(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    health = {"status": "ready", "switches": {"s1": "ready"}}
-    monkeypatch.setattr(desk.service, "health", lambda: health)
-    assert desk.get("/v1/health") == health
-
-
 def test_vlans(desk: Desk) -> None:
     first = {
         "vlan_vid": 10,
@@ -86,27 +69,16 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "port": "2",
         "send_limit_bps": 40_000_000,
         "receive_limit_bps": 40_000_000,
-        "send_ceiling_bps": None,
-        "receive_ceiling_bps": None,
         "weight": 2.0,
-        "measured_receive_bps": 50_000_000,
-        "measured_send_bps": 0,
-        "offered_receive_bps": 50_000_000,
-        "offered_send_bps": 0,
-        "dropped_receive_bps": 0,
-        "dropped_send_bps": 0,
-        "send_limit_dropped_bps": None,
-        "delivered_bps": None,
+        **dict.fromkeys(("measured_receive_bps", "offered_receive_bps"), 50_000_000),
+        **dict.fromkeys(("measured_send_bps", "offered_send_bps", "dropped_receive_bps", "dropped_send_bps"), 0),
+        **dict.fromkeys(("send_ceiling_bps", "receive_ceiling_bps", "send_limit_dropped_bps", "delivered_bps")),
+        **dict.fromkeys(("marked_share", "lost_share", "bottleneck")),
+        **dict.fromkeys(("flooded_bps", "flood_dropped_bps", "queue_dropped_bps")),
         "granted_bps": round(float(granted_bps.sum())),
-        "marked_share": None,
-        "lost_share": None,
-        "bottleneck": None,
         "flood_limit_bps": 1_333_000,
-        "flooded_bps": None,
-        "flood_dropped_bps": None,
         "flood_received_bps": 0,
         "congested": True,
-        "queue_dropped_bps": None,
         "notifications": 0,
         "guarantee": shown["guarantee"],
         "hosts": ["00:00:00:00:00:02"],
@@ -120,12 +92,8 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "revision": 1,
     }
     kept = shown["guarantee"]
-    assert (kept["violated"], kept["violated_since"], kept["violated_s"], kept["violated_last_hour_s"]) == (
-        False,
-        None,
-        0,
-        0,
-    )
+    unviolated = {"violated": False, "violated_since": None, "violated_s": 0, "violated_last_hour_s": 0}
+    assert kept.items() >= unviolated.items()
     assert kept["entitled_bps"] == round(40e6 * 0.055 / 3.0)  # a mean over 3 s, after one interval at the limit
     sender = busy.get("/v1/vns/10/s1/1")
     assert (sender["measured_send_bps"], sender["measured_receive_bps"]) == (30_000_000, 0)
