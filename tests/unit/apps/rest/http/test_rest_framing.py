@@ -17,6 +17,7 @@ from apps.rest.http.framing import head_error
 
 HOST = b"Host: localhost\r\n"
 JSON = HOST + b"Content-Type: application/json\r\n"
+CHUNKED = f"PATCH {VN} HTTP/1.1\r\n".encode() + JSON + b"Transfer-Encoding: chunked\r\n\r\n"
 TOKEN = st.text("!#$%&'*+-.^_`|~0aZ", min_size=1)
 VALUE = st.text(st.characters(codec="latin-1", exclude_categories=["Cc"]))
 
@@ -181,7 +182,7 @@ SIZE = b"%x" % len(BODY)
 def chunked(server: RestProcess, text: bytes) -> tuple[int, str]:
     """Send a PATCH with a chunked body; return the status of the answer and the type of the problem."""
     with server.connect() as sock:
-        sock.sendall(f"PATCH {VN} HTTP/1.1\r\n".encode() + JSON + b"Transfer-Encoding: chunked\r\n\r\n" + text)
+        sock.sendall(CHUNKED + text)
         status, _, answer = read_answer(sock)
         return status, answer.get("type", "")
 
@@ -230,7 +231,7 @@ def test_what_does_not_belong_between_chunks_is_refused(server: RestProcess, tex
 )
 def test_a_chunked_body_that_breaks_off_is_refused_at_once(server: RestProcess, text: bytes) -> None:
     with server.connect() as sock:
-        sock.sendall(f"PATCH {VN} HTTP/1.1\r\n".encode() + JSON + b"Transfer-Encoding: chunked\r\n\r\n" + text)
+        sock.sendall(CHUNKED + text)
         sock.shutdown(1)
         assert read_answer(sock)[0] == 400
 
@@ -252,7 +253,7 @@ def test_a_body_in_too_many_chunks_is_refused(server: RestProcess) -> None:
 def test_a_line_between_chunks_that_never_ends_fills_no_memory(server: RestProcess) -> None:
     before = server.resident_bytes()
     with contextlib.suppress(ConnectionError), server.connect() as sock:
-        sock.sendall(f"PATCH {VN} HTTP/1.1\r\n".encode() + JSON + b"Transfer-Encoding: chunked\r\n\r\n")
+        sock.sendall(CHUNKED)
         for _ in range(100):
             sock.sendall(b"1" * 2**20)
     assert server.resident_bytes() - before < 20 * 2**20
@@ -268,10 +269,9 @@ def test_a_refused_client_reads_the_answer_whatever_it_goes_on_to_send(server: R
 
 def test_a_body_in_many_chunks_is_read_and_the_next_request_after_it(server: RestProcess) -> None:
     body = json.dumps(LIMIT).encode()
-    head = f"PATCH {VN} HTTP/1.1\r\n".encode() + JSON + b"Transfer-Encoding: chunked\r\n"
     pieces = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
     with server.connect() as sock:
-        sock.sendall((head + b"\r\n" + pieces) * 2 + head + b"Connection: close\r\n\r\n" + pieces)
+        sock.sendall((CHUNKED + pieces) * 2 + CHUNKED.replace(HOST, HOST + b"Connection: close\r\n") + pieces)
         answers = sock.makefile("rb").read()
     assert answers.count(b"HTTP/1.1 200 OK\r\n") == 3
 
