@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import re
 import resource
 import socket
+import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -107,60 +109,37 @@ IDS = [" ".join([name, *words]) for name, words in LINES]
 COMMAND: Any = typer.main.get_command(cli.app)  # made once: that takes longer than most commands do
 
 
-class Hostile:
+class Hostile(socketserver.ThreadingTCPServer):
     """Listens on a free port of the loopback; ``say`` is called with each connection and request: ``GET /v1/vns``."""
 
     def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Connection)
         self.say: Callable[[socket.socket, str], None] = lambda sock, request: None
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join()
 
-    def _serve(self) -> None:
-        answering: list[threading.Thread] = []
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                break
-            answering = [one for one in answering if one.is_alive()]
-            answering.append(threading.Thread(target=self._answer_safely, args=(sock,)))
-            answering[-1].start()
-        for one in answering:
-            one.join()
+class Connection(socketserver.StreamRequestHandler):
+    server: Hostile
+    timeout = 30.0
 
-    def _answer_safely(self, sock: socket.socket) -> None:
-        with sock, contextlib.suppress(OSError):  # who asked has had enough
-            self._answer(sock)
-
-    def _answer(self, sock: socket.socket) -> None:
-        sock.settimeout(30.0)
-        asked = b""
-        while b"\r\n\r\n" not in asked:
-            piece = sock.recv(65536)
-            if not piece:
-                return
-            asked += piece
-        head, _, rest = asked.partition(b"\r\n\r\n")
-        length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0].strip()
-        while len(rest) < int(length or 0):
-            rest += sock.recv(65536)
-        self.say(sock, b" ".join(head.split()[:2]).decode().partition("?")[0])
-        sock.shutdown(socket.SHUT_WR)
-        sock.recv(1)
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):  # who asked has had enough
+            method, target, _ = self.rfile.readline().decode().split()
+            length = int(http.client.parse_headers(self.rfile)["Content-Length"] or 0)
+            self.rfile.read(length)
+            self.server.say(self.connection, f"{method} {target.partition('?')[0]}")
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.recv(1)
 
 
 @pytest.fixture(scope="module")
 def hostile() -> Iterator[Hostile]:
-    server = Hostile()
-    yield server
-    server.close()
+    with Hostile() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
