@@ -41,9 +41,8 @@ def test_switches_with_their_role_and_state(desk: Desk, monkeypatch: pytest.Monk
     assert (first["state"], first["faults"], first["edge_ports"], first["vns"]) == ("ready", ["refuses meters"], 3, 5)
     assert first["capacity_bps"] == 1_200_000_000
     assert second["state"] == "disconnected"
-    page = desk.get("/v1/switches?limit=1")
-    assert [one["switch"] for one in page["switches"]] == ["s1"]
-    assert [one["switch"] for one in desk.get(f"/v1/switches?limit=1&cursor={page['next']}")["switches"]] == ["s2"]
+    pages = [[one["switch"] for one in page["switches"]] for page in desk.pages("/v1/switches", 1)]
+    assert pages == [["s1"], ["s2"]]
 
 
 def test_links_that_were_found_have_no_capacity_and_no_promise(desk: Desk) -> None:

@@ -23,7 +23,7 @@ ITEM = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-BODY = st.dictionaries(st.text(max_size=9), ITEM | st.lists(ITEM, max_size=20), max_size=MAX_MEMBERS)
+BODY = st.dictionaries(st.text(max_size=9), ITEM | st.lists(ITEM, max_size=6), max_size=MAX_MEMBERS)
 
 
 def decoded(text: str | bytes) -> Any:
