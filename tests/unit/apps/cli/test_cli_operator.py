@@ -342,6 +342,8 @@ def test_a_bad_file_is_told_with_line_and_column(
         (["vn", "list", "--key", __file__], f"--key: {__file__!r} stands alone"),
         (["vn", "list", "--cacert", __file__], f"--cacert: {__file__!r} holds no certificate in PEM form"),
         (["top", "--interval", "0.1"], "--interval: 0.1 is outside 0.25 to 60 seconds"),
+        (["import", "/none"], "FILE: '/none' cannot be read: No such file or directory"),
+        (["replay", "/none"], "FILE: '/none' cannot be read: No such file or directory"),
     ],
 )
 def test_bad_words_are_refused_in_one_line_before_anybody_is_asked(
@@ -352,11 +354,6 @@ def test_bad_words_are_refused_in_one_line_before_anybody_is_asked(
     assert err.startswith(f"dets: {line}")
     assert len(err.splitlines()) == 1
     assert desk.asked == []
-
-
-@pytest.mark.parametrize("command", ["import", "replay"])
-def test_a_file_that_is_not_there_is_named(dets: Any, command: str) -> None:
-    assert dets(command, "/none") == (2, "", "dets: FILE: '/none' cannot be read: No such file or directory\n")
 
 
 def test_a_file_that_cannot_be_written_is_named(desk: FakeRestServer, dets: Any) -> None:

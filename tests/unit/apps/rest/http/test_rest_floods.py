@@ -180,7 +180,8 @@ def test_streams_are_bounded_and_given_back() -> None:
         open_ones = [server.connect() for _ in range(2)]
         for sock in open_ones:
             sock.sendall(b"GET /v1/stream?interval_ms=250 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert b"event: state" in _read_until(sock, b"event: state")
+            with sock.makefile("rb") as stream:
+                assert b"event: state\n" in stream
         assert server.request("GET", "/v1/stream")[0] == 503
         for sock in open_ones:
             sock.close()
@@ -282,15 +283,6 @@ def _read_response(stream: Any) -> tuple[int, dict[str, str], bytes]:
         name, _, value = line.decode().partition(": ")
         headers[name.lower()] = value
     return status, headers, stream.read(int(headers["content-length"]))
-
-
-def _read_until(sock: socket.socket, words: bytes) -> bytes:
-    read = b""
-    while words not in read:
-        piece = sock.recv(4096)
-        assert piece, read
-        read += piece
-    return read
 
 
 # -- bodies held open
