@@ -62,16 +62,6 @@ def test_certificates_made_by_the_command_let_it_in(dets: Any, tmp_path: Path) -
         assert "no certificate and key that belong together" in err
 
 
-def test_a_controller_that_asks_for_a_revision_is_told_one(dets: Any) -> None:
-    with RestProcess(CONFIG, needs_if_match=True) as server:
-        here = ["--url", f"http://127.0.0.1:{server.port}"]
-        status, _, err = dets(*SET, *here)
-        assert status == 2
-        assert "If-Match" in err
-        assert "--if-revision" in err
-        assert dets(*SET, "--if-revision", "1", *here)[0] == 0
-
-
 def test_the_store_is_the_one_of_the_configuration(dets: Any, tmp_path: Path) -> None:
     config = tmp_path / "lab.yaml"
     config.write_text(CONFIG)

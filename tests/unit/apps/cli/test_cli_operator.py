@@ -195,6 +195,8 @@ def test_a_change_can_be_bound_to_a_revision(desk: FakeRestServer, dets: Any) ->
     status, out, err = dets("limit", "set", *HERE, "--send", "1M", "--if-revision", "17")
     assert (status, out, err) == (2, "", 'dets: it was changed since: its revision is "18"\n')
     assert desk.last().headers["If-Match"] == '"17"'
+    desk.refuse("PATCH", VN_PATH, 428, "send If-Match")
+    assert dets("limit", "set", *HERE, "--send", "1M")[::2] == (2, "dets: send If-Match (here: --if-revision N)\n")
 
 
 def test_wait_returns_when_the_change_is_in_force(desk: FakeRestServer, dets: Any) -> None:
