@@ -229,7 +229,7 @@ BODIES = {
     "not UTF-8": b'{"revision": "\xff"}',
     "nested lists": b"[" * 100_000,
     "nested objects": b'{"a":' * 100_000,
-    "many lists": b"[" + b"[]," * 1_100_000 + b"[]]",
+    "many lists": b'{"revision": 1, "changed": 1, "more": [' + b"[]," * 1_100_000 + b"[]]}",
 }
 
 
