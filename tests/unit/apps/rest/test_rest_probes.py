@@ -27,7 +27,9 @@ def test_a_process_that_serves_is_live_and_ready_under_any_name(desk: Desk) -> N
 def test_what_keeps_the_process_from_its_work_is_the_reason(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, health: dict[str, Any], reason: str
 ) -> None:
-    monkeypatch.setattr(desk.service, "health", lambda: {"status": "degraded", "switches": {}, **health})
+    health = {"status": "degraded", "switches": {}, **health}
+    monkeypatch.setattr(desk.service, "health", lambda: health)
+    assert desk.get("/v1/health") == health
     answer = desk.client.get("/v1/ready")
     assert (answer.status_code, answer.get_json()["detail"]) == (503, reason)
     assert desk.client.get("/v1/live").status_code == 200
