@@ -13,16 +13,16 @@ SET = ["limit", "set", "--vlan", "10", "--port", "s1:1", "--send", "30M"]
 
 def test_tokens_made_by_the_command_let_it_in(dets: Any, tmp_path: Path) -> None:
     store = tmp_path / "dets.db"
-    here, files = ["--store", str(store)], {}
+    in_store, files = ["--store", str(store)], {}
     for name, scope in (("portal", "read"), ("ops", "write")):
-        status, token, _ = dets("token", "create", name, "--scope", scope, *here)
+        status, token, _ = dets("token", "create", name, "--scope", scope, *in_store)
         assert (status, token[:5]) == (0, "dets_")
         files[name] = tmp_path / name
         files[name].write_text(token)
-    shown = [row.split()[:2] for row in dets("token", "list", *here)[1].splitlines()]
+    shown = [row.split()[:2] for row in dets("token", "list", *in_store)[1].splitlines()]
     assert (shown[0], sorted(shown[1:])) == (["name", "scope"], [["ops", "write"], ["portal", "read"]])
     twice = "dets: --name: 'ops' is the name of a token already: revoke that first\n"
-    assert dets("token", "create", "ops", *here)[::2] == (2, twice)
+    assert dets("token", "create", "ops", *in_store)[::2] == (2, twice)
     with RestProcess(CONFIG, store, tokens=True) as server:
         here = ["--url", f"http://127.0.0.1:{server.port}"]
         status, _, err = dets("vn", "list", *here)
@@ -34,7 +34,8 @@ def test_tokens_made_by_the_command_let_it_in(dets: Any, tmp_path: Path) -> None
         assert "portal may only read" in dets(*SET, *portal)[2]
         assert dets(*SET, "--wait", *ops)[:2] == (0, "VLAN 10, s1:1: send 30M (revision 2, in force)\n")
         assert json.loads(dets("history", "-o", "json", *portal)[1])[0]["who"] == "token ops"
-        assert dets("token", "revoke", "ops", "--store", str(store))[:2] == (0, "revoked ops\n")
+        assert dets("token", "revoke", "ops", *in_store)[:2] == (0, "revoked ops\n")
+        assert dets("token", "revoke", "ops", *in_store)[0] == 2
         assert dets("vn", "list", *ops)[0] == 2
 
 
