@@ -85,8 +85,8 @@ class Place:
         self.store.close()
         return Place(self.store.path, text)
 
-    def vns(self, changes: dict[VnName, dict[str, float | None]], *, dry_run: bool = False) -> Any:
-        return self.settings.change_vns(changes, ME, expect=anything, dry_run=dry_run)
+    def vns(self, changes: dict[VnName, dict[str, float | None]]) -> Any:
+        return self.settings.change_vns(changes, ME, expect=anything, dry_run=False)
 
     def vlan(self, vid: int, **values: Any) -> Any:
         return self.settings.change_vlan(vid, values, ME, expect=anything, dry_run=False)
@@ -94,27 +94,44 @@ class Place:
     def reset(self, *names: VnName, vids: tuple[int, ...] = ()) -> Any:
         return self.settings.reset(vids, names, ME, expect=anything, dry_run=False)
 
-    def send_bps(self, name: VnName) -> int:
-        return int(self.central.vns.send_limit_bps[self.settings.file.row_of[name]])
+    def effective(self, column: str, *names: VnName) -> list[float]:
+        """Return the values of VNs in a column of the table of VNs."""
+        return [float(getattr(self.central.vns, column)[self.settings.file.row_of[name]]) for name in names]
 
-    def weight(self, name: VnName) -> float:
-        return float(self.central.vns.weight[self.settings.file.row_of[name]])
+    def send_bps(self, name: VnName) -> float:
+        return self.effective("send_limit_bps", name)[0]
+
+    def again_after(self, statement: str, *values: object) -> Place:
+        """Return what a restart makes of the store that a statement of SQL has changed."""
+        self.store.close()
+        with contextlib.closing(sqlite3.connect(self.store.path)) as db, db:
+            db.execute(statement, values)
+        return self.again()
 
     def inactive(self) -> list[str]:
         return [one.text for one in self.central.events.newer_than(0) if one.kind == EventKind.OVERRIDE_INACTIVE]
 
 
-def test_the_vn_wins_over_its_own_in_the_file_over_the_vlan_over_the_vlans_in_the_file() -> None:
-    place = Place()
-    assert [place.send_bps(name) for name in (ONE, TWO, THREE)] == [40_000_000, 30_000_000, 40_000_000]
-    place.vlan(10, send_limit_bps=45_000_000)
-    assert [place.send_bps(name) for name in (ONE, TWO, THREE)] == [45_000_000, 30_000_000, 45_000_000]
-    place.vns({THREE: {"send_limit_bps": 20_000_000}, TWO: {"send_limit_bps": 25_000_000}})
-    assert [place.send_bps(name) for name in (ONE, TWO, THREE)] == [45_000_000, 25_000_000, 20_000_000]
+@pytest.mark.parametrize(("column", "unit"), [("send_limit_bps", 10_000_000), ("weight", 1.0)])
+def test_the_vn_wins_over_its_own_in_the_file_over_the_vlan_over_the_vlans_in_the_file(
+    column: str, unit: float
+) -> None:
+    place = Place(
+        text=CONFIG.replace("receive_limit: 40M}", "receive_limit: 40M, weight: 4}").replace("30M", "30M, weight: 3")
+    )
+
+    def units() -> list[float]:
+        return [value / unit for value in place.effective(column, ONE, TWO, THREE)]
+
+    assert units() == [4.0, 3.0, 4.0]
+    place.vlan(10, **{column: 4.5 * unit})
+    assert units() == [4.5, 3.0, 4.5]
+    place.vns({THREE: {column: 2.0 * unit}, TWO: {column: 2.5 * unit}})
+    assert units() == [4.5, 2.5, 2.0]
     place.reset(TWO, THREE)
-    assert [place.send_bps(name) for name in (ONE, TWO, THREE)] == [45_000_000, 30_000_000, 45_000_000]
+    assert units() == [4.5, 3.0, 4.5]
     place.reset(vids=(10,))
-    assert [place.send_bps(name) for name in (ONE, TWO, THREE)] == [40_000_000, 30_000_000, 40_000_000]
+    assert units() == [4.0, 3.0, 4.0]
 
 
 def test_revisions_are_those_of_what_was_changed() -> None:
@@ -136,18 +153,6 @@ def test_revisions_are_those_of_what_was_changed() -> None:
     assert [settings.vn_revision(row) for row in rows] == [7, 7]
 
 
-def test_what_does_not_fit_names_the_vn_and_changes_nothing() -> None:
-    place = Place()
-    before = place.central.vns
-    with pytest.raises(UnfitError, match=r"port s1:1 \(sending\).*at most 50000000") as refusal:
-        place.vns({THREE: {"send_limit_bps": 1_000_000}, ONE: {"send_limit_bps": 50_001_000}})
-    assert refusal.value.row == place.settings.file.row_of[ONE]
-    assert place.central.vns is before
-    assert place.settings.revision == 1
-    assert place.settings.store.history(99, 9) == place.settings.history(99, 9)
-    assert [one.action for one in place.settings.history(99, 9)] == ["configuration"]
-
-
 def test_many_limits_may_trade_places_though_one_after_the_other_would_not_fit() -> None:
     place = Place()
     trade: dict[VnName, dict[str, int | None]] = {
@@ -158,15 +163,6 @@ def test_many_limits_may_trade_places_though_one_after_the_other_would_not_fit()
         place.vns(dict([next(iter(trade.items()))]))
     assert place.vns(trade).changed == 2
     assert (place.send_bps(ONE), place.send_bps(VnName(20, "s1", 1))) == (20_000_000, 80_000_000)
-
-
-def test_a_dry_run_tells_all_and_does_nothing() -> None:
-    place = Place()
-    outcome = place.vns({ONE: {"send_limit_bps": 1_000_000}}, dry_run=True)
-    assert int(outcome.values.vns.send_limit_bps[place.settings.file.row_of[ONE]]) == 1_000_000
-    assert (place.send_bps(ONE), place.settings.revision, outcome.revision) == (40_000_000, 1, 1)
-    with pytest.raises(UnfitError):
-        place.vns({ONE: {"send_limit_bps": 60_000_000}}, dry_run=True)
 
 
 def test_only_what_a_vn_may_send_reaches_its_switch() -> None:
@@ -181,17 +177,18 @@ def test_only_what_a_vn_may_send_reaches_its_switch() -> None:
     assert sorted(update.meter_mods()[2].tolist()) == sorted(expected)
     place.vlan(10, weight=4.0)
     assert place.central.drain_updates() == {}
-    assert place.central.vns.weight[place.settings.file.row_of[ONE]] == 4.0
+    assert place.effective("weight", ONE) == [4.0]
 
 
 def test_all_is_there_after_a_restart(tmp_path: Path) -> None:
     place = Place(tmp_path / "x.db")
     place.vns({ONE: {"send_limit_bps": 1_000_000, "send_ceiling_bps": 90_000_000}})
-    place.vns({ONE: {"send_ceiling_bps": None}})
+    place.vns({ONE: {"send_ceiling_bps": None, "weight": 2.5}})
     place.vlan(20, algorithm="sp", parameters={"inflation": 0.2}, name="b")
     again = place.again()
-    assert again.send_bps(ONE) == 1_000_000
-    assert again.settings.overrides.vn_override(again.settings.file.row_of[ONE]).values["send_ceiling_bps"] is None
+    assert (again.send_bps(ONE), again.effective("weight", ONE)) == (1_000_000, [2.5])
+    kept = {"send_limit_bps": 1_000_000, "send_ceiling_bps": None, "weight": 2.5}
+    assert again.settings.overrides.vn_override(again.settings.file.row_of[ONE]).values == kept
     assert (again.central.fabric.control.policies[20].algorithm, again.central.config.vlans[20].name) == ("sp", "b")
     assert again.settings.revision == 4
     change = again.settings.change_of(2)
@@ -294,30 +291,33 @@ def test_whatever_is_kept_what_is_in_force_fits(
         )
 
 
-def test_replacing_all(tmp_path: Path) -> None:
+def test_what_replaces_all_is_there_after_a_restart_and_nothing_else(tmp_path: Path) -> None:
     place = Place(tmp_path / "x.db")
     place.vns({ONE: {"send_limit_bps": 1_000_000}})
     place.vlan(20, weight=7.0)
     new = {TWO: {"receive_limit_bps": 2_000_000}, VnName(10, "s9", 1): {"send_limit_bps": 1_000}}
-    outcome = place.settings.replace_all("import", {10: {"weight": 3.0}}, new, ME, expect=anything, dry_run=False)
-    assert {*outcome.values.inactive_vns} == {VnName(10, "s9", 1)}
-    assert place.send_bps(ONE) == 40_000_000
-    for restarted in (False, True):
-        one = place.again() if restarted else place
+    place.settings.replace_all("import", {10: {"weight": 3.0}}, new, ME, expect=anything, dry_run=False)
+    for one in (place, place.again()):
+        assert {*one.settings.values.inactive_vns} == {VnName(10, "s9", 1)}
         assert dict(one.settings.overrides.vn_overrides()).keys() == new.keys()
         assert [vid for vid, _ in one.settings.overrides.vlan_overrides()] == [10]
-        assert (one.central.config.vlans[10].weight, one.central.config.vlans[20].weight) == (3.0, 2.0)
+        assert (one.send_bps(ONE), one.central.config.vlans[20].weight) == (40_000_000, 2.0)
 
 
-def test_what_cannot_be_kept_is_not_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_kept_is_not_in_force_and_an_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place()
-
-    monkeypatch.setattr(place.settings.store, "commit", full)
-    with pytest.raises(StoreError):
-        place.vns({ONE: {"send_limit_bps": 1_000_000}})
+    with monkeypatch.context() as patch:
+        patch.setattr(place.store, "commit", full)
+        for _ in range(3):
+            with pytest.raises(StoreError):
+                place.vns({ONE: {"send_limit_bps": 1_000_000}})
     assert (place.send_bps(ONE), place.settings.revision) == (40_000_000, 1)
-    monkeypatch.undo()
     assert place.vns({ONE: {"send_limit_bps": 1_000_000}}).revision == 2
+    monkeypatch.setattr(place.store, "commit", full)
+    with pytest.raises(StoreError):
+        place.vns({ONE: {"send_limit_bps": 2_000_000}})
+    told = [one.text for one in place.central.events.newer_than(0) if one.kind == EventKind.STORE_WRITE_FAILED]
+    assert told == ["a change is refused: the disk is full"] * 2
 
 
 @pytest.mark.parametrize(
@@ -336,10 +336,7 @@ def test_a_value_of_a_vn_in_the_store_that_is_out_of_range_is_not_in_force(
 ) -> None:
     place = Place(tmp_path / "x.db")
     place.vns({ONE: {"send_limit_bps": 1_000_000}, TWO: {"send_limit_bps": 2_000_000}})
-    place.store.close()
-    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as db, db:
-        db.execute(f"UPDATE vn_overrides SET {column} = ? WHERE port_no = 1", (value,))
-    again = place.again()
+    again = place.again_after(f"UPDATE vn_overrides SET {column} = ? WHERE port_no = 1", value)
     assert again.settings.values.inactive_vns == {ONE: reason}
     assert again.inactive() == [f"override of VLAN 10 at s1:1 is not in force: {reason}"]
     assert (again.send_bps(ONE), again.send_bps(TWO)) == (40_000_000, 2_000_000)
@@ -370,10 +367,7 @@ def test_a_value_of_a_vlan_in_the_store_that_is_out_of_range_is_not_in_force(
 ) -> None:
     place = Place(tmp_path / "x.db")
     place.vlan(20, weight=7.0)
-    place.store.close()
-    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as db, db:
-        db.execute("INSERT INTO vlan_overrides VALUES (?, ?, 2, 2)", (vid, values))
-    again = place.again()
+    again = place.again_after("INSERT INTO vlan_overrides VALUES (?, ?, 2, 2)", vid, values)
     ((inactive, reason),) = again.settings.values.inactive_vlans.items()
     assert inactive == vid
     assert words in reason
@@ -423,55 +417,7 @@ def test_a_plan_keeps_other_changes_waiting_until_it_is_decided(tmp_path: Path) 
     assert (place.settings.revision, place.send_bps(ONE)) == (2, 2_000_000)
 
 
-def test_a_refusal_of_the_store_is_an_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(place.store, "commit", full)
-        for _ in range(3):
-            with pytest.raises(StoreError):
-                place.vns({ONE: {"send_limit_bps": 1_000_000}})
-    place.vns({ONE: {"send_limit_bps": 1_000_000}})
-    monkeypatch.setattr(place.store, "commit", full)
-    with pytest.raises(StoreError):
-        place.vns({ONE: {"send_limit_bps": 2_000_000}})
-    told = [one.text for one in place.central.events.newer_than(0) if one.kind == EventKind.STORE_WRITE_FAILED]
-    assert told == ["a change is refused: the disk is full"] * 2
-
-
-WEIGHED = CONFIG.replace("10: {send_limit: 30M}", "10: {send_limit: 30M, weight: 3}")
-
-
-def test_a_weight_has_the_precedence_of_a_limit() -> None:
-    place = Place(text=WEIGHED)
-    assert [place.weight(name) for name in (ONE, TWO, THREE)] == [1.0, 3.0, 1.0]
-    place.vlan(10, weight=5.0)
-    assert [place.weight(name) for name in (ONE, TWO, THREE)] == [5.0, 3.0, 5.0]
-    place.vns({THREE: {"weight": 0.5}, TWO: {"weight": 2.0}})
-    assert [place.weight(name) for name in (ONE, TWO, THREE)] == [5.0, 2.0, 0.5]
-    assert [one.after for one in place.settings.change_of(3).items] == [0.5, 2.0]  # type: ignore[union-attr]
-    place.reset(TWO)
-    assert [place.weight(name) for name in (ONE, TWO, THREE)] == [5.0, 3.0, 0.5]
-    place.reset(vids=(10,))
-    assert [place.weight(name) for name in (ONE, TWO, THREE)] == [1.0, 3.0, 0.5]
-
-
-def test_a_weight_survives_a_restart_and_another_file(tmp_path: Path) -> None:
-    place = Place(tmp_path / "x.db")
-    place.vns({ONE: {"weight": 2.5, "send_limit_bps": 1_000_000}})
-    again = place.again(WEIGHED)
-    assert (again.weight(ONE), again.weight(TWO)) == (2.5, 3.0)
-    assert again.settings.overrides.vn_override(again.settings.file.row_of[ONE]).values == {
-        "weight": 2.5,
-        "send_limit_bps": 1_000_000,
-    }
-
-
 FLOODS = CONFIG.replace("10: {send", "10: {flood_limit: 10M, send", 1)
-
-
-def receive_bps(place: Place, name: VnName) -> int:
-    return int(place.central.vns.receive_limit_bps[place.settings.file.row_of[name]])
 
 
 def test_a_receive_limit_under_which_the_flood_limit_does_not_fit_is_refused() -> None:
@@ -488,7 +434,7 @@ def test_a_receive_limit_under_which_the_flood_limit_does_not_fit_is_refused() -
         place.reset(TWO)
     with pytest.raises(UnfitError, match="at least 20000000"):
         Place(text=FLOODS).vlan(10, receive_limit_bps=5_000_000)
-    assert receive_bps(place, TWO) == 30_000_000
+    assert place.effective("receive_limit_bps", TWO) == [30_000_000]
     assert set(place.central.fabric.flood_limit_bps[place.central.vns.vlan_vid == 10]) == {10e6}
 
 
@@ -498,14 +444,14 @@ def test_overrides_under_which_the_files_flood_limit_does_not_fit_are_inactive(t
     place.vns({ONE: {"receive_limit_bps": 19_000_000}, TWO: {"receive_limit_bps": 21_000_000}})
     place.vlan(10, receive_limit_bps=5_000_000)
     again = place.again(FLOODS)
-    assert [receive_bps(again, name) for name in (ONE, TWO, THREE)] == [40_000_000, 21_000_000, 40_000_000]
+    assert again.effective("receive_limit_bps", ONE, TWO, THREE) == [40_000_000, 21_000_000, 40_000_000]
     assert set(again.settings.values.inactive_vns) == {ONE}
     assert set(again.settings.values.inactive_vlans) == {10}
     assert all("2 VNs may flood 10M each" in text for text in again.inactive())
     again.settings.replace_all(
         "import", {}, {THREE: {"receive_limit_bps": 1_000_000}}, ME, expect=anything, dry_run=False
     )
-    assert receive_bps(again, THREE) == 40_000_000
+    assert again.effective("receive_limit_bps", THREE) == [40_000_000]
 
 
 def test_limits_lowered_by_an_override_that_goes_are_looked_at_again(tmp_path: Path) -> None:
@@ -516,7 +462,7 @@ def test_limits_lowered_by_an_override_that_goes_are_looked_at_again(tmp_path: P
     again = place.again(
         FLOODS.replace("20: {send_limit: 50M, receive_limit: 50M", "20: {send_limit: 50M, receive_limit: 60M")
     )
-    assert [receive_bps(again, name) for name in (ONE, TWO, THREE)] == [40_000_000, 40_000_000, 50_000_000]
+    assert again.effective("receive_limit_bps", ONE, TWO, THREE) == [40_000_000, 40_000_000, 50_000_000]
     assert set(again.settings.values.inactive_vns) == {ONE, TWO}
     assert set(again.settings.values.inactive_vlans) == {10}
 
