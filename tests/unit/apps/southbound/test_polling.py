@@ -152,35 +152,24 @@ class Round:
 
 
 @pytest.fixture
-def round_of_one() -> Iterator[Round]:
-    one = Round()
-    yield one
-    one.wire.end()
+def one() -> Iterator[Round]:
+    made = Round()
+    yield made
+    made.wire.end()
 
 
-def test_a_meter_that_is_set_while_the_round_waits_loses_its_reading(round_of_one: Round) -> None:
+@pytest.mark.parametrize("has_lane", [True, False])
+def test_a_meter_that_is_set_while_the_round_waits_loses_its_reading_of_that_round(one: Round, has_lane: bool) -> None:
     """The switch may have counted before it set the meter: those bytes would be taken for bytes since then."""
-    assert round_of_one.run() == {1, 2, 3}
-    assert round_of_one.run(2) == {1, 3}
-    assert round_of_one.run(1, 3) == {2}
-
-
-def test_it_is_read_again_in_the_next_round(round_of_one: Round) -> None:
-    round_of_one.run(2)
-    assert round_of_one.peer.stale_meter_ids != []
-    assert round_of_one.run() == {1, 2, 3}
-    assert round_of_one.peer.stale_meter_ids == []
-
-
-def test_a_round_by_a_bulk_request_reads_the_same(round_of_one: Round) -> None:
-    """It calls the roll once it knows how many meters there are."""
-    round_of_one.wire.has_lane = True
-    assert round_of_one.run() == {1, 2, 3}
-    assert round_of_one.run(2) == {1, 3}
-    assert BULK_METER_STATS.stats["meter_id"].tolist() == [1, 2, 3]
-    assert round_of_one.run() == {1, 2, 3}
-    assert round_of_one.peer.counted_s == round_of_one.now_s
-    assert round_of_one.peer.poll is None
+    one.wire.has_lane = has_lane
+    assert one.run() == {1, 2, 3}
+    assert one.run(2) == {1, 3}
+    assert one.run(1, 3) == {2}
+    assert one.peer.stale_meter_ids != []
+    if has_lane:  # a bulk request, once it is known how many meters there are
+        assert BULK_METER_STATS.stats["meter_id"].tolist() == [1, 2, 3]
+    assert one.run() == {1, 2, 3}
+    assert (one.peer.stale_meter_ids, one.peer.counted_s, one.peer.poll) == ([], one.now_s, None)
 
 
 def looked_s(one: Round) -> float:
@@ -188,9 +177,9 @@ def looked_s(one: Round) -> float:
     return one.shell.central.fabric.deliveries[DPID].ports.received_s
 
 
-def test_ports_that_are_asked_for_behind_a_bulk_request_are_read_in_the_next_round(round_of_one: Round) -> None:
+def test_ports_that_are_asked_for_behind_a_bulk_request_are_read_in_the_next_round(one: Round) -> None:
     """Meters that were read before their ports may lack what the ports count already."""
-    one, peer = round_of_one, round_of_one.peer
+    peer = one.peer
     one.wire.has_lane = True
     one.run()
     assert looked_s(one) == peer.port_queue_polled_s == one.now_s
@@ -205,8 +194,8 @@ def test_ports_that_are_asked_for_behind_a_bulk_request_are_read_in_the_next_rou
     assert one.connection._held_octets == 0
 
 
-def test_ports_that_never_answer_hold_up_nobody_and_are_asked_for_again(round_of_one: Round) -> None:
-    one, peer = round_of_one, round_of_one.peer
+def test_ports_that_never_answer_hold_up_nobody_and_are_asked_for_again(one: Round) -> None:
+    peer = one.peer
     one.wire.has_lane = True
     one.run()
     one.deaf = True
@@ -223,54 +212,52 @@ def test_ports_that_never_answer_hold_up_nobody_and_are_asked_for_again(round_of
 
 
 def test_ports_are_read_with_the_meters_where_somebody_decides_by_them(
-    round_of_one: Round, monkeypatch: pytest.MonkeyPatch
+    one: Round, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CentralController, "reads_ports_or_queues", True)
-    round_of_one.wire.has_lane = True
+    one.wire.has_lane = True
     for _ in range(2):
-        assert round_of_one.run() == {1, 2, 3}
-        assert (looked_s(round_of_one), round_of_one.peer.port_queue_poll) == (round_of_one.now_s, None)
+        assert one.run() == {1, 2, 3}
+        assert (looked_s(one), one.peer.port_queue_poll) == (one.now_s, None)
 
 
-def test_a_bulk_request_that_ends_in_the_middle_is_read_whole(round_of_one: Round) -> None:
-    round_of_one.wire.has_lane = True
-    round_of_one.run()
-    round_of_one.begins_with_one = True
-    assert round_of_one.run() == {1, 2, 3}
-    assert round_of_one.run(1, 2) == {3}, "of the meters that a bulk request took, too"
-    assert (round_of_one.peer.meters_listed, round_of_one.connection._held_octets) == (3, 0)
+def test_a_bulk_request_that_ends_in_the_middle_is_read_whole(one: Round) -> None:
+    one.wire.has_lane = True
+    one.run()
+    one.begins_with_one = True
+    assert one.run() == {1, 2, 3}
+    assert one.run(1, 2) == {3}, "of the meters that a bulk request took, too"
+    assert (one.peer.meters_listed, one.connection._held_octets) == (3, 0)
 
 
-def test_a_switch_whose_reply_is_too_long_is_not_called(round_of_one: Round, monkeypatch: pytest.MonkeyPatch) -> None:
-    round_of_one.run()
-    assert round_of_one.peer.meters_listed == 3
+def test_a_switch_whose_reply_is_too_long_is_not_called(one: Round, monkeypatch: pytest.MonkeyPatch) -> None:
+    one.run()
+    assert one.peer.meters_listed == 3
     monkeypatch.setattr("apps.southbound.polling.MAX_QUEUED_BYTES", 100)
     monkeypatch.setattr("apps.southbound.polling._METER_BYTES", 0)
-    assert round_of_one.run() == set()
-    assert round_of_one.peer.meters_listed == 0
+    assert one.run() == set()
+    assert one.peer.meters_listed == 0
 
 
-def test_what_a_bulk_request_hears_is_when_meters_were_set(round_of_one: Round) -> None:
-    peer, wire = round_of_one.peer, round_of_one.wire
-    wire.has_lane = True
-    round_of_one.run(1)
+def test_what_a_bulk_request_hears_is_when_meters_were_set(one: Round) -> None:
+    peer = one.peer
+    one.wire.has_lane = True
+    one.run(1)
     assert peer.meters_set_s() is None
-    round_of_one.shell.peers.collect_confirmations()
+    one.shell.peers.collect_confirmations()
     (sent_s, reply), *_ = peer.unfinished
-    assert (sent_s, reply.done) == (round_of_one.now_s, False), "it has not answered: it is awaited as any reply"
-    assert round_of_one.connection.accept_reply(MessageType.BARRIER_REPLY, reply.xid, b"")
-    assert peer.meters_set_s() == round_of_one.now_s
-    assert round_of_one.confirm(round_of_one.push(2), 7.0)
+    assert (sent_s, reply.done) == (one.now_s, False), "it has not answered: it is awaited as any reply"
+    assert one.connection.accept_reply(MessageType.BARRIER_REPLY, reply.xid, b"")
+    assert peer.meters_set_s() == one.now_s
+    assert one.confirm(one.push(2), 7.0)
     assert peer.meters_set_s() == 7.0
     assert all(reply.done for _, reply in peer.unfinished)
 
 
 @pytest.mark.parametrize("has_lane", [True, False])
-def test_what_is_confirmed_of_other_messages_says_nothing_of_the_meters_of_pairs(
-    round_of_one: Round, has_lane: bool
-) -> None:
+def test_what_is_confirmed_of_other_messages_says_nothing_of_the_meters_of_pairs(one: Round, has_lane: bool) -> None:
     """A changed limit sets meters of VNs between two rounds: those of pairs have counted since the round before."""
-    one, peer = round_of_one, round_of_one.peer
+    peer = one.peer
     one.wire.has_lane = has_lane
     assert one.confirm(one.push(2), 7.0) == has_lane
     assert one.confirm(one.push(2, restarts_counts=False), 7.03) == has_lane
@@ -280,10 +267,8 @@ def test_what_is_confirmed_of_other_messages_says_nothing_of_the_meters_of_pairs
 
 
 @pytest.mark.parametrize("has_lane", [True, False])
-def test_a_reply_that_comes_late_confirms_nothing_that_was_sent_after_its_request(
-    round_of_one: Round, has_lane: bool
-) -> None:
-    one, peer = round_of_one, round_of_one.peer
+def test_a_reply_that_comes_late_confirms_nothing_that_was_sent_after_its_request(one: Round, has_lane: bool) -> None:
+    peer = one.peer
     one.wire.has_lane = has_lane
     first, second = one.push(2), one.push(2)
     one.confirm(first, 7.0)
@@ -295,8 +280,8 @@ def test_a_reply_that_comes_late_confirms_nothing_that_was_sent_after_its_reques
 
 
 @pytest.mark.parametrize("has_lane", [True, False])
-def test_a_refused_barrier_confirms_nothing_and_the_next_one_both(round_of_one: Round, has_lane: bool) -> None:
-    one, peer = round_of_one, round_of_one.peer
+def test_a_refused_barrier_confirms_nothing_and_the_next_one_both(one: Round, has_lane: bool) -> None:
+    peer = one.peer
     one.wire.has_lane, one.now_s = has_lane, 7.0
     xid = one.push(2)
     error = struct.pack("!BBHIHH", VERSION, MessageType.ERROR, 20, xid, 1, 1)
@@ -336,10 +321,10 @@ def test_of_many_only_some_are_looked_at_before_they_are_due() -> None:
 @pytest.mark.parametrize("stopped_s", [0.0, 6.0])
 @pytest.mark.parametrize("amid_a_round", [False, True])
 def test_a_link_outlives_a_stop_of_the_process_and_no_other_silence(
-    round_of_one: Round, stopped_s: float, amid_a_round: bool
+    one: Round, stopped_s: float, amid_a_round: bool
 ) -> None:
     """Probes that came while nobody read them are read afterwards."""
-    one, ends = round_of_one, (PortId(DPID, 101), PortId(2, 101))
+    ends = PortId(DPID, 101), PortId(2, 101)
     topology = one.shell.central.network.topology
     for port in ends:
         topology.add_switch(port.dpid)

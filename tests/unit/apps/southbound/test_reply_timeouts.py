@@ -27,48 +27,26 @@ class Answer:
         self.now_s, self._busy_s = ends_s + self._busy_s, 0.0
         return None
 
-    def awaited(self) -> bytes:
-        return await_reply(self, self.clock)
+
+EVERY_5_S = [5.0 * number for number in range(1, 30)]
 
 
-def test_a_switch_that_says_nothing_is_given_up() -> None:
-    answer = Answer()
-    with pytest.raises(ProtocolError, match="no answer within 10 s"):
-        answer.awaited()
-    assert answer.now_s == ANSWER_TIMEOUT_S
-
-
-def test_a_long_answer_may_take_its_time_as_long_as_parts_of_it_come() -> None:
-    answer = Answer(9.0, 18.0, 27.0, 36.0)
-    assert answer.awaited() == b"all of it"
-    assert answer.now_s == 36.0
-
-
-def test_one_that_stops_in_the_middle_is_given_up_then() -> None:
-    answer = Answer(9.0, 18.0, 60.0)
-    with pytest.raises(ProtocolError, match="no answer"):
-        answer.awaited()
-    assert answer.now_s == 18.0 + ANSWER_TIMEOUT_S
-
-
-def test_time_in_which_the_process_heard_nobody_does_not_count() -> None:
-    answer = Answer(14.5, busy_s=4.0)
-    assert answer.awaited() == b"all of it"
-    silent = Answer(busy_s=4.0)
-    with pytest.raises(ProtocolError, match="no answer"):
-        silent.awaited()
-    assert silent.now_s == 14.0 + ANSWER_TIMEOUT_S
-
-
-def test_an_answer_without_an_end_is_given_up_though_parts_of_it_come() -> None:
-    answer = Answer(*(5.0 * number for number in range(1, 30)))
-    with pytest.raises(ProtocolError, match="no end of its answer within 60 s"):
-        answer.awaited()
-    assert answer.now_s == MAX_REPLY_S
-
-
-def test_the_end_may_come_later_when_the_process_heard_nobody() -> None:
-    answer = Answer(*(5.0 * number for number in range(1, 13)), 62.0, busy_s=0.0)
-    answer._parts_s[:1] = []  # nothing comes before 10 s, and the wait for it ends late
-    answer._busy_s = 4.0
-    assert answer.awaited() == b"all of it"
+@pytest.mark.parametrize(
+    ("answer", "error", "ended_s"),
+    [
+        pytest.param(Answer(), "no answer within 10 s", ANSWER_TIMEOUT_S, id="nothing comes"),
+        pytest.param(Answer(9.0, 18.0, 27.0, 36.0), None, 36.0, id="it is long, and parts of it come"),
+        pytest.param(Answer(9.0, 18.0, 60.0), "no answer", 18.0 + ANSWER_TIMEOUT_S, id="it stops in the middle"),
+        pytest.param(Answer(14.5, busy_s=4.0), None, 14.5, id="it comes while the process hears nobody"),
+        pytest.param(Answer(busy_s=4.0), "no answer", 14.0 + ANSWER_TIMEOUT_S, id="nothing comes after that either"),
+        pytest.param(Answer(*EVERY_5_S), "no end of its answer within 60 s", MAX_REPLY_S, id="it has no end"),
+        pytest.param(Answer(*EVERY_5_S[1:12], 62.0, busy_s=4.0), None, 62.0, id="its end is later by such a time"),
+    ],
+)
+def test_an_answer_is_awaited_while_parts_of_it_come(answer: Answer, error: str | None, ended_s: float) -> None:
+    if error is None:
+        assert await_reply(answer, answer.clock) == b"all of it"
+    else:
+        with pytest.raises(ProtocolError, match=error):
+            await_reply(answer, answer.clock)
+    assert answer.now_s == ended_s
