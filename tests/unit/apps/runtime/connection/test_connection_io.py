@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
 
+import pytest
 from ryu.lib import hub
 
 from apps.runtime.connection import connection_io
@@ -30,24 +32,16 @@ class Socket:
         self.sent.append(bytes(data))
 
 
-def test_short_messages_are_sent_in_one_call_and_in_order():
+def test_short_messages_are_sent_in_one_call_and_a_long_one_by_itself_in_order():
     sock = Socket()
     queue = SendQueue(sock)
     for number in range(100):
-        assert queue.put(bytes([number]) * 8, last=number == 99)
-    queue.send_all()
-    assert sock.sent == [b"".join(bytes([number]) * 8 for number in range(100))]
-    assert queue.octets == 0
-
-
-def test_a_long_message_is_sent_by_itself():
-    sock = Socket()
-    queue = SendQueue(sock)
-    queue.put(b"a" * 8)
+        assert queue.put(bytes([number]) * 8)
     queue.put(b"b" * 100_000)
     queue.put(b"c" * 8, last=True)
     queue.send_all()
-    assert [(data[:1], len(data)) for data in sock.sent] == [(b"a", 8), (b"b", 100_000), (b"c", 8)]
+    assert sock.sent == [b"".join(bytes([number]) * 8 for number in range(100)), b"b" * 100_000, b"c" * 8]
+    assert queue.octets == 0
 
 
 def test_a_stranger_leaves_less_unread_than_a_switch():
@@ -111,80 +105,81 @@ def test_the_last_bytes_end_the_queue_though_they_went_at_once():
     assert queue.closing
 
 
-def test_one_reader_serves_all_sockets_until_they_are_to_be_left_alone():
-    reader, pairs, got = SharedReader(), [socket.socketpair() for _ in range(3)], []
+class Watched:
+    """Three sockets with one reader, and what has come at each; a socket that hears "stop" is left alone."""
 
-    def on_arrival(number: int, arrival: ReceivedBytes) -> bool:
-        got.append((number, bytes(arrival.octets)))
-        return got[-1][1] != b"stop"
+    def __init__(self) -> None:
+        self.reader, self.got = SharedReader(), []
+        self.pairs = [socket.socketpair() for _ in range(3)]
+        self.mine, self.others = zip(*self.pairs, strict=True)
+        for mine in self.mine:
+            mine.setblocking(False)
+            self.watch(mine)
 
-    for number, (mine, _other) in enumerate(pairs):
-        reader.watch(mine.fileno(), partial(on_arrival, number))
-    reader.forget(pairs[2][0].fileno())
+    def watch(self, mine: socket.socket) -> None:
+        self.reader.watch(mine.fileno(), partial(self._on_arrival, self.mine.index(mine)))
+
+    def _on_arrival(self, number: int, arrival: ReceivedBytes) -> bool:
+        self.got.append((number, bytes(arrival.octets)))
+        return bytes(arrival.octets) != b"stop"
+
+    def close(self) -> None:
+        for mine, other in self.pairs:
+            self.reader.forget(mine.fileno())
+            mine.close()
+            other.close()
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    made = Watched()
+    yield made
+    made.close()
+
+
+def test_one_reader_serves_all_sockets_until_they_are_to_be_left_alone(watched: Watched):
+    watched.reader.forget(watched.mine[2].fileno())
     for text in (b"one", b"stop", b"unread"):
-        for _mine, other in pairs:
+        for other in watched.others:
             other.send(text)
         for _ in range(3):
             hub.sleep(0.01)
-    assert sorted(got) == [(0, b"one"), (0, b"stop"), (1, b"one"), (1, b"stop")]
-    reader.watch(pairs[0][0].fileno(), partial(on_arrival, 0))
+    assert sorted(watched.got) == [(0, b"one"), (0, b"stop"), (1, b"one"), (1, b"stop")]
+    watched.watch(watched.mine[0])
     hub.sleep(0.01)
     hub.sleep(0.01)
-    assert got[-1] == (0, b"unread")
-    for pair in pairs:
-        reader.forget(pair[0].fileno())
-        for end in pair:
-            end.close()
+    assert watched.got[-1] == (0, b"unread")
 
 
-def test_what_comes_soon_after_a_look_is_read_in_the_next_one_together(monkeypatch):
+def test_what_comes_soon_after_a_look_is_read_in_the_next_one_together(watched: Watched, monkeypatch):
     gathered = hub.Event()
     monkeypatch.setattr(connection_io, "hub", SimpleNamespace(spawn=hub.spawn, sleep=lambda _seconds: gathered.wait()))
-    reader, pairs, got = SharedReader(), [socket.socketpair() for _ in range(3)], []
-
-    def on_arrival(number: int, arrival: ReceivedBytes) -> bool:
-        got.append((number, bytes(arrival.octets)))
-        return True
-
-    for number, (mine, _other) in enumerate(pairs):
-        reader.watch(mine.fileno(), partial(on_arrival, number))
-    pairs[0][1].send(b"first")
-    while not got:
+    watched.others[0].send(b"first")
+    while not watched.got:
         hub.sleep(0.0)
     for _ in range(2):
-        for _mine, other in pairs[1:]:
+        for other in watched.others[1:]:
             other.send(b"x")
         hub.sleep(0.0)
-    assert got == [(0, b"first")]
+    assert watched.got == [(0, b"first")]
     gathered.set()
-    while len(got) < 3:
+    while len(watched.got) < 3:
         hub.sleep(0.01)
-    assert sorted(got[1:]) == [(1, b"xx"), (2, b"xx")]
-    for pair in pairs:
-        reader.forget(pair[0].fileno())
-        for end in pair:
-            end.close()
+    assert sorted(watched.got[1:]) == [(1, b"xx"), (2, b"xx")]
 
 
-def test_once_all_have_answered_nobody_looks_again(monkeypatch):
+def test_once_all_have_answered_nobody_looks_again(watched: Watched, monkeypatch):
     """What else comes is told by the hub; what is not an answer may be a part of something longer."""
     slept: list[float] = []
     monkeypatch.setattr(connection_io, "hub", SimpleNamespace(spawn=lambda _run: None, sleep=slept.append))
-    reader, pairs = SharedReader(), [socket.socketpair() for _ in range(2)]
-    for mine, _other in pairs:
-        mine.setblocking(False)
-        reader.watch(mine.fileno(), lambda _arrival: True)
-    reader.barriers.start([mine.fileno() for mine, _other in pairs], [1, 2])
+    reader, (first, second, _) = watched.reader, watched.others
+    reader.barriers.start([mine.fileno() for mine in watched.mine[:2]], [1, 2])
     done = [struct.pack("!BBHI", VERSION, MessageType.BARRIER_REPLY, 8, xid) for xid in (1, 2)]
     assert not reader._poll(), "nothing is there"
-    pairs[0][1].send(done[0])
+    first.send(done[0])
     assert reader._poll(), "the other one's is to come"
-    pairs[1][1].send(done[1])
+    second.send(done[1])
     assert not reader._poll()
     assert reader.barriers.is_over
-    pairs[0][1].send(done[0])
+    first.send(done[0])
     assert reader._poll()
-    for pair in pairs:
-        reader.forget(pair[0].fileno())
-        for end in pair:
-            end.close()

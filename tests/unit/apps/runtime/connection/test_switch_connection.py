@@ -22,12 +22,10 @@ class Peer:
         self.eviction_reason: EvictionReason | None = None
         self.gate = None
         self.sent: list[bytes] = []
-        self.closed = False
 
     def keep(self) -> None: ...
 
-    def close(self) -> None:
-        self.closed = True
+    def close(self) -> None: ...
 
     def evict(self, reason: EvictionReason) -> None:
         self.eviction_reason = reason
@@ -35,10 +33,6 @@ class Peer:
     def enqueue(self, data: bytes) -> bool:
         self.sent.append(data)
         return True
-
-    def lane(self) -> None: ...
-
-    def open_lane(self) -> None: ...
 
     fileno = -1
 

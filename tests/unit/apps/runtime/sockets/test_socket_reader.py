@@ -6,7 +6,7 @@ import itertools
 import socket
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -168,20 +168,16 @@ class TestParts:
 
     @in_parts
     def test_they_go_to_the_columns_wherever_they_are_cut(self) -> None:
-        data = b"".join(PARTS)
-        for cut in range(1, len(data)):
-            got, (at_s, stats, awaited, *_) = read([data[:cut], data[cut:]])
+        one, two = PARTS
+        data = one + two
+        cuts = [[data[:cut], data[cut:]] for cut in range(1, len(data))]
+        cuts.append([*(one[at : at + 1] for at in range(128)), DONE, *(two[at : at + 1] for at in range(72))])
+        for chunks in cuts:
+            got, (at_s, stats, awaited, _, unconfirmed, *_) = read(chunks)
             assert got == [b""], "the end alone"
             assert (stats, awaited) == (decode_meter_stats(BODY).tobytes(), False)
-            assert at_s == np.array([1.0]).tobytes(), "when the last one came"
-
-    @in_parts
-    def test_they_come_octet_by_octet(self) -> None:
-        one, two = PARTS
-        chunks = [*(one[at : at + 1] for at in range(128)), DONE, *(two[at : at + 1] for at in range(72))]
-        got, (_, stats, awaited, _, unconfirmed, *_) = read(chunks)
-        assert (got, awaited, unconfirmed) == ([b""], False, False)
-        assert stats == decode_meter_stats(BODY).tobytes()
+            assert at_s == np.array([len(chunks) - 1.0]).tobytes(), "when the last one came"
+            assert unconfirmed == (DONE not in chunks)
 
     @in_parts
     def test_what_comes_in_between_is_left_as_it_came(self) -> None:
@@ -229,18 +225,12 @@ class TestParts:
 class TestBulkRequest:
     """What is an answer, and what is not."""
 
-    def test_an_answer_goes_to_the_columns_and_nowhere_else(self) -> None:
-        got, (at_s, stats, awaited, *_) = read([ANSWER])
+    @pytest.mark.parametrize("stream", [ANSWER, DONE + ANSWER, ANSWER + DONE])
+    def test_an_answer_goes_to_the_columns_and_barriers_before_and_after_it_are_confirmed(self, stream: bytes) -> None:
+        got, (at_s, stats, awaited, confirmed_s, unconfirmed, *_) = read([stream])
         assert got == [b""], "the end alone"
-        assert at_s == np.array([0.0]).tobytes()
-        assert stats == decode_meter_stats(BODY).tobytes()
-        assert not awaited
-
-    def test_barriers_are_confirmed_before_and_after_it(self) -> None:
-        for stream in (DONE + ANSWER, ANSWER + DONE):
-            got, (_, stats, awaited, at_s, unconfirmed, *_) = read([stream])
-            assert (got, awaited, unconfirmed) == ([b""], False, False)
-            assert (stats, at_s) == (decode_meter_stats(BODY).tobytes(), np.array([0.0]).tobytes())
+        assert (stats, at_s, awaited) == (decode_meter_stats(BODY).tobytes(), np.array([0.0]).tobytes(), False)
+        assert (confirmed_s == np.array([0.0]).tobytes(), unconfirmed) == (stream != ANSWER, stream == ANSWER)
 
     def test_a_second_one_was_not_asked_for(self) -> None:
         got, _ = read([ANSWER + ANSWER])
@@ -275,16 +265,13 @@ def test_the_replies_of_each_socket_are_its_own() -> None:
 def test_many_sockets_are_read_though_there_is_room_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("apps.runtime.sockets.socket_reader._BUFFER_BYTES", 300 << 10)
     inbox, data = SocketReader(BulkMeterStats(), BulkBarrier()), bytes(range(1, 200)) * 300
-    pairs = [socket.socketpair() for _ in range(5)]
-    for mine, other in pairs:
-        mine.setblocking(False)
-        other.sendall(data)
-    filenos = [mine.fileno() for mine, _ in pairs]
-    got = [(arrival.fileno, bytes(arrival.octets)) for arrival in inbox.receive(filenos, 0.0)]
+    with ExitStack() as stack:
+        pairs = [stack.enter_context(pair()) for _ in range(5)]
+        for _mine, other in pairs:
+            other.sendall(data)
+        filenos = [mine.fileno() for mine, _ in pairs]
+        got = [(arrival.fileno, bytes(arrival.octets)) for arrival in inbox.receive(filenos, 0.0)]
     assert got == [(fileno, data) for fileno in filenos]
-    for one in pairs:
-        for end in one:
-            end.close()
 
 
 def test_who_waits_is_woken_when_nobody_is_awaited_any_more() -> None:
