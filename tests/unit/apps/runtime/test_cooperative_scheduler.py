@@ -62,16 +62,7 @@ def test_between_rounds_nobody_waits() -> None:
     assert process.now_s == pytest.approx(0.030)
 
 
-def test_during_a_round_work_waits_for_its_end() -> None:
-    process = Process()
-    process.round_ends_s = 0.030
-    with process.spare.control_round():
-        process.now_s = 0.002
-        process.spare.sleep(0.0)
-        assert process.now_s == 0.030
-
-
-def test_work_goes_on_while_a_round_waits() -> None:
+def test_during_a_round_work_goes_on_while_it_waits_and_then_waits_for_its_end() -> None:
     process = Process()
     process.round_ends_s = 0.030
     with process.spare.control_round():
