@@ -81,11 +81,19 @@ def pair(node: Callable[..., Node]) -> tuple[Node, Node]:
     return here, peer
 
 
-def introduce(one: Node, other: Node) -> None:
-    """Let two nodes know each other, and nobody else; wait until each has heard the other."""
-    one.know(other)
-    other.know(one)
-    settle(one, other)
+def introduce(here: Node, *peers: Node) -> None:
+    """Let a node and its peers know each other, and nobody else; wait until each has heard the other."""
+    here.know(*peers)
+    for peer in peers:
+        peer.know(here)
+    for peer in peers:
+        settle(here, peer)
+
+
+def say(sender: Node, data: bytes, here: Node) -> None:
+    """Send a frame to a node, and wait until that has heard something."""
+    until(lambda: sender.links.send(here.name, data), here, sender)
+    until(lambda: here.heard, here, sender)
 
 
 def settle(one: Node, other: Node) -> None:
@@ -130,20 +138,8 @@ def test_a_name_is_believed_only_for_its_key(node: Callable[..., Node], pair: tu
         until(lambda: True)
     until(lambda: here.links.rejections["key"], here, thief)
     assert not thief.links.send("n1", b"stolen")
-    until(lambda: peer.links.send("n1", b"mine"), here, peer)
-    until(lambda: here.heard, here, peer)
+    say(peer, b"mine", here)
     assert here.heard == [("n2", b"mine")]
-
-
-def test_a_peer_that_is_listed_late_gets_in(node: Callable[..., Node]) -> None:
-    here, late = node("n1"), node("n2")
-    late.know(here)
-    until(lambda: late.links.send("n1", b"x") or here.links.rejections["key"], here, late)
-    here.know(late)
-    until(lambda: late.links.send("n1", b"let in"), here, late)
-    until(lambda: here.heard, here, late)
-    assert here.heard == [("n2", b"let in")]
-    assert late.links.traffic["n1"].reconnects > 0
 
 
 def test_without_curve_nobody_gets_in(pair: tuple[Node, Node]) -> None:
@@ -154,18 +150,13 @@ def test_without_curve_nobody_gets_in(pair: tuple[Node, Node]) -> None:
         with suppress(zmq.Again):
             plain.send(b"no key", zmq.NOBLOCK)
         until(lambda: here.links.rejections["handshake"], here)
-    until(lambda: peer.links.send("n1", b"mine"), here, peer)
-    until(lambda: here.heard, here, peer)
+    say(peer, b"mine", here)
     assert here.heard == [("n2", b"mine")]
 
 
 def test_a_peer_that_never_reads_costs_the_others_nothing(node: Callable[..., Node]) -> None:
     here, deaf, peer = node("n1"), node("n2"), node("n3")
-    here.know(deaf, peer)
-    deaf.know(here)
-    peer.know(here)
-    settle(here, deaf)
-    settle(here, peer)
+    introduce(here, deaf, peer)
     frame = bytes(LARGE)
     until(lambda: not here.links.send("n2", frame))  # its queues, and those of TCP, are full
     assert here.links.traffic["n2"].sent < 64  # whatever TCP holds; it is not without bound
@@ -230,20 +221,16 @@ def test_a_peer_that_starts_again_with_another_key_is_heard_once_it_is_listed(no
     assert not here.heard
     here.know(after)
     settle(here, after)
+    assert after.links.traffic["n1"].reconnects > 0
 
 
 def test_a_peer_that_was_removed_is_a_stranger_on_a_connection_that_stands(node: Callable[..., Node]) -> None:
     here, gone, peer = node("n1"), node("n2"), node("n3")
-    here.know(gone, peer)
-    gone.know(here)
-    peer.know(here)
-    settle(here, gone)
-    settle(here, peer)
+    introduce(here, gone, peer)
     here.know(peer)
     until(lambda: gone.links.send("n1", b"still here"), gone)
     until(lambda: here.links.rejections["frame"], here)
-    until(lambda: peer.links.send("n1", b"me too"), peer)
-    until(lambda: here.heard, here)
+    say(peer, b"me too", here)
     assert here.heard == [("n3", b"me too")]
     assert not here.links.send("n2", b"x")
     assert set(here.links.traffic) == {"n3"}
@@ -288,8 +275,7 @@ def test_floods_of_connections_are_bounded_counted_and_leave_peers_alone(
                 sock.send(b"GET / HTTP/1.1\r\n\r\n" * 10)
         held = len(os.listdir("/proc/self/fd")) - before - len(crowd)
         assert held < 4 * most  # as many again may have stood in the kernel's queue
-        until(lambda: peer.links.send("n1", b"through"), here, peer)
-        until(lambda: here.heard, here, peer)
+        say(peer, b"through", here)
         assert here.heard == [("n2", b"through")]
     late = node("n3")
     late.know(here)
@@ -309,28 +295,33 @@ def test_the_kernel_gives_up_on_a_peer_that_confirms_nothing(pair: tuple[Node, N
     assert limits_ms == [UNCONFIRMED_MS] * 2
 
 
-@pytest.mark.parametrize("address", ["n2.example.com:6654", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", ""])
-def test_addresses_are_numbers(node: Callable[..., Node], address: str) -> None:
-    here, peer = node("n1"), node("n2")
-    with pytest.raises(InvalidValueError, match="IP address"):
-        here.links.set_peers({"n3": peer.listing(), "n2": (address, peer.links.public_key)})
+ADDRESSES = ["n2.example.com:6654", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", ""]
+
+
+@pytest.mark.parametrize(
+    ("key", "address", "words"),
+    [
+        *(("of n2", address, "IP address") for address in ADDRESSES),
+        *((key, "127.0.0.1:1", r"peers\.n2") for key in ("", "x" * 39, "~" * 40, "#" * 40, "ä" * 40)),
+        ("of n1", "127.0.0.1:1", "is the key of another node"),
+        ("of n3", "127.0.0.1:1", "is the key of another node"),
+    ],
+)
+def test_a_peer_has_an_address_of_numbers_and_a_key_of_its_own(
+    node: Callable[..., Node], key: str, address: str, words: str
+) -> None:
+    nodes = {f"of {name}": node(name) for name in ("n1", "n2", "n3")}
+    here, third = nodes["of n1"], nodes["of n3"]
+    key = nodes[key].links.public_key if key in nodes else key
+    with pytest.raises(InvalidValueError, match=words):
+        here.links.set_peers({"n3": third.listing(), "n2": (address, key)})
     assert here.links.traffic == {}
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_own_address_is_of_numbers(address: str) -> None:
     with pytest.raises(InvalidValueError, match="IP address"):
         PeerTransport(address)
-
-
-@pytest.mark.parametrize("key", ["", "x" * 39, "~" * 40, "#" * 40, "ä" * 40])
-def test_keys_are_keys(node: Callable[..., Node], key: str) -> None:
-    here = node("n1")
-    with pytest.raises(InvalidValueError, match=r"peers\.n2"):
-        here.links.set_peers({"n2": ("127.0.0.1:6654", key)})
-
-
-def test_a_key_has_one_name(node: Callable[..., Node]) -> None:
-    here, peer = node("n1"), node("n2")
-    for listed in ({"n2": peer.listing(), "n3": peer.listing()}, {"n2": here.listing()}):
-        with pytest.raises(InvalidValueError, match="is the key of another node"):
-            here.links.set_peers(listed)
 
 
 def test_a_peer_that_is_not_there_is_tried_again_and_again(node: Callable[..., Node]) -> None:
