@@ -44,9 +44,10 @@ NEARLY = [
     ANSWER[:2] + bytes([0, 40]) + ANSWER[4:],
     bytes([1]) + ANSWER[1:],
 ]
+PACKET_IN = message(MessageType.PACKET_IN, 60)
 OTHERS = [
     message(MessageType.BARRIER_REPLY),
-    message(MessageType.PACKET_IN, 60),
+    PACKET_IN,
     message(MessageType.BARRIER_REPLY, version=1),
     message(MessageType.MULTIPART_REPLY, 12),
     message(MessageType.ERROR, 4),
@@ -65,6 +66,7 @@ NEARLY_PARTS = [
     multipart_reply(XID, BODY[:100], flags=MULTIPART_REPLY_MORE),
     multipart_reply(XID, BODY[:112], what=MultipartType.PORT_STATS, flags=MULTIPART_REPLY_MORE),
 ]
+ODD_PART = multipart_reply(XID, record(1, bands=2) + record(2, bands=0), flags=MULTIPART_REPLY_MORE)
 streams = st.lists(
     st.sampled_from([ANSWER, DONE]) | st.sampled_from([*NEARLY, *OTHERS]) | st.binary(max_size=20), max_size=6
 )
@@ -180,41 +182,22 @@ class TestParts:
             assert unconfirmed == (DONE not in chunks)
 
     @in_parts
-    def test_what_comes_in_between_is_left_as_it_came(self) -> None:
-        packet_in = message(MessageType.PACKET_IN, 60)
-        got, (at_s, _, awaited, _, _, ids, begun, *_) = read([PARTS[0], packet_in + PARTS[1]])
-        assert got == [(1, packet_in + PARTS[1], [], False), b""]
-        assert (np.isnan(np.frombuffer(at_s)).all(), awaited, ids) == (True, True, [0, 1])
-        assert begun == decode_meter_stats(BODY[:112]).tobytes(), "what the reply that is awaited now begins with"
-
-    @in_parts
-    def test_a_part_with_other_bands_is_left_whole(self) -> None:
-        odd = multipart_reply(XID, record(1, bands=2) + record(2, bands=0), flags=MULTIPART_REPLY_MORE)
-        got, (_, _, awaited, _, _, ids, *_) = read([odd[:50], odd[50:] + DONE])
-        assert (got[0][1], awaited, ids) == (odd + DONE, True, [])
-
-    @in_parts
-    @pytest.mark.parametrize("what", range(len(NEARLY_PARTS)))
-    def test_what_is_nearly_a_part_is_left_as_it_came(self, what: int) -> None:
-        for cut in (1, 7, 15, 40, len(NEARLY_PARTS[what])):
-            data = NEARLY_PARTS[what]
-            got, (_, _, _, _, _, ids, _begun, part, *_) = read([one for one in (data[:cut], data[cut:]) if one])
-            assert b"".join(octets for _, octets, *_ in got[:-1]) == data
-            assert (ids, part) == ([], b"")
-
-    @in_parts
-    def test_a_beginning_that_turns_out_to_be_another_message_is_left_whole(self) -> None:
-        packet_in = message(MessageType.PACKET_IN, 60)
-        chunks = [PARTS[0] + packet_in[:1], packet_in[1:]]
-        got, (_, _, _, _, _, ids, _begun, part, *_) = read(chunks)
-        assert got == [(1, packet_in, [], False), b""]
-        assert (ids, part) == ([0, 1], b"")
-
-    @in_parts
-    @pytest.mark.parametrize("beginning", [message(MessageType.PACKET_IN)[:2], message(0, version=1)[:1]])
-    def test_a_beginning_that_can_be_no_part_is_left_at_once(self, beginning: bytes) -> None:
-        got, (*_, part) = read([PARTS[0] + beginning])
-        assert ([octets for _, octets, *_ in got[:-1]], part) == ([beginning], b"")
+    @pytest.mark.parametrize(
+        ("chunks", "left", "meters"),
+        [
+            pytest.param([PARTS[0], PACKET_IN + PARTS[1]], PACKET_IN + PARTS[1], [0, 1], id="something in between"),
+            pytest.param([ODD_PART[:50], ODD_PART[50:] + DONE], ODD_PART + DONE, [], id="a part with other bands"),
+            pytest.param([PARTS[0] + PACKET_IN[:1], PACKET_IN[1:]], PACKET_IN, [0, 1], id="its beginning"),
+            pytest.param([PARTS[0] + PACKET_IN[:2]], PACKET_IN[:2], [0, 1], id="a type that is none"),
+            pytest.param([PARTS[0] + b"\x01"], b"\x01", [0, 1], id="a version that is none"),
+            *(([odd[:cut], odd[cut:]], odd, []) for odd in NEARLY_PARTS for cut in (1, 7, 15, 40, len(odd))),
+        ],
+    )
+    def test_what_is_no_part_is_left_as_it_came(self, chunks: list[bytes], left: bytes, meters: list[int]) -> None:
+        got, (at_s, _, awaited, _, _, ids, begun, part) = read([one for one in chunks if one])
+        assert b"".join(octets for _, octets, *_ in got[:-1]) == left
+        assert (np.isnan(np.frombuffer(at_s)).all(), awaited, ids, part) == (True, True, meters, b"")
+        assert begun == decode_meter_stats(BODY[: 56 * len(meters)]).tobytes(), "the awaited reply begins so"
 
     def test_less_than_one_message_is_not_kept(self) -> None:
         got, _ = read([ANSWER[:40], ANSWER[40:]])
