@@ -83,11 +83,16 @@ def exported():
     return names
 
 
+DASHBOARD = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
+PANEL_QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
 def expressions():
-    rules = yaml.safe_load((DEPLOY / "prometheus-alerts.yml").read_text())
-    found = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
-    return found + [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    """What alerts, panels and the dashboard's variables ask for."""
+    rules = [rule["expr"] for group in deployed("prometheus-alerts.yml")["groups"] for rule in group["rules"]]
+    variables = [METRIC.search(one["query"])[1] for one in DASHBOARD["templating"]["list"] if one["type"] == "query"]
+    assert len(variables) == 2
+    return rules + PANEL_QUERIES + variables
 
 
 def test_only_metrics_are_asked_for_that_there_are(exported):
@@ -111,18 +116,6 @@ def test_each_alert_is_on_a_page():
     assert {name for name in alerts() if f"`{name}`" not in text} == set()
 
 
-def test_variables_ask_for_metrics_that_there_are(exported):
-    variables = json.loads((DEPLOY / "grafana-dashboard.json").read_text())["templating"]["list"]
-    names = {METRIC.search(one["query"])[1] for one in variables if one["type"] == "query"}
-    assert len(names) == 2
-    assert names <= exported
-
-
-def test_alert_rules_are_rules(promtool):
-    done = promtool("check", "rules", "prometheus-alerts.yml")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_alerts_fire_when_they_should_and_only_then(promtool):
     done = promtool("test", "rules", "prometheus-alerts-test.yml")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -135,12 +128,7 @@ def test_a_wrong_rule_would_be_found(promtool, tmp_path):
 
 
 def test_the_dashboards_queries_are_queries(promtool, tmp_path):
-    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
-    plain = [
-        re.sub(r"\$\w+", "x", target["expr"].replace("$__rate_interval", "1m"))
-        for panel in dashboard["panels"]
-        for target in panel["targets"]
-    ]
+    plain = [re.sub(r"\$\w+", "x", query.replace("$__rate_interval", "1m")) for query in PANEL_QUERIES]
     rules = [{"record": f"dets:panel{number}", "expr": expression} for number, expression in enumerate(plain)]
     file = tmp_path / "panels.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
@@ -149,7 +137,7 @@ def test_the_dashboards_queries_are_queries(promtool, tmp_path):
 
 
 def test_panels_have_numbers_of_their_own_and_do_not_overlap():
-    panels = json.loads((DEPLOY / "grafana-dashboard.json").read_text())["panels"]
+    panels = DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     cells = [
         (x, y)
@@ -189,7 +177,7 @@ CONTAINER = DEPLOY / "container"
 
 
 def test_what_the_compose_file_mounts_and_builds_is_there():
-    services = yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"]
+    services = deployed("container/compose.yaml")["services"]
     assert set(services) == {"controller", "fabric", "prometheus", "grafana"}
     assert {one["network_mode"] for one in services.values()} == {"host"}
     mounted = [one.split(":")[0] for service in services.values() for one in service["volumes"]]
@@ -203,12 +191,12 @@ def test_what_the_compose_file_mounts_and_builds_is_there():
 
 
 def test_the_containers_agree_on_addresses_ports_and_vns():
-    services = yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"]
+    services = deployed("container/compose.yaml")["services"]
     config = load_config(CONTAINER / "dets.yaml")
-    (scraped,) = yaml.safe_load((CONTAINER / "prometheus.yml").read_text())["scrape_configs"]
+    (scraped,) = deployed("container/prometheus.yml")["scrape_configs"]
     assert scraped["job_name"] == "dets"  # as the alert rules have it
     assert scraped["static_configs"] == [{"targets": [str(config.rest.listen)]}]
-    (source,) = yaml.safe_load((CONTAINER / "grafana-datasource.yml").read_text())["datasources"]
+    (source,) = deployed("container/grafana-datasource.yml")["datasources"]
     assert f"--web.listen-address={source['url'].removeprefix('http://')}" in services["prometheus"]["command"]
     words = services["fabric"]["command"]
     offers = [parse_offer(words[at + 1], config) for at, word in enumerate(words) if word == "--offer"]
@@ -232,13 +220,13 @@ def fault_rows():
     return [[cell.strip() for cell in row] for row in table[1:]]
 
 
-def rules_of(name):
+def deployed(name):
     return yaml.safe_load((DEPLOY / name).read_text())
 
 
 def alerts():
     """The names of all alerts."""
-    return {rule["alert"] for group in rules_of("prometheus-alerts.yml")["groups"] for rule in group["rules"]}
+    return {rule["alert"] for group in deployed("prometheus-alerts.yml")["groups"] for rule in group["rules"]}
 
 
 # Of these rows nobody needs to do anything: limits hold, or who started a program reads why it ended.
@@ -256,5 +244,5 @@ def test_each_fault_that_needs_a_person_has_an_alert_that_fires_in_a_test():
     assert all(row[3] == "-" or re.fullmatch(r"`Dets\w+`(, `Dets\w+`)*", row[3]) for row in rows)
     rules = alerts()
     assert named <= rules
-    tests = [one for case in rules_of("prometheus-alerts-test.yml")["tests"] for one in case["alert_rule_test"]]
+    tests = [one for case in deployed("prometheus-alerts-test.yml")["tests"] for one in case["alert_rule_test"]]
     assert {one["alertname"] for one in tests if one["exp_alerts"]} == rules
