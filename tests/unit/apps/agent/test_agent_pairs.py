@@ -56,15 +56,18 @@ def test_a_rate_without_initialize_is_not_for_an_idle_machine() -> None:
     assert pairs.drain_changes() == ([], [])
 
 
-def test_the_same_rate_again_changes_nothing(pairs) -> None:
-    pairs.on_frame(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[5000]))
-    assert pairs.drain_changes() == ([], [])
-
-
-def test_deactivate_lets_a_pair_go(pairs) -> None:
-    pairs.on_frame(said(Opcode.DEACTIVATE, RECEIVER))
-    assert pairs.drain_changes() == ([], [PAIR])
-    assert pairs.pairs == []
+@pytest.mark.parametrize(
+    ("opcode", "columns", "changes"),
+    [
+        pytest.param(Opcode.SET_RATE, {"rate_kbps": [5000]}, ([], []), id="the same rate again"),
+        pytest.param(Opcode.SET_RATE, {"rate_kbps": [NO_RATE]}, ([], [PAIR]), id="no rate"),
+        pytest.param(Opcode.DEACTIVATE, {}, ([], [PAIR]), id="deactivate"),
+    ],
+)
+def test_a_frame_changes_a_pair_under_control(pairs, opcode, columns, changes) -> None:
+    pairs.on_frame(said(opcode, RECEIVER, **columns))
+    assert pairs.drain_changes() == changes
+    assert (pairs.pairs == []) == (opcode is Opcode.DEACTIVATE)
 
 
 def test_a_vn_with_itself_stands_for_all_that_it_sends(pairs) -> None:
@@ -137,11 +140,6 @@ def test_counters_stay_with_their_pairs_when_others_go(pairs) -> None:
     pairs.on_frame(said(Opcode.DEACTIVATE, RECEIVER))
     (report,) = pairs.interval(counted([175_000], [0], [0]), 1.0)[10]
     assert (report["measured_kbps"], report["limit_kbps"]) == (1000, 1000)
-
-
-def test_no_rate_takes_a_limit_away(pairs) -> None:
-    pairs.on_frame(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[NO_RATE]))
-    assert pairs.drain_changes() == ([], [PAIR])
 
 
 @pytest.mark.parametrize("text", ["", "10,10", "0", "4095", "a", "10,"])
