@@ -152,13 +152,6 @@ def test_who_is_kept_below_its_limit_is_shown(blast):
     assert page["dets_vlan_guarantee_seconds_total", labels] == pytest.approx(3 * JUDGED_S)  # all three VNs
 
 
-def test_names_people_give_do_not_break_the_page(blast):
-    config = blast.config
-    object.__setattr__(config.vlans[10], "name", 'a "name" \\ of\ntwo lines')
-    names = {dict(labels).get("name") for name, labels in values(metrics_of(blast).page())}
-    assert 'a "name" \\ of\ntwo lines' in names
-
-
 def test_samples_come_in_pieces_and_unknown_ones_not_at_all():
     column = np.arange(2.5 * BATCH_SIZE)
     column[::2] = np.nan
@@ -177,8 +170,10 @@ def test_vlans_are_the_sums_of_their_vns():
     assert (summed.name, summed.values.tolist()) == ("dets_vlan_x", [2.0, 1.0])
 
 
-def test_series_of_vns_can_be_left_out(blast, monkeypatch):
+def test_names_people_give_do_not_break_the_page_and_series_of_vns_can_be_left_out(blast, monkeypatch):
+    object.__setattr__(blast.config.vlans[10], "name", 'a "name" \\ of\ntwo lines')
     whole = values(metrics_of(blast).page())
+    assert 'a "name" \\ of\ntwo lines' in {dict(labels).get("name") for _, labels in whole}
     config = replace(blast.config, vn_metrics=False)
     monkeypatch.setattr(type(blast), "config", property(lambda central: config))
     page = values(metrics_of(blast).page())
