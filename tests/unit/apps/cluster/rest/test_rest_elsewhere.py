@@ -222,14 +222,13 @@ def test_a_change_that_nobody_got_is_answered_here(two: Two, monkeypatch: pytest
     def refuse(*_: Any, **__: Any) -> NodeResponse:
         raise ConnectionRefusedError
 
+    def fail(*_: Any, **__: Any) -> None:
+        raise StoreError("make changes at n1")
+
     monkeypatch.setattr(two.between, "ask", refuse)
-    monkeypatch.setattr(type(two.n2.service.settings), "change_vns", fails)
+    monkeypatch.setattr(type(two.n2.service.settings), "change_vns", fail)
     refused = two.n2.client.patch(VN, json={"send_limit_bps": 20_000_000})
     assert (refused.status_code, "make changes at n1" in refused.get_json()["detail"]) == (503, True)
-
-
-def fails(*_: Any, **__: Any) -> None:
-    raise StoreError("make changes at n1")
 
 
 def test_the_live_state_is_of_the_whole_fabric(two: Two) -> None:
@@ -295,16 +294,8 @@ def test_pages_of_any_size_list_every_pair_of_all_nodes_once(owner: list[int], l
 
 def test_states_that_do_not_go_together_are_not_added_up(two: Two) -> None:
     vns: VnTable = two.n1.central.vns
-    state = {
-        "status": "ready",
-        "unconfirmed_switches": [],
-        "disconnected_switches": [],
-        "rows": [[1, None]],
-        "congested": [0],
-        "violated": [0],
-        "violated_vns": 1,
-    }
-    state["bottlenecks"] = [None, "link s1:2"]
+    state = {"status": "ready", "unconfirmed_switches": [], "disconnected_switches": [], "rows": [[1, None]]}
+    state |= {"congested": [0], "violated": [0], "violated_vns": 1, "bottlenecks": [None, "link s1:2"]}
     whole = merge_states(
         [state, state | {"rows": [[None, None]], "congested": [1], "status": "degraded", "bottlenecks": ["here", None]}]
     )
