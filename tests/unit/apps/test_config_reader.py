@@ -24,35 +24,30 @@ def here(function: object, *arguments: object) -> object:
     return function(*arguments)  # type: ignore[operator]
 
 
-@pytest.fixture(params=[0, config_reader.SMALL_BYTES], ids=["in a process", "in a thread"])
-def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setattr(config_reader, "SMALL_BYTES", request.param)
-    return tmp_path / "dets.yaml"
-
-
-def test_the_configuration_is_the_same(place: Path) -> None:
-    place.write_text(CONFIG)
-    assert config_reader.read(str(place), here) == load_config(place)
-
-
-@pytest.mark.parametrize("text", [CONFIG.replace("40M", "4x"), "a: [", ""])
-def test_the_problems_are_the_same(place: Path, text: str) -> None:
-    place.write_text(text)
-    with pytest.raises(ConfigError) as expected:
-        load_config(place)
-    with pytest.raises(ConfigError) as seen:
-        config_reader.read(str(place), here)
-    assert (str(seen.value), seen.value.problems) == (str(expected.value), expected.value.problems)
-
-
-def test_a_file_that_is_not_there_is_a_problem(place: Path) -> None:
-    with pytest.raises(ConfigError, match=r"dets\.yaml: cannot be read: No such file or directory"):
-        config_reader.read(str(place), here)
-
-
-def test_a_process_that_dies_is_a_problem_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
     path = tmp_path / "dets.yaml"
     path.write_text(CONFIG)
+    return path
+
+
+@pytest.mark.parametrize("small_bytes", [0, config_reader.SMALL_BYTES], ids=["in a process", "in a thread"])
+def test_the_configuration_and_the_problems_are_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch, small_bytes: int
+) -> None:
+    monkeypatch.setattr(config_reader, "SMALL_BYTES", small_bytes)
+    assert config_reader.read(str(path), here) == load_config(path)
+    for text in (CONFIG.replace("40M", "4x"), "a: [", "", None):
+        path.unlink() if text is None else path.write_text(text)
+        with pytest.raises(ConfigError) as expected:
+            load_config(path)
+        with pytest.raises(ConfigError) as seen:
+            config_reader.read(str(path), here)
+        assert (str(seen.value), seen.value.problems) == (str(expected.value), expected.value.problems)
+    assert "dets.yaml: cannot be read: No such file or directory" in str(seen.value)
+
+
+def test_a_process_that_dies_is_a_problem_of_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(config_reader, "SMALL_BYTES", 0)
     monkeypatch.setattr(config_reader.sys, "executable", "/bin/false")
@@ -61,9 +56,7 @@ def test_a_process_that_dies_is_a_problem_of_the_file(tmp_path: Path, monkeypatc
     assert len(os.listdir("/proc/self/fd")) == files
 
 
-def test_nobody_is_left_behind_by_who_stops_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "dets.yaml"
-    path.write_text(CONFIG)
+def test_nobody_is_left_behind_by_who_stops_waiting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
     popen = config_reader.subprocess.Popen
     monkeypatch.setattr(
