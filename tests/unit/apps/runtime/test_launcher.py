@@ -25,6 +25,12 @@ def test_a_framework_that_is_unknown_is_refused() -> None:
     assert (ended.returncode, ended.stderr) == (2, "DETS_FRAMEWORK: 'os_ken' must be ryu or os-ken\n")
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder of compiled modules that is empty at first, as on the first start: all is compiled."""
+    return str(tmp_path_factory.mktemp("compiled"))
+
+
 @pytest.mark.parametrize(
     ("app", "said"),
     [
@@ -33,11 +39,11 @@ def test_a_framework_that_is_unknown_is_refused() -> None:
         ("apps/dets.py", "rest.certificate: '{folder}/absent.pem' cannot be read: No such file or directory"),
     ],
 )
-def test_what_is_not_there_is_named(app: str, said: str, tmp_path: Path) -> None:
+def test_what_is_not_there_is_named(app: str, said: str, compiled: str, tmp_path: Path) -> None:
     file = tmp_path / "dets.yaml"
     openflow, rest = free_ports(2)
     file.write_text(CONFIG.format(openflow=openflow, rest=rest))
-    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}  # as on the first start: all is compiled
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
     command = [sys.executable, "-m", "apps.runtime.launcher", "--dets-config", str(file), app]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert ended.returncode == 2, ended.stderr
