@@ -44,16 +44,6 @@ def test_short_messages_are_sent_in_one_call_and_a_long_one_by_itself_in_order()
     assert queue.octets == 0
 
 
-def test_a_stranger_leaves_less_unread_than_a_switch():
-    queue = SendQueue(Socket())
-    assert queue.put(bytes(MAX_UNREAD_UNMANAGED_BYTES))
-    assert not queue.put(b"x")
-    queue = SendQueue(Socket())
-    queue.raise_limit()
-    assert queue.put(bytes(MAX_UNREAD_BYTES))
-    assert not queue.put(b"x")
-
-
 def test_nothing_is_sent_after_the_end():
     sock = Socket()
     queue = SendQueue(sock)
@@ -90,9 +80,12 @@ def test_what_a_plain_socket_takes_at_once_does_not_wait():
     assert b"".join(sock.sent) == b"b" * 50 + b"c" * 10
 
 
-def test_a_socket_that_takes_nothing_leaves_all_to_the_queue():
-    sock = Socket()
-    queue = SendQueue(sock, Full(None))
+@pytest.mark.parametrize("plain", [None, Full(None)])
+def test_a_stranger_leaves_less_unread_than_a_switch(plain: Full | None):
+    queue = SendQueue(Socket(), plain)
+    assert queue.put(bytes(MAX_UNREAD_UNMANAGED_BYTES))
+    assert not queue.put(b"x")
+    queue = SendQueue(Socket(), plain)
     queue.raise_limit()
     assert queue.put(bytes(MAX_UNREAD_BYTES))
     assert not queue.put(b"x")
