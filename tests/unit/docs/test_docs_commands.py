@@ -56,15 +56,19 @@ def test_what_does_not_exist_is_found() -> None:
     assert commands("x `dets vn list` y\n    dets top   # z\n") == ["vn list", "top  "]
 
 
-def test_the_guides_files_are_read() -> None:
-    text = (ROOT / "docs" / "operator-guide.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+def yaml_blocks(page: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(r"^```yaml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def test_the_guides_files_are_read(tmp_path: Path) -> None:
+    blocks = yaml_blocks("operator-guide.md")
     config = parse_config(blocks[0])
     assert len(list(config.vns())) == 3
     assert len(yaml.safe_load(blocks[1])) == 2
-    rest, proxied, openflow, databases = (
+    rest, proxied, openflow, databases, limits = (
         next(one for one in blocks if words in one)
-        for words in ("rest:\n  listen: 192", "trusted_proxies", "openflow:", "pssl:")
+        for words in ("rest:\n  listen: 192", "trusted_proxies", "openflow:", "pssl:", "send: 10M")
     )
     assert parse_config(blocks[0] + rest.replace("/etc/dets", "/tmp")).rest.authentication == "token"
     assert parse_config(blocks[0] + proxied).rest.trusted_proxies == ("127.0.0.1/32",)
@@ -73,24 +77,15 @@ def test_the_guides_files_are_read() -> None:
     assert parse_config(
         blocks[0].replace("unix:/run/openvswitch/db.sock", switch["ovsdb"]) + databases.partition("\n")[0]
     )
+    (tmp_path / "limits.yaml").write_text(limits)
+    assert [row["port"] for row in read_limits(tmp_path / "limits.yaml")] == ["s1:1", "s1:2"]
 
 
 def test_the_example_of_gatekeeper_is_a_configuration() -> None:
-    text = (ROOT / "docs" / "policies" / "gatekeeper.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    (block,) = yaml_blocks("policies/gatekeeper.md")
     config = parse_config(block)
     assert [vlan.algorithm for vlan in config.vlans.values()] == ["gatekeeper", "gatekeeper"]
     assert len(list(config.vns())) == 8
-
-
-def test_the_guides_limits_are_read(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "operator-guide.md").read_text(encoding="utf-8")
-    block = next(
-        one for one in re.findall(r"^```yaml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) if "send: 10M" in one
-    )
-    file = tmp_path / "limits.yaml"
-    file.write_text(block)
-    assert [row["port"] for row in read_limits(file)] == ["s1:1", "s1:2"]
 
 
 @pytest.mark.parametrize(
