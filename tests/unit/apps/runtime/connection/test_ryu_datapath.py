@@ -73,6 +73,7 @@ def switches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Switch]]:
     nobody = SimpleNamespace(observers={}, send_event_to_observers=lambda *_event: None)
     monkeypatch.setitem(app_manager.SERVICE_BRICKS, "ofp_event", nobody)
     made = [Switch(), Switch()]
+    wait_for(lambda: all(switch.datapath.direct_send_socket() is not None for switch in made))
     yield made
     for switch in made:
         switch.end.close()
@@ -341,7 +342,6 @@ def test_a_switch_that_refuses_a_bulk_request_says_so(switches: list[Switch]) ->
 
 
 def test_all_are_asked_at_once_each_with_its_own_xid(switches: list[Switch]) -> None:
-    wait_for(lambda: all(switch.datapath.direct_send_socket() is not None for switch in switches))
     switches[0].datapath.xid, switches[1].datapath.xid = 0, 0xFFFFFFFE
     lanes = send_bulk_request(READER.meters, [switch.connection for switch in switches], encode_meter_stats_request)
     assert lanes == [(switches[0].datapath.fileno, 1), (switches[1].datapath.fileno, 0xFFFFFFFF)]
@@ -352,7 +352,6 @@ def test_all_are_asked_at_once_each_with_its_own_xid(switches: list[Switch]) -> 
 
 def test_a_switch_that_does_not_read_gets_its_request_behind_what_waits(switches: list[Switch]) -> None:
     full, other = switches
-    wait_for(lambda: all(switch.datapath.direct_send_socket() is not None for switch in switches))
     with suppress(BlockingIOError):
         while True:
             full.plain.send(bytes(100_000))
@@ -371,7 +370,7 @@ def test_a_switch_that_does_not_read_gets_its_request_behind_what_waits(switches
 def test_without_the_compiled_form_nobody_is_called(switches: list[Switch], monkeypatch: pytest.MonkeyPatch) -> None:
     """What would take the answer is not there: the switch is asked as usual."""
     switch, _other = switches
-    wait_for(lambda: switch.datapath.direct_socket() is not None)
+    assert switch.datapath.direct_socket() is not None
     monkeypatch.setattr(native_sockets, "library", None)
     assert send_bulk_request(READER.meters, [switch.connection], encode_meter_stats_request) == [None]
     switch.end.setblocking(False)
@@ -381,7 +380,6 @@ def test_without_the_compiled_form_nobody_is_called(switches: list[Switch], monk
 
 def test_what_a_gate_keeps_back_is_not_sent_past_it(switches: list[Switch]) -> None:
     guarded, _other = switches
-    wait_for(lambda: guarded.datapath.direct_send_socket() is not None)
     seen: list[bytes] = []
     guarded.datapath.xid = 0
     guarded.datapath.gate = SimpleNamespace(allows=seen.append)
