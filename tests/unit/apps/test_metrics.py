@@ -9,44 +9,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
+from support.metrics import metrics_of
 
-from apps.metrics import Metrics
-from apps.reload import Reloads
-from apps.runtime.connection.connection_limits import ConnectionCounts, EvictionReason, MessageCounts
-from apps.runtime.loop_stats import LoopStats
-from apps.runtime.supervisor import LoopState, Supervisor
 from apps.vn_metrics import BATCH_SIZE, MetricColumn, samples, vlan_columns
 from controller.forwarding.pairs import Host
-from controller.monitoring.observer import Observer
 
 LIMIT_BPS = 10_000_000
 JUDGED_S = 38 * 0.055  # of 40 intervals: 19 fill a second
-
-
-class TalkingShell:
-    """What metrics ask of the conversation with switches."""
-
-    def __init__(self, central) -> None:
-        self.central, self.times = central, LoopStats(0.055)
-        self.counts = {1: MessageCounts(sent=5, received=4, errors=1)}
-        self.unmanaged = {"somebody"}
-        self.applied, self.failed = 3, 1
-
-    def is_ready(self, dpid):
-        return True
-
-
-def metrics_of(central):
-    shell, loops, peers = TalkingShell(central), Supervisor(lambda: 0.0, print, print, print), ConnectionCounts()
-    loops.loops["audits"] = LoopState(failures=2)
-    peers.cut_off[EvictionReason.UNREAD] += 4
-    peers.dropped["type"] += 7
-    observer = Observer(central)
-    for step in range(40):
-        observer.on_round_end(100.0 + 0.055 * step)
-    metrics = Metrics(shell, loops, shell, peers, observer, Reloads(2, 1, 1.8e9, "abc"))
-    metrics.requests.update({"200": 7, "429": 2})
-    return metrics
 
 
 def values(page):

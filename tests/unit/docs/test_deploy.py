@@ -14,16 +14,11 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from support.configs import star
 from support.fabrics import Fabric
+from support.metrics import metrics_of
 from support.paths import ROOT
 
 from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
-from apps.metrics import Metrics
-from apps.reload import Reloads
-from apps.runtime.connection.connection_limits import ConnectionCounts, EvictionReason
-from apps.runtime.loop_stats import LoopStats
-from apps.runtime.supervisor import LoopState
 from controller.config.loader import load_config
-from controller.monitoring.observer import Observer
 from experiments.wire.lab import parse_offer
 
 DEPLOY = ROOT / "deploy"
@@ -55,20 +50,7 @@ def exported():
     """The names of all samples that /metrics may have."""
     net = Fabric(star(2))
     net.start()
-    shell = SimpleNamespace(
-        central=net.central,
-        times=LoopStats(0.055),
-        counts={},
-        unmanaged=(),
-        is_ready=lambda dpid: True,
-        applied=0,
-        failed=0,
-    )
-    loops = SimpleNamespace(loops={"x": LoopState()})
-    peers = ConnectionCounts(Counter([EvictionReason.UNREAD]), Counter(["type"]))
-    observer = Observer(net.central)
-    metrics = Metrics(shell, loops, shell, peers, observer, Reloads())
-    metrics.requests["200"] += 1
+    metrics = metrics_of(net.central)
     node = SimpleNamespace(active_generation=lambda: 1, lease_age_s=lambda: 0.1, takeovers=1)
     metrics.add(ClusterMetrics(node, SimpleNamespace(refused=0)))
     exchange = SimpleNamespace(owners=lambda: {"s1": "n1"}, sharing=SimpleNamespace(refused=Counter()))
