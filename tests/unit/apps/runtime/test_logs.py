@@ -9,7 +9,8 @@ from threading import Event
 
 import pytest
 
-from apps.runtime.logs import FORMATS, MAX_LINES, EventLines, LogFormat, set_format
+from apps.runtime import logs
+from apps.runtime.logs import FORMATS, EventLines, LogFormat, set_format
 from controller.events import EventKind
 
 
@@ -32,15 +33,18 @@ def test_all_are_written_in_order_and_others_run_in_between(caplog: pytest.LogCa
     assert {record.kind for record in caplog.records} == {"switch-up"}
 
 
-def test_of_more_than_can_be_written_the_oldest_are_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_of_more_than_can_be_written_the_oldest_are_left_out_and_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "MAX_LINES", 100)
     lines = EventLines(lambda: None, Event())
     with caplog.at_level(logging.INFO):
-        for number in range(MAX_LINES + 7):
+        for number in range(107):
             lines.note(EventKind.SWITCH_UP, f"switch {number}")
         lines.write()
     said = [record.getMessage() for record in caplog.records]
     assert said[:2] == ["7 events were left out of the log: there were too many", "switch-up: switch 7"]
-    assert len(said) == MAX_LINES + 1
+    assert len(said) == 101
 
 
 def test_what_is_noted_while_lines_are_written_is_written_too(caplog: pytest.LogCaptureFixture) -> None:
