@@ -43,6 +43,10 @@ class Cluster:
     def owners(self) -> dict[int, str]:
         return dict(self.requests.read_state().owners)
 
+    def wishes(self) -> tuple[object, object]:
+        """Return where switches are wanted, and the leases of those wishes."""
+        return self.requests.read_state().requested_nodes, self.etcd.leases
+
 
 @pytest.fixture
 def cluster() -> Cluster:
@@ -66,19 +70,11 @@ def test_a_drain_that_nobody_follows_ends(cluster: Cluster) -> None:
 
 def test_a_move_is_a_wish_that_ends_with_it(cluster: Cluster) -> None:
     assert cluster.requests.move("s1", "n2")
-    assert (cluster.owners()[1], cluster.requests.read_state().requested_nodes, cluster.etcd.leases) == (
-        "n2",
-        {},
-        set(),
-    )
+    assert (cluster.owners()[1], *cluster.wishes()) == ("n2", {}, set())
     assert cluster.requests.move("s1", "n2")  # it is there
     cluster.deaf = True
     assert not cluster.requests.move("s2", "n2")
-    assert (cluster.owners()[2], cluster.requests.read_state().requested_nodes, cluster.etcd.leases) == (
-        "n1",
-        {},
-        set(),
-    )
+    assert (cluster.owners()[2], *cluster.wishes()) == ("n1", {}, set())
 
 
 def test_a_pin_stays_and_is_not_moved_by_hand_or_balance(cluster: Cluster) -> None:

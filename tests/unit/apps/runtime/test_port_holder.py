@@ -23,13 +23,6 @@ def proc(folder: Path, address: str = LOCAL, state: str = "0A") -> Path:
     return folder
 
 
-def holder(folder: Path, cmdline: bytes, comm: str) -> None:
-    (folder / "12" / "fd").mkdir(parents=True)
-    (folder / "12" / "fd" / "3").symlink_to("socket:[4711]")
-    (folder / "12" / "cmdline").write_bytes(cmdline)
-    (folder / "12" / "comm").write_text(comm)
-
-
 @pytest.mark.parametrize("listening", ["127.0.0.1", "0.0.0.0"])
 def test_a_process_is_named(listening: str) -> None:
     with socket.create_server((listening, 0)) as taken:
@@ -60,7 +53,11 @@ def test_sockets_that_are_in_nobodys_way_are_passed_over(host: str, port: int, s
 
 
 def test_a_name_moves_no_cursor(tmp_path: Path) -> None:
-    holder(proc(tmp_path), b"x\0", "a\x1b[2J\n")
+    process = proc(tmp_path) / "12"
+    (process / "fd").mkdir(parents=True)
+    (process / "fd" / "3").symlink_to("socket:[4711]")
+    (process / "cmdline").write_bytes(b"x\0")
+    (process / "comm").write_text("a\x1b[2J\n")
     said = port_holder("127.0.0.1", 8080, tmp_path)
     assert said.isprintable()
     assert said.endswith("(process 12)")

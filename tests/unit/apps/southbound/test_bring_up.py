@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from support.configs import fabric, star
@@ -351,40 +353,34 @@ def comes_and(net, dpid, vid, work, later):
     assert [net.audit(each) for each in net.switches] == [0, 0]
 
 
+def talk_to(net, host):
+    """Let the frame of a pair come up, before or after the meter for it has been taken over."""
+    pair = net.central.network.pair_seen(host, PortId(1, 1))
+    if pair is not None:
+        net.central.pairs.on_pair_seen(pair, net.now_s)
+
+
+def age(net, host):
+    """Let the entry of a pair age, before or after it has been taken over."""
+    flows = net.switches[1].flows
+    gone = next(key for key in flows if key.table_id == Table.RATE_CONTROL and key.match[:3] == (1, *host))
+    net.central.on_flow_removed(1, net.switches[1].age(gone), net.now_s)
+
+
+@pytest.mark.parametrize("work", [talk_to, age])
 @pytest.mark.parametrize("vid", [10, 20])
 @pytest.mark.parametrize("later", range(8))
-def test_a_pair_that_talks_while_its_receivers_switch_comes_has_one_meter(talking, one_by_one, vid, later):
-    """Its sender's switch is there, with a meter for it; the frame comes up before or after that is taken over."""
+def test_a_pair_that_talks_or_ages_while_its_receivers_switch_comes_has_one_meter_or_none(
+    talking, one_by_one, work, vid, later
+):
+    """Its sender's switch is there, with a meter for it."""
     again = restarted(talking)
     again.connect(1)
-
-    def talk_to(host):
-        pair = again.central.network.pair_seen(host, PortId(1, 1))
-        if pair is not None:
-            again.central.pairs.on_pair_seen(pair, again.now_s)
-
-    comes_and(again, 2, vid, talk_to, later)
-    entries = again.central.state.entries
-    assert len(entries) == len(entry_keys(again.central)) == len(entry_keys(talking.central))
-    ids = entries.meter_id[again.central.vns.dpid[entries.sender] == 1]
-    assert len(set(ids.tolist())) == len(ids)
-    assert set(ids.tolist()) <= again.switches[1].meters.keys()
-
-
-@pytest.mark.parametrize("vid", [10, 20])
-@pytest.mark.parametrize("later", range(8))
-def test_a_pair_that_ages_while_its_receivers_switch_comes_leaves_nothing(talking, one_by_one, vid, later):
-    again = restarted(talking)
-    again.connect(1)
-
-    def age(host):
-        gone = next(
-            key for key in again.switches[1].flows if key.table_id == Table.RATE_CONTROL and key.match[:3] == (1, *host)
-        )
-        again.central.on_flow_removed(1, again.switches[1].age(gone), again.now_s)
-
-    comes_and(again, 2, vid, age, later)
-    metered = [again.switches[1].flows[key].meter_id for key in rate_control_keys(again.switches[1])]
-    entries = again.central.state.entries
-    assert sorted(metered) == sorted(entries.meter_id[again.central.vns.dpid[entries.sender] == 1].tolist())
-    assert set(metered) <= again.switches[1].meters.keys()
+    comes_and(again, 2, vid, partial(work, again), later)
+    entries, switch = again.central.state.entries, again.switches[1]
+    ids = entries.meter_id[again.central.vns.dpid[entries.sender] == 1].tolist()
+    assert sorted(ids) == sorted(switch.flows[key].meter_id for key in rate_control_keys(switch))
+    assert len(set(ids)) == len(ids)
+    assert set(ids) <= switch.meters.keys()
+    assert len(entries) == len(entry_keys(again.central))
+    assert work is age or len(entries) == len(entry_keys(talking.central))

@@ -22,13 +22,6 @@ def desk() -> Iterator[FakeRestServer]:
         yield desk
 
 
-@pytest.fixture
-def silent() -> Iterator[str]:
-    """Somebody who takes connections and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
 def test_credentials_and_conditions_go_along_and_nothing_else(desk: FakeRestServer) -> None:
     desk.on("PATCH", "/v1/x", {"a": 1})
     answer = NodeClient("n1").ask(desk.url, "PATCH", "/v1/x?dry_run=true", GIVEN, b'{"b": 2}')
@@ -45,9 +38,9 @@ def test_refusals_are_answers(desk: FakeRestServer) -> None:
     assert NodeClient("n1").ask(desk.url, "GET", "/v1/x", {}).status == 403
 
 
-def test_who_says_nothing_is_waited_for_no_longer_than_the_limit(silent: str) -> None:
-    with pytest.raises(TimeoutError):
-        NodeClient("n1").ask(silent, "GET", "/v1/x", {}, limit_s=0.05)
+def test_who_says_nothing_is_waited_for_no_longer_than_the_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TimeoutError):
+        NodeClient("n1").ask(f"http://127.0.0.1:{silent.getsockname()[1]}", "GET", "/v1/x", {}, limit_s=0.05)
 
 
 def test_long_answers_are_refused(desk: FakeRestServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,7 @@ def connection(peer: Any) -> SwitchConnection:
 def test_the_parts_of_a_reply_are_joined(connection: SwitchConnection, peer: Peer) -> None:
     reply = connection.ask(encode)
     assert peer.sent == [encode(42)]
+    assert not connection.accept_reply(*part(99, b"of somebody else"))
     assert connection.accept_reply(*part(42, b"one ", MULTIPART_REPLY_MORE))
     assert reply.wait(0.0) is None
     assert connection.accept_reply(*part(42, b"two"))
@@ -76,10 +77,6 @@ def test_a_refused_request_raises_its_reason(connection: SwitchConnection) -> No
     with pytest.raises(ProtocolError, match="METER_MOD_FAILED"):
         reply.wait(0.0)
     assert not connection.fail(reply.xid, ProtocolError("once more"))
-
-
-def test_replies_to_others_are_not_taken(connection: SwitchConnection) -> None:
-    assert not connection.accept_reply(*part(99, b"x"))
 
 
 def test_a_forgotten_reply_is_taken_and_dropped(connection: SwitchConnection) -> None:
