@@ -61,7 +61,7 @@ def configurations(draw: st.DrawFn) -> Config:
 
 
 @given(configurations(), configurations())
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_what_is_equal_need_not_be_looked_into(before: Config, after: Config) -> None:
     assert diff_configs(before, after) == all_compared(before, after)
     assert diff_configs(before, before) == []

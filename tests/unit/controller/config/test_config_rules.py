@@ -1,6 +1,5 @@
 """The configuration as a whole: what a good file yields, and that a bad one is told exactly what is wrong."""
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -107,31 +106,12 @@ def test_a_good_file() -> None:
     assert (access.name, access.is_access, access.capacity_bps) == ("s1-1", True, 100_000_000)
     assert (trunk.name, trunk.untagged_vid) == ("pn2", None)
     assert config.switches["c1"].ports == {}
-
-
-def test_vns_have_their_own_limits_or_their_vlans() -> None:
-    assert list(parse_config(GOOD).vns()) == [
+    # VNs have their own limits, or their VLAN's.
+    assert list(config.vns()) == [
         Vn(10, "s1", 0xA1, 1, 40_000_000, 40_000_000),
         Vn(10, "s1", 0xA1, 2, 20_000_000, 30_000_000, own_limits=("send", "receive")),
         Vn(20, "s1", 0xA1, 2, 50_000_000, 50_000_000),
     ]
-
-
-def test_defaults() -> None:
-    config = parse_config(SMALL)
-    assert (config.interval_ms, config.on_stop, config.queue_max_rate) == (55, "keep", "limit")
-    assert config.queue_mode == "per-vlan"
-    assert str(config.openflow_listen) == "127.0.0.1:6653"
-    assert (config.first_meter_id, config.last_meter_id) == (1, 65535)
-    assert (config.vlans[10].name, config.vlans[10].algorithm, config.vlans[10].weight) == ("vlan10", "fp", 1.0)
-
-
-def test_a_config_is_frozen() -> None:
-    config = parse_config(SMALL)
-    port = config.switches["s1"].ports[1]
-    for target, name in ((config, "interval_ms"), (config.vlans[10], "weight"), (port, "vns")):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(target, name, 1)
 
 
 @pytest.mark.parametrize(
@@ -185,79 +165,59 @@ ONE_PROBLEM = [
     ("[10, 20]}", "[]}", "f:8:34: switches.s1.ports.1.trunk: ", "names no VLAN"),
     ("[10, 20]}", "10}", "f:8:34: switches.s1.ports.1.trunk: ", "10 is not a list"),
     ("trunk: [10, 20]}", "access: [10]}", "f:8:35: switches.s1.ports.1.access: ", "[10] is a list: write one whole"),
-    ("[10, 20]}", "[10, x]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "'x' is not a whole number"),
     ("[10, 20]}", "[10, 4095]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "4095 is above 4094, the maximum"),
-    (
-        ", 20]}",
-        "], vns: {20: {}}}",
-        "f:8:46: switches.s1.ports.1.vns.20: ",
-        "VLAN 20 is not on this port; its VLANs are 10",
-    ),
     ("[10, 20]}", "[10], vns: {010: {}}}", "f:8:46: switches.s1.ports.1.vns.010: ", "'010' is not a VLAN id"),
     ("[10, 20]}", "[10], access: 10}", "f:8:40: switches.s1.ports.1.access: ", "not both"),
-    ("[10, 20]}", "[10], native: 20}", "f:8:48: switches.s1.ports.1.native: ", "20 is not on this port's trunk"),
     ("trunk: [10, 20]}", "access: 10, native: 10}", "f:8:47: switches.s1.ports.1.native: ", "10 is not on this port's"),
     (", trunk: [10, 20]}", "}", "f:8:7: switches.s1.ports.1: ", "needs access"),
     ("capacity: 100M, ", "", "f:8:7: switches.s1.ports.1.capacity: ", "is missing"),
     ("capacity: 100M", "capacity: 1e9", "f:8:21: switches.s1.ports.1.capacity: ", "'1e9' is not a rate"),
-    ("capacity: 100M", "capacity: -5", "f:8:21: switches.s1.ports.1.capacity: ", "-5 is not a rate"),
     ("capacity: 100M", "capacity: ١٠٠M", "f:8:21: switches.s1.ports.1.capacity: ", "'١٠٠M' is not a rate"),
     ("capacity: 100M", "capacity: 99", "f:8:21: switches.s1.ports.1.capacity: ", "99 is outside 1k to"),
     ("capacity: 100M", "capacity: ", "f:8:21: switches.s1.ports.1.capacity: ", "is empty"),
-    ("capacity: 100M", "capacity: 100M, capacty: 1", "f:8:27: switches.s1.ports.1.capacty: ", "did you mean capacity?"),
     ("capacity: 100M", "capacity: 100M, frame_overhead_bytes: 257", "f:8:49: ", "257 is above 256, the maximum"),
-    ("capacity: 100M", "capacity: 100M, frame_overhead_bytes: -1", "f:8:49: ", "-1 is below 0, the minimum"),
     ("      1: {", "      0: {", "f:8:7: switches.s1.ports.0: ", "'0' is not a port number"),
-    ("      1: {", "      01: {", "f:8:7: switches.s1.ports.01: ", "'01' is not a port number"),
     ("      1: {", "      4294967041: {", "f:8:7: switches.s1.ports.4294967041: ", "1 to 4294967040"),
     ("send_limit: 40M, ", "", "f:8:7: switches.s1.ports.1.vns.10.send_limit: ", "VLAN 10 has no send_limit"),
     ("  20: {send", "  20: {name: 7, send", "f:3:14: vlans.20.name: ", "put a number in quotes"),
     ("  20: {send", "  20: {name: 'a b', send", "f:3:14: vlans.20.name: ", "'a b' must be 1 to 63 letters"),
     ("  20: {send", "  20: {weight: 0, send", "f:3:16: vlans.20.weight: ", "0 is below 1e-06, the minimum"),
-    ("  20: {send", "  20: {weight: 0.0000001, send", "f:3:16: vlans.20.weight: ", "1e-07 is below 1e-06, the minimum"),
-    ("  20: {send", "  20: {weight: .nan, send", "f:3:16: vlans.20.weight: ", "'.nan' is not a number"),
     ("  20: {send", "  20: {weight: true, send", "f:3:16: vlans.20.weight: ", "True is not a number"),
+    ("20: {", "20: {algorithm: fp, parameters: {dd: 0.5}, ", "f:3:40: vlans.20.parameters.dd: ", ""),
     ("20: {send", "20: {capacity: 1G, send", "f:3:8: vlans.20.capacity: ", "of links[N], switches.NAME.ports.NO)"),
     ("    dpid: 1", "    ovsdb: unix:db.sock\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "is not an OVSDB address"),
     ("    dpid: 1", "    ovsdb: tcp:h:0\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "outside 1 to 65535"),
     ("    dpid: 1", "    ovsdb: ptcp:6640\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "is not an OVSDB address"),
     ("    dpid: 1", "    ovsdb: 'ptcp:0:[::1]'\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "outside 1 to 65535"),
-    ("    dpid: 1", "    ovsdb: pssl:6640:0.0.0.0\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "pssl needs ovsdb_tls"),
     (
-        "    dpid",
-        "    ovsdb: ptcp:8080:127.0.0.1\n    dpid",
+        "    dpid: 1",
+        "    ovsdb: ptcp:8080:127.0.0.1\n    dpid: 1",
         "f:6:12: switches.s1.ovsdb: ",
-        "127.0.0.1:8080 is also rest.listen",
+        "is also rest.listen",
     ),
-    ("    dpid: 1", "    ovsdb: h:6640\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "is not an OVSDB address"),
-    ("    dpid: 1\n", "", "f:5:3: switches.s1.dpid: ", "is missing"),
+    ("    dpid: 1", "    ovsdb: pssl:6640:0.0.0.0\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "pssl needs ovsdb_tls"),
     # What is misspelt is not also missing.
     ("receive_limit: 40M", "recieve_limit: 40M", "f:2:25: vlans.10.recieve_limit: ", "did you mean receive_limit?"),
     ("capacity: 100M", "capcity: 100M", "f:8:11: switches.s1.ports.1.capcity: ", "did you mean capacity?"),
-    ("    dpid: 1", "    dipd: 1", "f:6:5: switches.s1.dipd: ", "did you mean dpid?"),
     ("  s1:", "  s 1:", "f:5:3: switches.s 1: ", "is not a switch name"),
 ]
 # (a section in front of SMALL, the beginning of the line that is expected, and an excerpt)
 ONE_PROBLEM_IN_A_SECTION = [
     ("queues: {max_rate: most}", "f:1:20: queues.max_rate: ", "'most' must be 'limit' or 'capacity'"),
+    ("queues: {mode: port}", "f:1:16: queues.mode: ", "'port' must be 'per-vlan' or 'single'"),
+    ("control: {on_stop: maybe}", "f:1:20: control.on_stop: ", "'maybe' must be "),
+    ("metrics: {vns: 1}", "f:1:16: metrics.vns: ", "1 must be true or false"),
     ("control: {interval_ms: 9}", "f:1:24: control.interval_ms: ", "9 is below 10, the minimum"),
     ("control: {interval_ms: 5.5}", "f:1:24: control.interval_ms: ", "5.5 is not a whole number"),
-    ("control: {interval_ms: 10001}", "f:1:24: control.interval_ms: ", "10001 is above 10000, the maximum"),
     ("control: 5", "f:1:10: control: ", "5 is not a section"),
     ("openflow: {listen: localhost}", "f:1:20: openflow.listen: ", "'localhost' is not HOST:PORT"),
     ("openflow: {listen: 'h:65536'}", "f:1:20: openflow.listen: ", "outside 1 to 65535"),
     ("rest: {listen: '127.0.0.1:6653'}", "f:1:16: rest.listen: ", "127.0.0.1:6653 is also openflow.listen"),
     ("rest: {ui: yes}", "f:1:12: rest.ui: ", "'yes' must be true or false"),
-    ("rest: {ui: 1}", "f:1:12: rest.ui: ", "1 must be true or false"),
     (
         "rest: {trusted_proxies: [192.0.2.1, 192.0.2.1/24]}",
         "f:1:37: rest.trusted_proxies[1]: ",
         "'192.0.2.1/24' is no IP address and no network such as 192.0.2.0/24 (has host bits set)",
-    ),
-    (
-        "rest: {trusted_proxies: [proxy.example]}",
-        "f:1:26: rest.trusted_proxies[0]: ",
-        "'proxy.example' is no IP address",
     ),
     ("rest: {trusted_proxies: [10]}", "f:1:26: rest.trusted_proxies[0]: ", "(is not text)"),
     ("ecn: {codepoint: 3}", "f:1:18: ecn.codepoint: ", "3 must be 1 or 2"),
@@ -290,7 +250,7 @@ def test_one_problem_in_a_section_is_one_line(section: str, start: str, excerpt:
     assert excerpt in line
 
 
-@pytest.mark.parametrize("vid", ["0", "4095", "010", "1_0", "x", "-1"])
+@pytest.mark.parametrize("vid", ["0", "4095", "010", "-1"])
 def test_bad_vlan_ids(vid: str) -> None:
     lines = refused(SMALL.replace("  10: {", f"  {vid}: {{", 1))
     assert lines[0].startswith(f"f:2:3: vlans.{vid}: {vid!r} is not a VLAN id")
@@ -369,23 +329,6 @@ def test_where_nothing_fits_the_link_is_pointed_at() -> None:
     assert "link s1:9-s2:9 would need to carry 90M of 40M (line 14); nothing fits next to the limits before it" in line
 
 
-def test_metrics_of_vns_are_there_unless_they_are_left_out() -> None:
-    assert parse_config(SMALL).vn_metrics
-    assert not parse_config(f"metrics: {{vns: false}}\n{SMALL}").vn_metrics
-    assert refused(f"metrics: {{vns: 1}}\n{SMALL}") == ["f:1:16: metrics.vns: 1 must be true or false"]
-
-
-def test_an_unknown_algorithm_names_the_known() -> None:
-    (line,) = refused(SMALL.replace("20: {", "20: {algorithm: nope, "))
-    assert line.startswith("f:3:19: vlans.20.algorithm: 'nope' ")
-    assert all(name in line for name in ("fs", "sp", "fp", "fe"))
-
-
-def test_an_unknown_parameter_is_located() -> None:
-    (line,) = refused(SMALL.replace("20: {", "20: {algorithm: fp, parameters: {dd: 0.5}, "))
-    assert line.startswith("f:3:40: vlans.20.parameters.dd: ")
-
-
 def test_a_shadow_has_parameters_of_its_own() -> None:
     given = "20: {algorithm: fp, parameters: {d: 3}, shadow: sp, shadow_parameters: {headroom: 0.1}, "
     vlan = parse_config(SMALL.replace("20: {", given)).vlans[20]
@@ -394,40 +337,6 @@ def test_a_shadow_has_parameters_of_its_own() -> None:
     assert line.startswith("f:3:85: vlans.20.shadow_parameters.headroom: 11 must be ")
     (line,) = refused(SMALL.replace("20: {", given.replace("shadow: sp, ", "")))
     assert "vlans.20.shadow_parameters: is set without shadow" in line
-
-
-def test_all_problems_are_told_at_once_each_once() -> None:
-    text = """\
-control: {interval_ms: 1, on_stop: maybe}
-vlans:
-  10: {algorithm: nope, send_limit: 40M, receive_limit: 140M, weight: -1}
-  20: {send_limit: fast, receive_limit: 50M, colour: red}
-  10: {}
-switches:
-  s1:
-    dpid: 1
-    ports:
-      1: {capacity: 100M, trunk: [10, 20]}
-      1: {capacity: 100M, access: 10}
-      2: {access: 30, name: "-"}
-  s2: {dpid: 0x1}
-"""
-    starts = [line.split(": ")[0] + " " + line.split(": ")[1] for line in refused(text)]
-    assert starts == [
-        "f:1:24 control.interval_ms",
-        "f:1:36 control.on_stop",
-        "f:3:19 vlans.10.algorithm",
-        "f:3:71 vlans.10.weight",
-        "f:4:20 vlans.20.send_limit",
-        "f:4:46 vlans.20.colour",
-        "f:5:3 vlans.10",
-        "f:10:21 switches.s1.ports.1.capacity",
-        "f:11:7 switches.s1.ports.1",
-        "f:12:7 switches.s1.ports.2.capacity",
-        "f:12:19 switches.s1.ports.2.access",
-        "f:12:29 switches.s1.ports.2.name",
-        "f:13:14 switches.s2.dpid",
-    ]
 
 
 def test_a_limit_equal_to_the_capacity_and_sums_equal_to_it_are_fine() -> None:
@@ -478,7 +387,7 @@ def _paths(data: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | i
 
 
 @given(st.sampled_from(_paths(read_document(GOOD).data)[1:]), junk)
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_any_value_in_any_place_is_accepted_or_refused_in_words(path: tuple[str | int, ...], value: object) -> None:
     data = read_document(GOOD).data
     section = data
@@ -503,12 +412,6 @@ def test_any_value_in_any_place_is_accepted_or_refused_in_words(path: tuple[str 
         assert all(vn.vlan_vid in config.vlans for vn in port.vns)
 
 
-def test_an_edge_port_has_a_queue_per_vlan_or_a_single_one() -> None:
-    assert parse_config(GOOD.replace("max_rate: capacity", "max_rate: capacity, mode: single")).queue_mode == "single"
-    with pytest.raises(ConfigError, match=r"queues.mode: 'port' .*'per-vlan' or 'single'"):
-        parse_config(GOOD.replace("max_rate: capacity", "mode: port"))
-
-
 SHARED = """\
 cluster: {node: n1, etcd: ["http://127.0.0.1:2379"], mode: sharded, peer_listen: "127.0.0.1:6654"}
 vlans:
@@ -524,6 +427,11 @@ def test_switches_that_can_be_shared_out() -> None:
     assert cluster is not None
     assert cluster.mode == "sharded"
     assert cluster.peer_listen == cluster.peer_advertise == Endpoint("127.0.0.1", 6654)
+    # A node behind another address listens everywhere.
+    behind = SHARED.replace('"127.0.0.1:6654"', '"0.0.0.0:6654", peer_advertise: "10.0.0.1:6654"')
+    cluster = parse_config(behind, "f").cluster
+    assert cluster is not None
+    assert cluster.peer_advertise == Endpoint("10.0.0.1", 6654)
 
 
 @pytest.mark.parametrize(
@@ -569,13 +477,6 @@ def test_a_section_that_shared_out_switches_cannot_have_is_refused_by_name(secti
 def test_policies_for_which_one_node_decides_can_be_shared_out(algorithm: str) -> None:
     config = parse_config(SHARED.replace("algorithm: fs", f"algorithm: {algorithm}"), "f")
     assert config.vlans[10].algorithm == algorithm
-
-
-def test_a_node_behind_another_address_listens_everywhere() -> None:
-    text = SHARED.replace('"127.0.0.1:6654"', '"0.0.0.0:6654", peer_advertise: "10.0.0.1:6654"')
-    cluster = parse_config(text, "f").cluster
-    assert cluster is not None
-    assert cluster.peer_advertise == Endpoint("10.0.0.1", 6654)
 
 
 METERS = SMALL.replace("    dpid: 1\n", "    dpid: 1\n    meters: {GIVEN}\n")
@@ -626,14 +527,12 @@ def test_a_file_of_more_than_there_can_be_is_refused_at_once(text: str, line: in
     assert problem.endswith(f"{path}: has more than {most} entries, the maximum")
 
 
-@pytest.mark.parametrize("key", ["send_limit", "receive_limit"])
-def test_sections_that_are_alike_are_not_taken_for_one_another(key: str) -> None:
+def test_sections_that_are_alike_are_not_taken_for_one_another() -> None:
     """Sections with the same values are made once: 1 and True are equal, and not the same."""
-    texts = [
-        f"{SMALL[:-1]}\n".replace("[10, 20]}", f"[10, 20], vns: {{10: {{{key}: {value}}}}}}}")
+    one, other, wrong = (
+        SMALL.replace("[10, 20]}", f"[10, 20], vns: {{10: {{send_limit: {value}}}}}}}")
         for value in ("1000000", "1M", "true")
-    ]
-    one, other = (parse_config(text).switches["s1"].ports[1].vns[0] for text in texts[:2])
-    assert one == other
-    (problem,) = refused(texts[2])
+    )
+    assert [*parse_config(one).vns()] == [*parse_config(other).vns()]
+    (problem,) = refused(wrong)
     assert "is not a rate" in problem
