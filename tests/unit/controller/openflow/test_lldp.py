@@ -1,18 +1,11 @@
 from __future__ import annotations
 
-import warnings
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.errors import InvalidValueError, ProtocolError
 from controller.openflow import lldp
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # Ryu's imports warn of what they themselves use, and warnings are errors here
-    from ryu.lib.packet import lldp as ryu_lldp
-    from ryu.lib.packet import packet
 
 KEY = b"the key of this run"
 DPID, PORT_NO = 0x1F, 3
@@ -26,15 +19,6 @@ def test_a_frame_byte_by_byte() -> None:
         "0216" + "07" + b"dpid:000000000000001f".hex() + "0402" + "0733" + "0602" + "0078"
         "fe14" + "02de7501" + "000102030405060708090a0b0c0d0e0f" + "0000"
     )
-
-
-def test_ryu_reads_the_same_frame() -> None:
-    header = packet.Packet(FRAME).get_protocol(ryu_lldp.lldp)
-    chassis, port, ttl, specific, _end = header.tlvs
-    assert (chassis.subtype, chassis.chassis_id) == (7, b"dpid:000000000000001f")
-    assert (port.subtype, port.port_id) == (7, b"3")
-    assert ttl.ttl == 120
-    assert (specific.oui, specific.subtype) == (b"\x02\xde\x75", 1)
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(1, 2**32 - 1), st.binary(min_size=1))

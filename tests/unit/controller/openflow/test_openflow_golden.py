@@ -192,11 +192,11 @@ def test_flow_stats_made_by_ryu_decode_to_the_flows_that_were_added(given_flows:
 def test_what_is_known_from_an_earlier_reply_changes_no_result(before: Flow, now: Flow) -> None:
     earlier = flows.decode_flow_stats(flow_stats_entry(1, before))
     body = flow_stats_entry(7, before) + flow_stats_entry(8, now)
-    again, afresh = flows.decode_flow_stats(body, earlier.known), flows.decode_flow_stats(body)
-    assert again.flows == afresh.flows == [before, now]
+    again = flows.decode_flow_stats(body, earlier.known)
+    assert again.flows == [before, now]
     assert again.flows[0] is earlier.flows[0]
-    assert again.packet_count.tolist() == afresh.packet_count.tolist() == [7, 8]
-    assert again.known == afresh.known
+    assert again.packet_count.tolist() == [7, 8]
+    assert again.known == flows.decode_flow_stats(body).known
 
 
 def test_entries_that_differ_in_anything_but_counters_are_not_mistaken_for_known_ones() -> None:
@@ -253,29 +253,15 @@ def test_flow_stats_of_open_vswitch_decode_to_the_flows_that_were_added() -> Non
     assert set(decoded.duration_s.tolist()) == {0.001, 0.002}
 
 
-def test_flow_deletes_are_what_ryu_sends() -> None:
-    flow = Flow(3, 7, Match(in_port=1, vlan_vid=10), 0xABC, 5, True, meter_id=9, goto_table=4)
-    strict = ryu_flow_add(Flow(3, 7, flow.match, 0xABC))
-    strict.command, strict.cookie_mask = ryu_ofp.OFPFC_DELETE_STRICT, 2**64 - 1
-    assert flows.encode_flow_mods([(ofp.FlowModCommand.DELETE_STRICT, flow)], 1) == serialized(strict, 1)
-    by_cookie = ryu.OFPFlowMod(
-        DATAPATH,
-        cookie=0xD000,
-        cookie_mask=0xF000,
-        table_id=ryu_ofp.OFPTT_ALL,
-        command=ryu_ofp.OFPFC_DELETE,
-        priority=0,
-        out_port=ryu_ofp.OFPP_ANY,
-        out_group=ryu_ofp.OFPG_ANY,
-    )
+def test_flow_mods_by_key_and_deletes_by_cookie_are_what_ryu_sends() -> None:
+    flow = Flow(3, 7, Match(in_port=1, vlan_vid=10), 0xABC, meter_id=9, goto_table=4)
+    for command, sent in (("MODIFY_STRICT", flow), ("DELETE_STRICT", Flow(3, 7, flow.match, 0xABC))):
+        expected = ryu_flow_add(sent)
+        expected.command, expected.cookie_mask = getattr(ryu_ofp, f"OFPFC_{command}"), 2**64 - 1
+        assert flows.encode_flow_mods([(ofp.FlowModCommand[command], flow)], 8) == serialized(expected, 8)
+    by_cookie = ryu_flow_add(Flow(0, 0, Match(), 0xD000))
+    by_cookie.cookie_mask, by_cookie.table_id, by_cookie.command = 0xF000, ryu_ofp.OFPTT_ALL, ryu_ofp.OFPFC_DELETE
     assert flows.encode_flow_delete_by_cookie(0xD000, 0xF000, 2) == serialized(by_cookie, 2)
-
-
-def test_flow_modify_strict_is_what_ryu_sends() -> None:
-    flow = Flow(3, 7, Match(in_port=1), 0xABC, meter_id=9, goto_table=4)
-    expected = ryu_flow_add(flow)
-    expected.command, expected.cookie_mask = ryu_ofp.OFPFC_MODIFY_STRICT, 2**64 - 1
-    assert flows.encode_flow_mods([(ofp.FlowModCommand.MODIFY_STRICT, flow)], 8) == serialized(expected, 8)
 
 
 def test_flow_mods_in_one_go_are_the_single_ones_with_xids_counted_on() -> None:
@@ -368,29 +354,17 @@ def test_meter_stats_of_one_band_each() -> None:
 
 def test_meter_stats_with_foreign_meters_among_ours() -> None:
     def entry(meter_id: int, *bands: tuple[int, int]) -> bytes:
-        head = meter_id.to_bytes(4) + (40 + 16 * len(bands)).to_bytes(2) + bytes(6) + bytes(28)
-        return head + b"".join(a.to_bytes(8) + b.to_bytes(8) for a, b in bands)
+        head = meter_id.to_bytes(4) + (40 + 16 * len(bands)).to_bytes(2) + bytes(18) + (10 * meter_id).to_bytes(8)
+        return head + bytes(8) + b"".join(a.to_bytes(8) + b.to_bytes(8) for a, b in bands)
 
     body = entry(1, (3, 4)) + entry(2) + entry(3, (1, 10), (2, 20), (3, 30)) + entry(4, (2**63, 1), (2**63 - 1, 2))
     body += entry(5, (1, 1), (2**64 - 1, 1)) + entry(6, (5, 6))
     decoded = meters.decode_meter_stats(body)
     assert decoded["meter_id"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert decoded["byte_in_count"].tolist() == [10, 20, 30, 40, 50, 60]
     unavailable = meters.PACKETS_UNAVAILABLE
     assert decoded["band_packet_count"].tolist() == [3, 0, 6, 2**32 - 1, unavailable, 5]
     assert decoded["band_byte_count"].tolist() == [4, 0, 60, 3, 2, 6]
-
-
-def test_a_foreign_meter_among_thousands_of_ours_changes_nothing_for_them() -> None:
-    count = 10_000
-    ours = b"".join(struct.pack("!IH6xIQQIIQQ", number, 56, 1, number, 2, 3, 0, 4, number) for number in range(count))
-    alone = meters.decode_meter_stats(ours)
-    assert alone["byte_in_count"].tolist() == [2] * count
-    assert alone["band_byte_count"].tolist() == list(range(count))
-    foreign = struct.pack("!IH6xIQQII", 7, 40, 0, 0, 0, 0, 0)
-    for at in (0, 17, 5_000, count):
-        mixed = meters.decode_meter_stats(ours[: at * 56] + foreign + ours[at * 56 :])
-        assert mixed["meter_id"][at] == 7
-        assert (np.delete(mixed, at) == alone).all()
 
 
 def test_meter_config_tells_ours_from_others() -> None:
@@ -495,13 +469,6 @@ def test_flow_removed() -> None:
     [
         (ryu_ofp.OFPET_METER_MOD_FAILED, ryu_ofp.OFPMMFC_OUT_OF_METERS, "METER_MOD_FAILED / OUT_OF_METERS"),
         (ryu_ofp.OFPET_FLOW_MOD_FAILED, ryu_ofp.OFPFMFC_TABLE_FULL, "FLOW_MOD_FAILED / TABLE_FULL"),
-        (ryu_ofp.OFPET_BAD_MATCH, ryu_ofp.OFPBMC_BAD_PREREQ, "BAD_MATCH / BAD_PREREQ"),
-        (ryu_ofp.OFPET_BAD_ACTION, ryu_ofp.OFPBAC_BAD_SET_ARGUMENT, "BAD_ACTION / BAD_SET_ARGUMENT"),
-        (
-            ryu_ofp.OFPET_BAD_REQUEST,
-            ryu_ofp.OFPBRC_MULTIPART_BUFFER_OVERFLOW,
-            "BAD_REQUEST / MULTIPART_BUFFER_OVERFLOW",
-        ),
         (ryu_ofp.OFPET_ROLE_REQUEST_FAILED, ryu_ofp.OFPRRFC_BAD_ROLE, "ROLE_REQUEST_FAILED / BAD_ROLE"),
         (99, 3, "error type 99 / code 3"),
     ],
