@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from support.configs import star
 from support.fabrics import Fabric, mac_of
 
@@ -28,24 +27,14 @@ def test_own_entries_are_told_from_others_by_their_cookie():
     assert split_own_flows([OURS, foreign, none, beyond]) == ({flow_key(OURS): OURS}, 3)
 
 
-@pytest.mark.parametrize(
-    "flow",
-    [
-        pipeline.unknown_source(1, 10, report=True),
-        pipeline.rate_control(1, 10, 0xAA, None, 300),
-        pipeline.forward_within_vn(1, 10, 0xAA),
-        pipeline.report_new_pair(10, 0xAA),
-        pipeline.forward_to_switch(1, 10, 0xAA),
-    ],
-)
-def test_other_entries_are_no_hosts_and_no_pairs(flow: Flow) -> None:
-    hosts, pairs = hosts_and_pairs(FlowTable([flow]))
-    assert (len(hosts.key), len(pairs.key)) == (0, 0)
-
-
-def test_entries_of_sources_are_hosts_and_metered_ones_of_destinations_pairs() -> None:
+def test_entries_of_sources_are_hosts_and_metered_ones_of_destinations_pairs_and_others_neither() -> None:
     table = FlowTable(
         [
+            pipeline.unknown_source(1, 10, report=True),
+            pipeline.rate_control(1, 10, 0xAA, None, 300),
+            pipeline.forward_within_vn(1, 10, 0xAA),
+            pipeline.report_new_pair(10, 0xAA),
+            pipeline.forward_to_switch(1, 10, 0xAA),
             pipeline.known_source(3, 11, 0xFF_0000_0001_00, 300),
             pipeline.rate_control(0x1_0000, 4094, 0xAABB_CCDD_EE00, 77, 300),
             *pipeline.limit_floods(5, 12, VnMeters(flood=7, discovery=8)),

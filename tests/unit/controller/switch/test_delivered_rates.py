@@ -44,22 +44,6 @@ def test_queues_are_told_apart_by_port_and_number():
     assert np.isnan(rates[3])
 
 
-@pytest.mark.parametrize(
-    ("second", "why"),
-    [
-        ((1, 10, 900, 0, 6.0), "the counter went back"),
-        ((1, 10, 9000, 0, 5.0), "the clock stood still"),
-        ((1, 10, 9000, 0, 1.0), "the queue was made again"),
-        ((1, 10, COUNTER_UNAVAILABLE, 0, 6.0), "the switch does not count"),
-    ],
-)
-def test_what_cannot_be_told_is_unknown_and_never_zero(second, why):
-    delivery = DeliveredRates()
-    delivery.read_queues(queues((1, 10, 1000, 0, 5.0)), 0.0)
-    delivery.read_queues(queues(second), 1.0)
-    assert np.isnan(delivery.queue_bps(column(1), column(10)))[0], why
-
-
 def test_ports_have_both_directions():
     delivery = DeliveredRates()
     for tx_bytes, rx_bytes, duration_s in ((0, 0, 1.0), (500, 250, 2.0)):

@@ -41,17 +41,6 @@ def stats(flows: list[Flow], *, age_s: float = 0.0, hits: int = 0) -> bytes:
     return b"".join(datapath.tables.stats(list(datapath.tables._entries[0].values()), reported, age_s))
 
 
-def test_a_listing_of_other_ages_and_counters_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    listing = InstalledFlows()
-    listing.read(stats(FLOWS))
-    assert stats(FLOWS) != stats(FLOWS, age_s=9.5, hits=3)
-    monkeypatch.setattr(flow_stats_reader, "_Reader", None)
-    assert listing.read(stats(FLOWS, age_s=9.5, hits=3)) == set()
-    for other in (FLOWS[:2], FLOWS[::-1], [*FLOWS, flow(4)]):
-        with pytest.raises(TypeError):
-            listing.read(stats(other))
-
-
 def test_every_byte_but_ages_and_counters_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     body, listing = stats(FLOWS), InstalledFlows()
     listing.read(body)
@@ -65,38 +54,23 @@ def test_every_byte_but_ages_and_counters_is_looked_at(monkeypatch: pytest.Monke
             assert listing.read(other) == set()
 
 
-@pytest.mark.parametrize(
-    "changed", [flow(3, out=8), flow(3, priority=6), flow(3, cookie=OWN_COOKIE | 1), flow(3, idle_s=60), None]
+ANY = st.builds(
+    flow,
+    st.integers(1, 3),
+    priority=st.integers(5, 6),
+    cookie=st.sampled_from([OWN_COOKIE, OWN_COOKIE | 1, 7]),  # the last is another application's
+    out=st.integers(8, 9),
+    idle_s=st.sampled_from([0, 60]),
 )
-def test_anything_else_does(changed: Flow | None) -> None:
-    listing = InstalledFlows()
-    listing.read(stats(FLOWS))
-    other = [*FLOWS[:2], *([] if changed is None else [changed])]
-    keys = {pack_key(FLOWS[2])} | ({pack_key(changed)} if changed else set())
-    assert listing.read(stats(other)) == keys
-    assert listing.own == {flow_key(one): one for one in other}
 
 
-def test_entries_of_others_are_not_listed() -> None:
-    listing = InstalledFlows()
-    assert listing.read(stats([flow(1, cookie=7)])) == set()
-    assert listing.read(stats([])) == set()
-    assert listing.own == {}
-
-
-def test_an_entry_that_is_taken_over_by_somebody_else_is_gone() -> None:
-    listing = InstalledFlows()
-    listing.read(stats(FLOWS))
-    assert listing.read(stats([*FLOWS[:2], flow(3, cookie=7)])) == {pack_key(FLOWS[2])}
-    assert flow_key(FLOWS[2]) not in listing.own
-
-
-@given(st.lists(st.lists(st.builds(flow, st.integers(1, 4), out=st.integers(5, 6)), max_size=4), max_size=5))
+@given(st.lists(st.lists(ANY, max_size=4), max_size=5))
 def test_after_any_changes_the_listing_is_what_was_listed_last(rounds: list[list[Flow]]) -> None:
     listing = InstalledFlows()
     before: dict[FlowKey, Flow] = {}
     for flows in rounds:
         now = {flow_key(one): one for one in flows}
+        now = {key: one for key, one in now.items() if one.cookie != 7}
         changed = listing.read(stats(flows))
         assert listing.own == now
         assert changed == {pack_key(key) for key in before.keys() | now.keys() if before.get(key) != now.get(key)}
@@ -234,14 +208,14 @@ def test_compiled_and_plain_tell_listings_apart_by_the_same_bytes(monkeypatch: p
     assert len(turns) == -(-len(FLOWS) * 400 // 7) - 1
 
 
-def test_thousands_of_entries_that_have_nothing_in_common_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_entries_that_have_nothing_in_common_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a hostile switch lists: it takes as long as reading them one by one, not each against all."""
     calls: list[int] = []
     matches = flow_stats_reader._Template.matches
     monkeypatch.setattr(
         flow_stats_reader._Template, "matches", lambda self, words: calls.append(len(words)) or matches(self, words)
     )
-    many = [flow(1, priority=number, out=number) for number in range(1, 5_001)]
+    many = [flow(1, priority=number, out=number) for number in range(1, 1_501)]
     listing = InstalledFlows()
     listing.read(b"".join(map(entry, many)))
     assert sum(calls) <= flow_stats_reader._MAX_TRIED * len(many)

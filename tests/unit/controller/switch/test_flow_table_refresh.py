@@ -21,8 +21,8 @@ def flow(port: int, out: int = 1, meter_id: int | None = None) -> Flow:
     return Flow(0, 5, Match(in_port=port) if port else LONG, 0, meter_id=meter_id, actions=(Output(out),))
 
 
-def updated(before: FlowTable, listed: list[list[Flow]]) -> FlowTableRefresh:
-    """Return an update that has taken what is listed, piece by piece."""
+def updated(before: FlowTable, listed: list[list[Flow]], least_batches: int = 0) -> FlowTableRefresh:
+    """Return an update that has taken what is listed, piece by piece, and was put together in so many batches."""
     update = FlowTableRefresh(before)
     for piece in listed:
         rows = [
@@ -35,8 +35,7 @@ def updated(before: FlowTable, listed: list[list[Flow]]) -> FlowTableRefresh:
                 update.add_long(pack_key(one), one.meter_id or 0, effect_of(one))
         keys, meter_ids, places = zip(*rows, strict=True) if rows else ((), (), ())
         update.add(FlowColumns(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
-    for _ in update.batches():
-        pass
+    assert len(list(update.batches())) >= least_batches
     return update
 
 
@@ -71,12 +70,7 @@ def test_effects_that_nobody_has_any_more_are_forgotten() -> None:
     assert len(table.copy()._effects) <= 200
 
 
-def test_many_are_put_together_in_pieces() -> None:
-    many = [flow(port) for port in range(1, 6_001)]
-    update = FlowTableRefresh(FlowTable())
-    for start in range(3):
-        rows = [(pack_key(one), 0, update.template_index(effect_of(one))) for one in many[start::3]]
-        keys, meter_ids, places = zip(*rows, strict=True)
-        update.add(FlowColumns(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
-    assert len(list(update.batches())) >= 4
-    assert update.table == FlowTable(many)
+def test_many_are_put_together_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_table_refresh, "_MERGE_BATCH", 200)
+    many = [flow(port) for port in range(1, 601)]
+    assert updated(FlowTable(), [many[start::3] for start in range(3)], least_batches=4).table == FlowTable(many)
