@@ -239,11 +239,8 @@ def test_who_forfeits_its_savings_is_held_to_the_grant_at_once():
     _, changes = step(state, [50 * MBIT, 50 * MBIT], seen(120 * MBIT, 0, rows=2), INTERVAL_S)
     assert changes.burst_bits.tolist() == [RESPONSIVE_BURST_S * 50 * MBIT, MIN_BURST_S * 50 * MBIT]
     assert changes.rate_bps[1] < changes.rate_bps[0] == 50 * MBIT  # what it sent above its rate is taken back
-
-
-def test_what_is_owed_is_not_forfeited():
-    state = standing([100 * MBIT], credit_bits=-5 * MBIT)
-    assert state.forfeited(np.array([0])).credit_bits.tolist() == [-5 * MBIT]
+    in_debt = standing([100 * MBIT], credit_bits=-5 * MBIT)  # which is not forfeited
+    assert in_debt.forfeited(np.array([0])).credit_bits.tolist() == [-5 * MBIT]
 
 
 @pytest.mark.parametrize("unresponsive", [False, True])

@@ -84,18 +84,6 @@ def test_what_a_reading_shows_is_the_same(seed: int, entries: int, lists: bool) 
         np.testing.assert_array_equal(getattr(seen, name), getattr(plain, name), err_msg=name)
 
 
-def test_the_readings_that_are_compared_say_something() -> None:
-    """What is compared above would prove little if nothing was known, or nothing was wrong."""
-    rng, entries = np.random.default_rng(1), 2000
-    ends = rng.integers(0, 5, entries), np.sort(rng.integers(0, 5, entries))
-    last, unread = Measurement.initial(entries), np.zeros(entries, np.int16)
-    for readings in (listed(rng, entries), columns(rng, entries)):
-        seen = evaluate_readings(ends, counters(rng, entries), last, unread, readings, np.full(5, 1e10))
-        known = ~np.isnan(seen.seen_s)
-        for some in (known, known & (seen.measured.offered_bps == 0.0), seen.implausible, seen.too_soon):
-            assert 20 < np.count_nonzero(some) < entries - 20
-
-
 @given(seed=st.integers(0, 2**32 - 1), entries=st.integers(0, 200))
 def test_rates_and_modified_counters_are_the_same(seed: int, entries: int) -> None:
     rng = np.random.default_rng(seed)

@@ -38,16 +38,6 @@ def test_a_queue_that_only_dropped_dropped_full_frames():
     assert (nothing.known.tolist(), nothing.dropped_bps.tolist(), nothing.served_bps.tolist()) == ([True], [0.0], [0.0])
 
 
-@pytest.mark.parametrize("missing", range(4))
-def test_a_queue_with_anything_unknown_is_unknown(missing):
-    values = [150_000.0, 100.0, 10.0, 0.05]
-    values[missing] = NAN
-    got = queue(*values)
-    assert not got.known[0]
-    assert not got.implausible[0]
-    assert all(np.isnan(getattr(got, field.name)[0]) for field in dataclasses.fields(got)[:5])
-
-
 @pytest.mark.parametrize(
     ("values", "why"),
     [
@@ -86,7 +76,7 @@ def test_a_link_is_read_on_its_ports_clock():
 moves = st.sampled_from([NAN, -5.0, 0.0, 1.0, 1e3, 1e7, 1e12])
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(moves, moves, moves, st.sampled_from([NAN, 0.01, 0.055, 10.0]))
 def test_a_reading_is_known_or_all_of_it_is_nan(sent, packets, dropped, elapsed_s):
     got = queue(sent, packets, dropped, elapsed_s)
