@@ -73,15 +73,6 @@ def test_without_a_path_only_the_access_links_count(broken):
     assert used(links, ((10, 1, 1), (10, 2, 1))) == [["s1:1 (sending)", "s2:1 (receiving)"]]
 
 
-def test_no_entries_use_no_links():
-    assert used(links_of(topology())) == []
-
-
-def test_where_a_vn_is():
-    links = links_of(topology())
-    assert [links.location(VNS.row_of(*key)) for key in ((10, 1, 2), (20, 2, 1))] == ["s1:2", "s2:1"]
-
-
 def test_access_links_alone():
     links = LinkTable.access_links(VNS)
     assert len(links.names) == 6

@@ -52,13 +52,6 @@ def problems(*args, **named):
 # -- the configuration
 
 
-def test_limits_that_fit_are_accepted():
-    """Three VNs of 16 Mb/s a switch and VLAN send 96 Mb/s at most, over links of 100."""
-    config = parsed("16M")
-    assert [str(end) for link in config.links for end in link.ends] == ["s1:101", "c1:1", "s2:101", "c1:2"]
-    assert [link.capacity_bps for link in config.links] == [100 * MBIT] * 2
-
-
 def test_without_links_the_core_is_not_looked_at():
     config = parsed("400M", links=[])
     assert config.links == ()
@@ -84,15 +77,6 @@ def test_the_offer_is_accepted_and_what_is_beyond_is_not():
     assert "at most 20M fits" in message
     own["vns"][20]["receive_limit"] = "20M"
     assert parsed("16M", last=own, **named).switches["s2"].ports[3].vns[1].receive_limit_bps == 20 * MBIT
-
-
-def test_a_limit_of_the_vns_own_is_told_where_it_stands():
-    """VLAN 10 receives 48 Mb/s at most on s2 and VLAN 20 as much, so only the receive side can be too much."""
-    own = {
-        "vns": {10: {"receive_limit": "80M", "send_limit": "16M"}, 20: {"receive_limit": "80M", "send_limit": "16M"}}
-    }
-    config = parsed("16M", p1=own)  # senders on s2 send 96 Mb/s at most, whatever s1 may receive
-    assert config.switches["s1"].ports[1].vns[0].receive_limit_bps == 80 * MBIT
 
 
 @pytest.mark.parametrize(

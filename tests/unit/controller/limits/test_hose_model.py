@@ -28,22 +28,6 @@ def test_limits_that_fit():
     admit(two_switches(), limits(50 * M, 50 * M), VnLimits(10, "a1", 50 * M, 100 * M))
 
 
-def test_a_core_link_carries_the_lesser_of_both_sides():
-    """80 + 80 of a may go to b, but b receives 30 + 30 only; the other way 160 may come."""
-    vns = [*limits(80 * M, 80 * M, ports=("a1", "a2")), *limits(80 * M, 30 * M, ports=("b1", "b2"))]
-    (found,) = overloads(two_switches(), vns)
-    assert (found.location, found.load_bps, found.capacity_bps) == ("link ba", 160 * M, 100 * M)
-
-
-def test_vlans_add_up_and_do_not_mix():
-    vns = limits(40 * M, 40 * M, 10, ("a1", "b1")) + limits(40 * M, 40 * M, 20, ("a1", "b1"))
-    assert overloads(two_switches(80 * M), vns) == []
-    assert [o.location for o in overloads(two_switches(79 * M), vns)] == ["link ab", "link ba"]
-    # VLAN 20 is only at a: nothing of it takes the core.
-    vns = limits(40 * M, 40 * M, 10, ("a1", "b1")) + limits(40 * M, 40 * M, 20, ("a1", "a2"))
-    assert overloads(two_switches(40 * M), vns) == []
-
-
 def test_an_access_port_is_refused_with_what_fits():
     vns = limits(60 * M, 60 * M, 10, ("a1", "a2"))
     with pytest.raises(AdmissionError) as caught:
@@ -58,13 +42,6 @@ def test_an_access_port_is_refused_with_what_fits():
         "vlans.20.a1.send_limit: 41M does not fit: port a1 (sending) would need to carry 101M of 100M; at most 40M fits"
     )
     admit(two_switches(), vns, VnLimits(20, "a1", 40 * M, 40 * M))
-
-
-def test_where_the_others_leave_nothing_nothing_fits():
-    with pytest.raises(AdmissionError) as caught:
-        admit(two_switches(), limits(100 * M, 1 * M, 10, ("a1",)), VnLimits(20, "a1", 50 * M, 1 * M))
-    assert caught.value.largest_bps == 0
-    assert str(caught.value).endswith("would need to carry 150M of 100M; nothing fits")
 
 
 def test_the_limit_that_was_changed_is_spoken_of():
@@ -108,7 +85,7 @@ def test_overloads_of_others_are_not_held_against_a_vn():
         admit(two_switches(), vns, VnLimits(20, "a1", 21 * M, 10 * M))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_the_worst_load_is_the_linear_programs(seed):
     """Paths per pair at random (as hashing over equal paths does), so that not every sender meets every receiver."""
     rng = np.random.default_rng(seed)
