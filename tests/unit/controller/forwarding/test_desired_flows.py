@@ -111,7 +111,7 @@ puts_at = st.tuples(st.integers(0, 2), st.integers(1, 3), parts)
 
 
 @given(st.lists(st.one_of(puts, puts_at, st.tuples(st.integers(0, 2))), max_size=12))
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_desired_is_what_the_groups_ask_for_and_touched_what_differs(changes):
     """Each group has a table of its own; one is put as a whole, put at one switch, or dropped."""
     desired, wanted = DesiredFlows(), {}

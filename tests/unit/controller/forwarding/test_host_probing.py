@@ -83,13 +83,6 @@ def test_a_host_that_is_known_is_not_asked_again():
     assert search.due_probes(lambda host: False, 9.0) == []
 
 
-def test_searches_are_bounded():
-    search = HostProber()
-    for mac in range(1500):
-        search.probe_host(Host(10, mac), AT, header(0x0800), IPV4, 0.0)
-    assert len(search.due_probes(lambda host: False, 0.0)) == MAX_SEARCHES_PER_VN
-
-
 def test_who_looks_for_much_keeps_nobody_from_looking():
     search = HostProber()
     for port_no in range(MAX_SEARCHES // MAX_SEARCHES_PER_VN + 5):
@@ -103,7 +96,7 @@ def test_who_looks_for_much_keeps_nobody_from_looking():
     assert len(asked) == MAX_SEARCHES
 
 
-@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 60)), max_size=60))
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 80)), max_size=60))
 @settings(max_examples=40)
 def test_the_places_are_shared_whoever_comes_first(asking):
     search = HostProber()

@@ -21,7 +21,7 @@ steps = st.one_of(
 
 
 @given(st.lists(steps, max_size=60), st.integers(1, 4))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_the_columns_say_what_a_dictionary_would(done, page):
     known, now_s = KnownHosts(VNS, MAX_MACS, REMEMBERED_S), 100.0
     expected: dict[Host, tuple[int, float, int]] = {}

@@ -136,12 +136,6 @@ def test_what_another_switch_admitted_is_not_limited_again(frame):
     assert all(out != 9 for out, _, _ in trace.outputs)
 
 
-def test_frames_do_not_return_where_they_came_from():
-    net = NETS[True]
-    mac = mac_of(PortId(1, 1), 10)
-    assert net.send(Frame(mac, 0x0200_0000_0005, 10), PortId(1, 1), report=False).at == []
-
-
 def test_all_entries_are_owned_and_in_their_table():
     for switch in NETS[True].switches.values():
         for flow in switch.flows.values():

@@ -126,7 +126,7 @@ class Both:
             net.paths.tick(self.now_s)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(st.lists(steps, max_size=40))
 @example([("link", (1, 2)), ("learn", HOSTS[0], PortId(2, 1)), *[("take", 1), ("let go", 1)] * 2, ("take", 1)])
 def test_entries_of_own_switches_are_those_of_one_process_and_there_are_no_others(done):
@@ -140,6 +140,11 @@ def test_entries_of_own_switches_are_those_of_one_process_and_there_are_no_other
                 assert dict(made) == dict(wanted)
             else:
                 assert not len(made)
+    for net in fabrics.both():  # and columns of VNs say what their hosts and senders are
+        macs = [[host.mac for host in net.hosts_of_vn(row)] for row in range(len(VNS))]
+        assert net.known.count.tolist() == [len(some) for some in macs]
+        assert all(min(some) == net.known.lowest_mac[row] for row, some in enumerate(macs) if some)
+        assert net.pairs.receivers().tolist() == [row for row in range(len(VNS)) if net.pairs.to(row)]
 
 
 def test_what_is_kept_of_others_hosts_does_not_grow_with_the_switches():
@@ -151,16 +156,3 @@ def test_what_is_kept_of_others_hosts_does_not_grow_with_the_switches():
     assert {group[0] for group in groups} == {"discover"}  # others' hosts are learned, and go out, elsewhere
     both.do("let go", 1)
     assert not any(len(both.part.desired.flows_at(dpid)) for dpid in SWITCHES)
-
-
-@settings(max_examples=60)
-@given(st.lists(steps, max_size=40))
-def test_columns_of_vns_say_what_their_hosts_and_senders_are(done):
-    fabrics = Both()
-    for one in done:
-        fabrics.do(*one)
-    for net in fabrics.both():
-        macs = [[host.mac for host in net.hosts_of_vn(row)] for row in range(len(VNS))]
-        assert net.known.count.tolist() == [len(some) for some in macs]
-        assert all(min(some) == net.known.lowest_mac[row] for row, some in enumerate(macs) if some)
-        assert net.pairs.receivers().tolist() == [row for row in range(len(VNS)) if net.pairs.to(row)]
