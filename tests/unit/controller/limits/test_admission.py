@@ -53,9 +53,7 @@ def problems(*args, **named):
 
 
 def test_without_links_the_core_is_not_looked_at():
-    config = parsed("400M", links=[])
-    assert config.links == ()
-    assert core_topology(config).link_capacity_bps == {}
+    assert core_topology(parsed("400M", links=[])).link_capacity_bps == {}
 
 
 def test_the_limit_that_is_one_too_many_for_a_link_is_told_with_what_would_fit():
@@ -82,18 +80,14 @@ def test_the_offer_is_accepted_and_what_is_beyond_is_not():
 @pytest.mark.parametrize(
     ("links", "path", "words"),
     [
-        ([{"between": ["s1:101", "c1:1"]}], "links[0].capacity", "is missing"),
         ([{"capacity": "1G"}], "links[0].between", "is missing"),
         ([{"between": ["s1:101"], "capacity": "1G"}], "links[0].between", "must name the two ends of the link, not 1"),
         ([{"between": ["s1:101", "x:1"], "capacity": "1G"}], "links[0].between[1]", "is not a switch of this file"),
         ([{"between": ["s1:101", "c1"], "capacity": "1G"}], "links[0].between[1]", "is not SWITCH:PORT"),
         ([{"between": ["s1:101", "c1:000000000019"], "capacity": "1G"}], "links[0].between[1]", "is not SWITCH:PORT"),
-        ([{"between": ["s1:101", "c1:0"], "capacity": "1G"}], "links[0].between[1]", "is not SWITCH:PORT"),
         ([{"between": ["s1:1", "c1:1"], "capacity": "1G"}], "links[0].between[0]", "is an edge port"),
         ([{"between": ["s1:101", "s1:102"], "capacity": "1G"}], "links[0].between", "both ends are on switch s1"),
         ([LINKS[0], LINKS[0]], "links[1].between", "is an end of links[0] already"),
-        ([{"between": ["s1:101", "c1:1"], "capacity": "0"}], "links[0].capacity", "is outside"),
-        ([{"between": ["s1:101", "c1:1"], "capacity": "1G", "speed": 1}], "links[0].speed", "is not a known key"),
         (["s1:101"], "links[0]", "is not a section"),
         ("s1:101", "links", "is not a list"),
     ],
