@@ -11,7 +11,6 @@ from support.configs import fabric
 from controller.capability.capabilities import (
     Ability,
     Capabilities,
-    Enforceability,
     ProbeResult,
     Verdict,
     enforceability,
@@ -41,26 +40,23 @@ def able(**known: object) -> Capabilities:
     return can
 
 
-def test_what_works_is_enforceable() -> None:
-    assert enforceability(able(), 1) == Enforceability(Verdict.YES)
-    assert str(enforceability(able(), 1)) == "yes"
-    assert faults(able(), PORTS) == []
-
-
 @pytest.mark.parametrize(
     ("known", "verdict", "why"),
     [
         ({"queues_set": {}, "queues": {}}, Verdict.PARTLY, "no queue: the switch has no ovsdb address"),
+        ({"queues_set": {}}, Verdict.PARTLY, "its queues were not set by the controller (no ovsdb address)"),
         ({"queues_set": {1: "has a QoS row of others"}}, Verdict.PARTLY, "no queue: has a QoS row of others"),
         ({"queues": {}}, Verdict.PARTLY, "that queues take effect has not been tested"),
         ({"queues": {1: IGNORED}}, Verdict.PARTLY, "set_queue has no effect"),
         ({"profile": "no-queues"}, Verdict.PARTLY, "no queue: its profile is no-queues"),
         ({"classes": False}, Verdict.PARTLY, "receivers have no queue: queues.mode is single"),
+        ({}, Verdict.YES, "yes"),
         ({"profile": "no-meters"}, Verdict.PARTLY, "senders are not limited: its profile is no-meters"),
         ({"profile": "no-meter-counters"}, Verdict.PARTLY, "up to 500 ms stale: its profile is no-meter-counters"),
         ({"meters": Ability(ProbeResult.FAILS, "so")}, Verdict.PARTLY, "senders are not limited: so"),
         ({"meters": Ability()}, Verdict.PARTLY, "that meters limit senders has not been tested"),
         ({"passive": Ability(ProbeResult.FAILS, "so")}, Verdict.PARTLY, "senders are not limited: so"),
+        ({"passive": WORKS, "meters": Ability()}, Verdict.YES, "yes"),  # traffic says more than a test made once
         ({"short_of_meters": True}, Verdict.PARTLY, "all meters are in use"),
         ({"refuses_meters": True}, Verdict.PARTLY, "some senders are not limited: the switch rejects meters"),
         ({"lacking": ("VLAN 10",)}, Verdict.PARTLY, "some senders are not limited: VLAN 10"),
@@ -80,24 +76,15 @@ def test_what_is_missing_is_said(known: dict[str, object], verdict: Verdict, why
     assert why in str(found)
 
 
-def test_queues_set_by_others_prove_nothing_of_their_rates() -> None:
-    found = enforceability(able(queues_set={}, queues={1: WORKS}), 1)
-    assert found == Enforceability(Verdict.PARTLY, ("its queues were not set by the controller (no ovsdb address)",))
-
-
 def test_senders_elsewhere_matter_only_where_no_queue_keeps_them_off() -> None:
     assert enforceability(able(), 1, ["s2"]).verdict is Verdict.YES
     assert "senders at s2, s3 are not limited" in str(enforceability(able(queues_set={}), 1, ["s3", "s2"]))
 
 
-def test_traffic_says_more_than_a_test_that_was_made_once() -> None:
-    assert enforceability(able(meters=Ability(), passive=WORKS), 1).verdict is Verdict.YES
-    assert not able(passive=Ability(ProbeResult.FAILS, "so")).limits.works
-
-
 def test_only_what_was_to_work_is_a_trouble() -> None:
     lacking = Capabilities()
     lacking.note_features(replace(FULL, band_types=0))
+    assert faults(able(), PORTS) == []
     assert faults(lacking, PORTS) == ["senders are not limited: the switch has no meters that drop"]
     assert faults(able(profile="no-meters"), PORTS) == []
     assert faults(able(queues_set={}), PORTS) == []

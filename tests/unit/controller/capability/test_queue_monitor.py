@@ -42,12 +42,9 @@ class Counters:
         return self.watch.findings()[port_no].finding
 
 
-def test_nothing_is_said_before_anything_was_read() -> None:
-    assert Counters().finding() is ProbeResult.UNKNOWN
-
-
 def test_a_queue_that_counts_takes_effect_and_its_neighbours_port_is_another_matter() -> None:
     counters = Counters()
+    assert counters.finding() is ProbeResult.UNKNOWN
     counters.read()
     counters.packets[1, 20] += 1
     found = counters.read()
