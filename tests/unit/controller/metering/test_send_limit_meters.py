@@ -76,34 +76,19 @@ def test_readings_where_they_are_listed_show_the_same_compiled(seed: int, vns: i
         meters = meters.modified(np.flatnonzero(rng.random(vns) < 0.2), 1.0 + 0.055 * interval)
 
 
-def over_its_send_limit():
+def test_what_a_send_limit_drops_is_counted_and_explained_also_after_changes_and_absence():
     """Two receivers of one sender that may send 40 Mb/s, and is asked for 60."""
     loop = ControlLoop(started(star(4, limits={10: "40M"})))
     loop.add((1, 1), (1, 2), 10, 40 * M)
     loop.add((1, 1), (1, 3), 10, 20 * M)
     loop.run(40)
-    return loop
-
-
-def test_what_a_send_limit_drops_is_counted():
-    loop = over_its_send_limit()
-    meters, vns = loop.fabric.central.fabric.send_limits, loop.fabric.central.vns
-    row = vns.row_of(10, 1, 1)
+    net, vns = loop.fabric, loop.fabric.central.vns
+    row, meters = vns.row_of(10, 1, 1), net.central.fabric.send_limits
     assert meters.offered_bps[row] == pytest.approx(60 * M, rel=0.02)
     assert meters.dropped_bps[row] == pytest.approx(20 * M, rel=0.05)
     assert meters.offered_bps[vns.row_of(10, 1, 2)] == 0.0
-
-
-def test_it_is_explained():
-    loop = over_its_send_limit()
-    text = str(explain_pair(loop.fabric.central.fabric, 0))
+    text = str(explain_pair(net.central.fabric, 0))
     assert text.endswith("; s1:1's send limit drops 20.0 Mb/s of the 60.0 Mb/s that it sends in all"), text
-
-
-def test_it_is_counted_on_after_the_limit_was_changed_and_after_the_switch_was_away():
-    loop = over_its_send_limit()
-    net = loop.fabric
-    row = net.central.vns.row_of(10, 1, 1)
     net.operator.set_vn(row, net.now_s, send_limit_bps=int(30 * M))
     loop.run(40)
     assert net.central.fabric.send_limits.dropped_bps[row] == pytest.approx(30 * M, rel=0.05)
