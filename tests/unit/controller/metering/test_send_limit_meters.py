@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.configs import star
 from support.fabrics import ControlLoop
 from support.host_traffic import started
-from support.native_comparison import numpy_alone, same
 
-from controller.metering import measurement_native
-from controller.metering.counters import NOT_LISTED, ListedReadings, MeterReadings
+from controller.metering.counters import MeterReadings
 from controller.metering.send_limit_meters import SendLimitMeters
 from controller.monitoring.pair_explanation import explain_pair
-from controller.openflow.constants import COUNTER_UNAVAILABLE
-from controller.openflow.meters import METER_STATS
 
 M = 1e6
 CAPACITY_BPS = np.full(2, 1e9)
@@ -48,32 +42,6 @@ def test_a_modify_begins_a_new_count_and_what_is_forgotten_is_unknown():
 def test_a_sender_of_which_nothing_passes_multiplies_nothing():
     meters = SendLimitMeters.initial(2).updated(reading(0, 0, 1.0), CAPACITY_BPS)
     assert meters.updated(reading(1e6, 1e6, 2.0), CAPACITY_BPS).offered_to_passed.tolist() == [1.0, 1.0]
-
-
-@pytest.mark.skipif(measurement_native.library is None, reason="no C compiler was there when it was installed")
-@given(seed=st.integers(0, 2**32 - 1), vns=st.integers(0, 300))
-def test_readings_where_they_are_listed_show_the_same_compiled(seed: int, vns: int) -> None:
-    rng = np.random.default_rng(seed)
-    meters, capacity_bps = SendLimitMeters.initial(vns), rng.random(vns) * 1e9
-    stats = np.zeros(vns, METER_STATS)
-    for interval in range(6):
-        stats["duration_s"] += rng.choice([0.001, 0.055, -0.01], vns, p=[0.1, 0.8, 0.1])
-        for name in ("byte_in_count", "band_byte_count"):
-            stats[name] += rng.integers(0, 10**6, vns).astype(np.uint64)
-            unknown = np.where(rng.random(vns) < 0.1, COUNTER_UNAVAILABLE, stats[name])
-            shown = stats.copy()
-            shown[name] = unknown
-        meter = np.where(rng.random(vns) < 0.1, NOT_LISTED, rng.permutation(vns)).astype(np.int32)
-        switch = rng.integers(0, 2, vns).astype(np.int32)
-        came_s, done_s = np.full(2, 1.0 + 0.055 * interval), np.array([1.0 + 0.055 * interval - 0.03, np.nan])
-        readings = ListedReadings(meter, switch, shown, came_s, done_s, None)
-        after = meters.updated(readings, capacity_bps)
-        with numpy_alone():
-            meters = meters.updated(ListedReadings(meter, switch, shown, came_s, done_s, None), capacity_bps)
-        same(after.counters, meters.counters)
-        assert after.offered_bps.tobytes() == meters.offered_bps.tobytes()
-        assert after.dropped_bps.tobytes() == meters.dropped_bps.tobytes()
-        meters = meters.modified(np.flatnonzero(rng.random(vns) < 0.2), 1.0 + 0.055 * interval)
 
 
 def test_what_a_send_limit_drops_is_counted_and_explained_also_after_changes_and_absence():
