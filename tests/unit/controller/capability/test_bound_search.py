@@ -58,16 +58,10 @@ def test_bounds_are_found(limits: dict[str, int], bounds: dict[str, int], tells:
     assert found(MeterLimits(**limits), tells=tells, most=80) == UNBOUNDED._replace(**bounds)
 
 
-def test_a_switch_that_bounds_nothing_is_asked_little() -> None:
+def test_little_is_asked_without_bounds_and_unreadable_meters_are_believed() -> None:
     assert found(MeterLimits(), most=11) == UNBOUNDED
-
-
-def test_a_switch_whose_meters_cannot_be_read_is_believed() -> None:
     assert found(MeterLimits(max_burst_kbits=32_000), readable=False) == UNBOUNDED._replace(max_burst_kbits=32_000)
-
-
-def test_a_switch_that_takes_nothing_is_found_to() -> None:
-    assert found(MeterLimits(supports_burst_flag=False)) is None
+    assert found(MeterLimits(supports_burst_flag=False)) is None  # it takes nothing
 
 
 def test_errors_that_are_not_of_the_search_are_left_to_others() -> None:

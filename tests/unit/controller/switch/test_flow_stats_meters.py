@@ -36,8 +36,9 @@ def told(counting, rows, now_s):
     }
 
 
-def test_flows_of_one_meter_are_added_up():
-    rows = [(5, 1000, 3), (5, 500, 7), (6, 10, 1)]
+def test_flows_of_one_meter_are_added_up_and_other_entries_do_not_count():
+    others = [pipeline.limit_sender(1, 10, 5), pipeline.report(1, 10, 5), UnknownFlow(3, 1, 0, b"")]
+    rows = [(5, 1000, 3), (5, 500, 7), (6, 10, 1), *[(flow, 9, 1) for flow in others]]
     assert told(counting_flows(), rows, 0.0) == {5: (1500, 7.0), 6: (10, 1.0)}
 
 
@@ -71,15 +72,6 @@ def test_what_was_dropped_of_flows_that_went_is_not_taken_off_others():
     assert dropped(counting, 5000, 0.0) == [0]
     assert dropped(counting, 9000, 1.0) == [2875]
     assert dropped(counting, 4000, 1.5) == [0]
-
-
-def test_other_entries_do_not_count():
-    rows = [
-        (pipeline.limit_sender(1, 10, 5), 9, 1),
-        (pipeline.report(1, 10, 5), 9, 1),
-        (UnknownFlow(3, 1, 0, b""), 9, 1),
-    ]
-    assert told(counting_flows(), rows, 0.0) == {}
 
 
 def test_a_counter_that_stands_still_says_nothing_until_it_is_stale():
