@@ -112,4 +112,5 @@ def test_changes_follow_a_dictionary_of_readings(readings):
                     assert moved == [count - old_count]
             assert np.isnan(value) if expected is None or expected < 0 else value == pytest.approx(expected)
             assert len(moved) == (port_no in reading)
+            assert expected is not None or np.isnan(moved).all()
         before, last = after, reading
