@@ -24,7 +24,7 @@ GOOD = "{capacity: 100M, access: 10}"
 @pytest.mark.parametrize(
     ("ports", "problem"),
     [
-        (f"1-3: {GOOD}, 3-5: {GOOD}", "f:2:69: switches.s1.ports.3-5: 3 is in 1-3 already (line 2)"),
+        (f"1-3: {GOOD}, 2-4: {GOOD}", "f:2:69: switches.s1.ports.2-4: 2 is in 1-3 already (line 2)"),
         (
             "1-3: {name: a, capacity: 100M, access: 10}",
             "f:2:40: switches.s1.ports.1-3.name: cannot apply to all of 1-3",

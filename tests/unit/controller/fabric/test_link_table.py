@@ -59,12 +59,13 @@ def test_vlans_share_access_links_and_entries_share_the_core_links_of_their_path
     ]
 
 
-def test_capacities_are_those_of_ports_and_of_the_configuration():
+def test_capacities_and_locations_are_those_of_ports_and_of_the_configuration():
     links = links_of(topology())
     capacity_bps = dict(zip(links.names, links.capacity_bps.tolist(), strict=True))
     assert capacity_bps["s1:1 (sending)"] == capacity_bps["s1:1 (receiving)"] == 1e9
     assert (capacity_bps["out of s1:101"], capacity_bps["out of c4:102"]) == (60, 70)
     assert len(capacity_bps) == 2 * 3 + 3
+    assert [links.location(VNS.row_of(*key)) for key in ((10, 1, 2), (20, 2, 1))] == ["s1:2", "s2:1"]
 
 
 @pytest.mark.parametrize("broken", [PortId(1, 101), PortId(3, 102)])

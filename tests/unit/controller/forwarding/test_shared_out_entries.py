@@ -129,6 +129,8 @@ class Both:
 @settings(max_examples=80)
 @given(st.lists(steps, max_size=40))
 @example([("link", (1, 2)), ("learn", HOSTS[0], PortId(2, 1)), *[("take", 1), ("let go", 1)] * 2, ("take", 1)])
+@example([("learn", HOSTS[0], PortId(2, 1)), ("take", 2)])
+@example([("take", 1), ("learn", HOSTS[1], PortId(2, 1)), *[("talk", PortId(1, 1), HOSTS[1], 3)] * 2])
 def test_entries_of_own_switches_are_those_of_one_process_and_there_are_no_others(done):
     fabrics = Both()
     for one in done:

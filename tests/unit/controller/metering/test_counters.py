@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controller.metering.counters import MIN_ELAPSED_S, PLAUSIBLE_LOAD, MeterCounters, MeterReadings, meter_rates
@@ -91,7 +91,8 @@ readings = st.lists(
 
 
 @given(readings)
-@settings(max_examples=60)
+@settings(max_examples=150)
+@example([(what, 0.1, 5e7, 0.5) for what in ("read", "modify", "read", "missing", "read", "anew", "read", "read")])
 def test_rates_are_exact_or_unknown(happenings):
     """Whatever happens to a meter, a rate that is told is the traffic since the last reading over the time it took."""
     counters = MeterCounters.initial(0).reindexed(NEW, added_s=100.0)

@@ -367,6 +367,17 @@ def test_meter_stats_with_foreign_meters_among_ours() -> None:
     assert decoded["band_byte_count"].tolist() == [4, 0, 60, 3, 2, 6]
 
 
+def test_a_foreign_meter_among_many_of_ours_changes_nothing_for_them() -> None:
+    count = 100
+    ours = b"".join(struct.pack("!IH6xIQQIIQQ", number, 56, 1, number, 2, 3, 0, 4, number) for number in range(count))
+    alone = meters.decode_meter_stats(ours)
+    foreign = struct.pack("!IH6xIQQII", 7, 40, 0, 0, 0, 0, 0)
+    for at in (0, 17, 50, count):
+        mixed = meters.decode_meter_stats(ours[: at * 56] + foreign + ours[at * 56 :])
+        assert mixed["meter_id"][at] == 7
+        assert (np.delete(mixed, at) == alone).all()
+
+
 def test_meter_config_tells_ours_from_others() -> None:
     def config(meter_id: int, *bands: Any) -> bytes:
         body = bytearray()
