@@ -28,13 +28,6 @@ def test_limits_that_fit():
     admit(two_switches(), limits(50 * M, 50 * M), VnLimits(10, "a1", 50 * M, 100 * M))
 
 
-def test_a_core_link_carries_the_lesser_of_both_sides():
-    """80 + 80 of a may go to b, but b receives 30 + 30 only; the other way 160 may come."""
-    vns = [*limits(80 * M, 80 * M, ports=("a1", "a2")), *limits(80 * M, 30 * M, ports=("b1", "b2"))]
-    (found,) = overloads(two_switches(), vns)
-    assert (found.location, found.load_bps, found.capacity_bps) == ("link ba", 160 * M, 100 * M)
-
-
 def test_an_access_port_is_refused_with_what_fits():
     vns = limits(60 * M, 60 * M, 10, ("a1", "a2"))
     with pytest.raises(AdmissionError) as caught:
