@@ -16,12 +16,13 @@ from controller.forwarding.flow_table import FlowKey, FlowTable, flow_key, pack_
 from controller.forwarding.pipeline import OWN_COOKIE
 from controller.openflow import flow_stats_native
 from controller.openflow.actions import Output
-from controller.openflow.constants import VLAN_NONE
-from controller.openflow.flows import Flow, decode_entry, encode_instructions
+from controller.openflow.constants import VLAN_NONE, FlowModCommand
+from controller.openflow.flows import Flow, decode_entry, encode_flow_mods, encode_instructions
 from controller.openflow.match import Match, encode_match
 from controller.switch import flow_stats_reader
 from controller.switch.adoption import split_own_flows
 from controller.switch.flow_stats_reader import InstalledFlows
+from experiments.switch.datapath import Datapath
 
 
 def flow(port: int, *, priority: int = 5, cookie: int = OWN_COOKIE, out: int = 9, idle_s: int = 0) -> Flow:
@@ -94,7 +95,11 @@ def test_others_run_while_thousands_of_entries_are_read_and_nothing_is_taken_bef
     listing = InstalledFlows()
     seen: list[int] = []
     many = [flow(number) for number in range(1, 601)]
-    listing.read(stats(many), lambda: seen.append(len(listing.own)))
+    switch = Datapath(1)
+    switch.receive(encode_flow_mods([(FlowModCommand.ADD, one) for one in many], 1), 0.0)
+    installed = list(switch.tables._entries[0].values())
+    body = b"".join(switch.tables.stats(installed, switch.tables.counters, 0.0))
+    listing.read(body, lambda: seen.append(len(listing.own)))
     assert len(seen) > 600 // 200 + 1
     assert set(seen) == {0}
     assert len(listing.own) == 600
