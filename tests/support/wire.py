@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,9 @@ def configuration(edges: Mapping[int, Sequence[int]], **sections: dict[str, Any]
 class WireRun:
     """Switches of software and the application that controls them, for one ``with``; both are ready inside it.
 
-    ``edges`` gives each switch's edge ports, ``links`` what connects the switches, ``switch`` more keys of their
-    configuration. Without ``well`` the switches are up inside it, and need not be well.
+    ``edges`` gives each switch's edge ports, ``links`` what connects the switches, ``options`` what kind they are, or
+    each is by its dpid. ``switch`` are more keys of their configuration, ``each`` those of one, by dpid. Without
+    ``well`` the switches are up inside it, and need not be well.
     """
 
     def __init__(
@@ -65,16 +67,17 @@ class WireRun:
         folder: Path,
         edges: Mapping[int, Sequence[int]],
         links: Sequence[tuple[Endpoint, Endpoint]] = (),
-        options: DatapathOptions | None = None,
+        options: DatapathOptions | Mapping[int, DatapathOptions] | None = None,
         beside: tuple[Path, ...] | None = None,
         files: int | None = None,
         switch: Mapping[str, object] | None = None,
+        each: Mapping[int, Mapping[str, object]] | None = None,
         well: bool = True,
         **sections: dict[str, Any],
     ) -> None:
         self.config = configuration(edges, **sections)
         for section in self.config["switches"].values():
-            section |= switch or {}
+            section |= {**(switch or {}), **(each or {}).get(section["dpid"], {})}
         self._well = well
         self.app = Application(self.config, folder, beside, files)
         port = int(self.config["openflow"]["listen"].rpartition(":")[2])
@@ -82,7 +85,8 @@ class WireRun:
         self._links = list(links)
         for dpid, ports in edges.items():
             more = [end[1] for link in links for end in link if end[0] == dpid]
-            self.fabric.add_switch(dpid, dict.fromkeys([*ports, *more], LINK_BPS), options)
+            kind = options.get(dpid) if isinstance(options, Mapping) else options
+            self.fabric.add_switch(dpid, dict.fromkeys([*ports, *more], LINK_BPS), kind)
         for one, other in links:
             self.fabric.link(one, other)
 
@@ -148,22 +152,97 @@ class WireRun:
         self.wait(lambda: all(flooded(dpid) == wanted for dpid, wanted in ports.items()), what)
 
     def introduce(self, dpid: int, port_no: int, mac: int, vlan_vid: int = 10) -> None:
-        """Let a host send a broadcast, again and again as hosts do, until every connected switch leads to it."""
+        """Let a host send a broadcast, again and again as hosts do, until every switch that it reaches leads to it."""
         there = Match(vlan_vid=vlan_vid, eth_dst=mac)
-        said_s = -math.inf
+        said_s, reached = -math.inf, self._linked(dpid)
 
         def known() -> bool:
             nonlocal said_s
             if time.monotonic() - said_s > 1.0:
                 said_s = time.monotonic()
                 self.fabric.inject(dpid, port_no, frame(mac, EVERYBODY, vlan_vid))
-            dpids = [switch["dpid"] for switch in self.config["switches"].values()]
-            connected = [dpid for dpid in dpids if self.fabric.connected(dpid)]
+            connected = [dpid for dpid in reached if self.fabric.connected(dpid)]
             return all(any(flow.match == there for flow in self.flows(dpid, Table.FORWARD)) for dpid in connected)
 
         self.wait(known, f"told of {mac:012x}")
+
+    def _linked(self, dpid: int) -> set[int]:
+        """Return a switch, and those that links lead to from it."""
+        found, size = {dpid}, 0
+        while len(found) > size:
+            size = len(found)
+            found |= {end[0] for link in self._links for end in link if found & {one[0] for one in link}}
+        return found
 
     def offer(self, source: Endpoint, mac: int, target_mac: int, rate_bps: float, vlan_vid: int = 10) -> int:
         """Let a host send at a rate to another one; return the flow's number."""
         with self.fabric.locked():
             return self.fabric.rates.offer(*source, rate_bps, eth_src=mac, eth_dst=target_mac, vlan_vid=vlan_vid)
+
+
+class OneSwitch:
+    """A switch of a run that no link leads to, and a host at each of its three ports in each VLAN."""
+
+    ports = (1, 2, 3)
+    pairs = tuple(permutations(ports, 2))
+
+    def __init__(self, run: WireRun, dpid: int) -> None:
+        self.run, self.dpid, self.name = run, dpid, f"s{dpid}"
+
+    @property
+    def datapath(self) -> Datapath:
+        """The switch; it is changed under ``run.fabric.locked()``."""
+        return self.run.switch(self.dpid)
+
+    def mac(self, port_no: int) -> int:
+        """Return the address of the host at a port."""
+        return self.dpid << 8 | port_no
+
+    def introduce(self, vlan_vid: int = 10) -> None:
+        """Let all hosts of a VLAN be known."""
+        for port_no in self.ports:
+            self.run.introduce(self.dpid, port_no, self.mac(port_no), vlan_vid)
+
+    def passes(self, sender: int, receiver: int, vlan_vid: int = 10) -> bool:
+        """Whether a frame of one host reaches another."""
+        self.run.fabric.forget_received()
+        self.run.fabric.inject(self.dpid, sender, frame(self.mac(sender), self.mac(receiver), vlan_vid))
+        return len(self.run.fabric.received(self.dpid, receiver)) == 1
+
+    def all_pass(self) -> bool:
+        """Whether all hosts reach each other."""
+        return all(self.passes(*pair) for pair in self.pairs)
+
+    def offer(self, sender: int, receiver: int, rate_bps: float) -> int:
+        """Let a host send at a rate to another one; return the flow's number."""
+        return self.run.offer((self.dpid, sender), self.mac(sender), self.mac(receiver), rate_bps)
+
+    def flows(self, table: Table | None = None) -> list[Flow]:
+        """Return its entries, or those of a table."""
+        return self.run.flows(self.dpid, table)
+
+    def meters(self) -> dict[int, tuple[int, int]]:
+        """Return (rate in kb/s, burst in kb) of its meters by id."""
+        return self.run.meters(self.dpid)
+
+    def listed(self, what: str) -> list[dict[str, Any]]:
+        """Return its ``pairs``, or its ``unmetered_pairs``."""
+        return [pair for pair in self.run.app.get("/v1/pairs")[what] if pair["sender"]["switch"] == self.name]
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with it, as health says."""
+        return list(self.run.health().get("faults", {}).get(self.name, ()))
+
+    def events(self, kind: str) -> list[str]:
+        """Return what events of a kind say of it."""
+        return [event["text"] for event in self.run.app.events(kind) if event["switch"] == self.name]
+
+    def set_abilities(self, **values: object) -> None:
+        """Let it be another kind of switch from now on."""
+        with self.run.fabric.locked():
+            for name, value in values.items():
+                setattr(self.datapath.abilities, name, value)
+
+    def wait(self, condition: Callable[[], object], what: str, timeout_s: float = 15.0) -> None:
+        """Wait until a condition on the switch, or on the application, is true."""
+        self.run.app.wait_for(condition, what, timeout_s)

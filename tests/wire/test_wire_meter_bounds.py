@@ -2,251 +2,247 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.wire import WireRun, frame
+from support.wire import OneSwitch, WireRun, frame
 
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import MessageType
 from experiments.switch.meter_table import MeterLimits
 from experiments.switch.options import DatapathOptions
 
-PORTS = (1, 2, 3)
+PORTS = OneSwitch.ports
 # Of each VN: for its send limit, floods, discovery, newcomers and reports; two of them it cannot do without.
 VN_METERS, NEEDED_METERS = 5 * 2 * len(PORTS), 2 * 2 * len(PORTS)
+BOUNDS = {
+    "burst": MeterLimits(max_burst_kbits=32_000),
+    "least": MeterLimits(min_rate_kbps=64),
+    "least of both": MeterLimits(min_rate_kbps=1_000, min_burst_kbits=64),
+    "step": MeterLimits(rate_step_kbps=65),
+    "all": MeterLimits(rate_step_kbps=64, min_rate_kbps=64, max_burst_kbits=25_000),
+    "up": MeterLimits(rate_step_kbps=65, rounds="up"),
+    "down": MeterLimits(rate_step_kbps=1_000, rounds="down"),
+    "errors that say nothing": MeterLimits(max_burst_kbits=32_000, min_rate_kbps=64),
+    "configured": MeterLimits(max_burst_kbits=32_000, min_rate_kbps=1_000, rate_step_kbps=1_000),
+}
+NEW = {name: MeterLimits() for name in ("bounds", "meters", "flag", "blank flag", "later", "blank later", "exists")}
+LIMITS = {
+    **BOUNDS,
+    **NEW,
+    "unknown": MeterLimits(max_burst_kbits=32_000, min_rate_kbps=200),
+    "unknown, late": MeterLimits(max_burst_kbits=32_000, min_rate_kbps=200),
+    "few": MeterLimits(count=VN_METERS + 2),
+    "fewer than pairs": MeterLimits(count=NEEDED_METERS + 2),
+    "fewer than VNs": MeterLimits(count=3),
+    "closed": MeterLimits(max_rate_kbps=450_000),
+    "open": MeterLimits(max_rate_kbps=450_000),
+}
+DPIDS = {name: dpid for dpid, name in enumerate(LIMITS, 1)}
+KEYS = {
+    "configured": {"profile": "full", "meters": {"max_burst": "32M", "min_rate": "1M", "rate_step": "1M"}},
+    "unknown": {"profile": "full"},
+    "unknown, late": {"profile": "full"},
+    "closed": {"meters": {"fail": "closed", "max_rate": "450M"}},
+}
 
 
-def bounded(folder: Path, limits: MeterLimits, well: bool = True, **switch: object) -> WireRun:
-    """Return a run of one switch with these limits; ``switch`` are keys of its configuration."""
-    return WireRun(folder, {1: PORTS}, options=DatapathOptions(meter_limits=limits), switch=switch, well=well)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
+    """A switch for each of LIMITS, with which no other test has to do."""
+    options = {DPIDS[name]: DatapathOptions(meter_limits=limits) for name, limits in LIMITS.items()}
+    each = {DPIDS[name]: keys for name, keys in KEYS.items()}
+    edges = dict.fromkeys(DPIDS.values(), PORTS)
+    run = WireRun(tmp_path_factory.mktemp("bounds"), edges, options=options, each=each, well=False)
+    run.switch(DPIDS["errors that say nothing"]).faults.blank_errors = True
+    run.switch(DPIDS["unknown, late"]).faults.error_delay_s = 0.5
+    with run:
+        yield run
 
 
-def set_limits(run: WireRun, **limits: Any) -> None:
-    with run.fabric.locked():
-        run.switch(1).abilities.limits = dataclasses.replace(run.switch(1).abilities.limits, **limits)
+@pytest.fixture
+def switch(run: WireRun) -> Callable[[str], OneSwitch]:
+    return lambda name: OneSwitch(run, DPIDS[name])
 
 
-def passes(run: WireRun, sender: int, receiver: int, vlan_vid: int = 10) -> bool:
-    run.fabric.forget_received()
-    run.fabric.inject(1, sender, frame(0xA0 + sender, 0xA0 + receiver, vlan_vid))
-    return len(run.fabric.received(1, receiver)) == 1
-
-
-def talk(run: WireRun) -> None:
+def talk(switch: OneSwitch) -> None:
     """Let three hosts talk; all reach each other, before there are pairs and after."""
-    for port in PORTS:
-        run.introduce(1, port, 0xA0 + port)
-    pairs = [(one, other) for one in PORTS for other in PORTS if one != other]
-    assert all(passes(run, *pair) for pair in pairs)
-    run.app.wait_for(lambda: len(shown(run, "pairs")) + len(shown(run, "unmetered_pairs")) == len(pairs), "pairs")
-    assert all(passes(run, *pair) for pair in pairs)
+    switch.introduce()
+    assert switch.all_pass()
+    count = len(switch.pairs)
+    switch.wait(lambda: len(switch.listed("pairs")) + len(switch.listed("unmetered_pairs")) == count, "pairs")
+    assert switch.all_pass()
 
 
-def shown(run: WireRun, what: str) -> list[dict[str, Any]]:
-    return list(run.app.get("/v1/pairs")[what])
+def all_metered(switch: OneSwitch) -> bool:
+    return switch.listed("unmetered_pairs") == []
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        MeterLimits(max_burst_kbits=32_000),
-        MeterLimits(min_rate_kbps=64),
-        MeterLimits(min_rate_kbps=1_000, min_burst_kbits=64),
-        MeterLimits(rate_step_kbps=65),
-        MeterLimits(rate_step_kbps=64, min_rate_kbps=64, max_burst_kbits=25_000),
-        MeterLimits(rate_step_kbps=65, rounds="up"),
-        MeterLimits(rate_step_kbps=1_000, rounds="down"),
-    ],
-    ids=["burst", "least", "least of both", "step", "all", "up", "down"],
-)
-def test_bounds_are_found_out_and_kept(tmp_path: Path, limits: MeterLimits) -> None:
-    with bounded(tmp_path, limits) as run:
-        talk(run)
-        assert (len(shown(run, "pairs")), shown(run, "unmetered_pairs")) == (6, [])
-        assert all(run.app.events(kind) == [] for kind in ("switch-error", "tables-repaired", "out-of-meters"))
-        settings = run.meters(1).values()
-        assert max(burst for _, burst in settings) == min(150_000, limits.max_burst_kbits)
-        assert all(rate % limits.rate_step_kbps == 0 and rate >= limits.min_rate_kbps for rate, _ in settings)
-        # Of no VN the limit is passed.
-        assert max(rate for rate, _ in settings) == 500_000 // limits.rate_step_kbps * limits.rate_step_kbps
-        assert run.health()["status"] == "ready"
+def reset(switch: OneSwitch) -> None:
+    """Let a switch connect again, with empty tables."""
+    connections = switch.run.fabric.connections(switch.dpid)
+    switch.run.fabric.disconnect(switch.dpid, keep_tables=False)
+    switch.wait(lambda: switch.run.fabric.connections(switch.dpid) > connections, "connected again")
 
 
-def test_bounds_are_found_though_errors_say_nothing(tmp_path: Path) -> None:
-    run = bounded(tmp_path, MeterLimits(max_burst_kbits=32_000, min_rate_kbps=64))
-    run.switch(1).faults.blank_errors = True
-    with run:
-        talk(run)
-        assert shown(run, "unmetered_pairs") == []
-        assert {max(burst for _, burst in run.meters(1).values())} == {32_000}
+def set_blank(switch: OneSwitch, blank: bool) -> None:
+    with switch.run.fabric.locked():
+        switch.datapath.faults.blank_errors = blank
 
 
-def test_bounds_that_are_configured_are_kept_and_not_tested(tmp_path: Path) -> None:
-    """The profile vouches for the switch, which would refuse what is above."""
-    limits = MeterLimits(max_burst_kbits=32_000, min_rate_kbps=1_000, rate_step_kbps=1_000)
-    meters = {"max_burst": "32M", "min_rate": "1M", "rate_step": "1M"}
-    with bounded(tmp_path, limits, profile="full", meters=meters) as run:
-        talk(run)
-        assert shown(run, "unmetered_pairs") == []
-        assert run.app.events("switch-error") == []
+@pytest.mark.parametrize("name", BOUNDS)
+def test_bounds_are_found_out_and_kept(switch: Callable[[str], OneSwitch], name: str) -> None:
+    """Those that are configured are not tested: the profile vouches for a switch that would refuse what is above."""
+    found, limits = switch(name), BOUNDS[name]
+    talk(found)
+    assert (len(found.listed("pairs")), found.listed("unmetered_pairs")) == (6, [])
+    assert found.faults() == []
+    settings = found.meters().values()
+    assert max(burst for _, burst in settings) == min(150_000, limits.max_burst_kbits)
+    assert all(rate % limits.rate_step_kbps == 0 and rate >= limits.min_rate_kbps for rate, _ in settings)
+    # Of no VN the limit is passed.
+    assert max(rate for rate, _ in settings) == 500_000 // limits.rate_step_kbps * limits.rate_step_kbps
+    assert all(found.events(kind) == [] for kind in ("switch-error", "tables-repaired", "out-of-meters"))
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
-def test_bounds_that_nobody_knew_of_are_learned_from_refusals(tmp_path: Path, late: bool) -> None:
-    run = bounded(tmp_path, MeterLimits(max_burst_kbits=32_000, min_rate_kbps=200), profile="full")
-    run.switch(1).faults.error_delay_s = 0.5 if late else 0.0
-    with run:
-        talk(run)
-        run.wait(lambda: len(run.meters(1)) == VN_METERS + 6, "all meters", 45)
-        run.app.wait_for(lambda: shown(run, "unmetered_pairs") == [], "all metered")
-        assert late or run.app.events("out-of-meters") == []
+@pytest.mark.parametrize("name", ["unknown", "unknown, late"])
+def test_bounds_that_nobody_knew_of_are_learned_from_refusals(switch: Callable[[str], OneSwitch], name: str) -> None:
+    unknown = switch(name)
+    talk(unknown)
+    unknown.wait(lambda: len(unknown.meters()) == VN_METERS + 6, "all meters", 45)
+    unknown.wait(lambda: all_metered(unknown), "all metered")
+    assert name == "unknown, late" or unknown.events("out-of-meters") == []
 
 
-@pytest.mark.parametrize(
-    "becomes", [{"limits": MeterLimits(max_burst_kbits=1_000, min_rate_kbps=64)}, {"max_meters": VN_METERS // 2}]
-)
+@pytest.mark.parametrize("name", ["bounds", "meters"])
 def test_a_switch_that_comes_back_with_other_meters_is_served_as_it_is_then(
-    tmp_path: Path, becomes: dict[str, Any]
+    switch: Callable[[str], OneSwitch], name: str
 ) -> None:
     """It says nothing of the change, its tables are empty: what it takes is learned again from what it refuses."""
-    with bounded(tmp_path, MeterLimits()) as run:
-        talk(run)
-        assert max(burst for _, burst in run.meters(1).values()) > 1_000
-        with run.fabric.locked():
-            for name, value in becomes.items():
-                setattr(run.switch(1).abilities, name, value)
-        connections = run.fabric.connections(1)
-        run.fabric.disconnect(1, keep_tables=False)
-        run.wait(lambda: run.fabric.connections(1) > connections, "back")
-        run.app.wait_for(lambda: run.health()["switches"] == {"s1": "ready"}, "up", 30)
-        for port in PORTS:
-            run.introduce(1, port, 0xA0 + port)
-        pairs = [(one, other) for one in PORTS for other in PORTS if one != other]
-        run.app.wait_for(lambda: all(passes(run, *pair) for pair in pairs), "connected", 5)
-        if "limits" in becomes:
-            run.wait(lambda: len(run.meters(1)) == VN_METERS + 6, "all meters", 30)
-            assert max(burst for _, burst in run.meters(1).values()) <= 1_000
-            assert min(rate for rate, _ in run.meters(1).values()) >= 64
-        else:
-            assert len(run.meters(1)) <= VN_METERS // 2
-            run.app.wait_for(lambda: "without a meter" in str(run.health().get("faults")), "said")
+    other = switch(name)
+    talk(other)
+    assert max(burst for _, burst in other.meters().values()) > 1_000
+    if name == "bounds":
+        other.set_abilities(limits=MeterLimits(max_burst_kbits=1_000, min_rate_kbps=64))
+    else:
+        other.set_abilities(max_meters=VN_METERS // 2)
+    reset(other)
+    other.wait(lambda: other.run.health()["switches"][other.name] == "ready", "up", 30)
+    other.introduce()
+    other.wait(other.all_pass, "connected", 5)
+    if name == "bounds":
+        other.wait(lambda: len(other.meters()) == VN_METERS + 6, "all meters", 30)
+        assert max(burst for _, burst in other.meters().values()) <= 1_000
+        assert min(rate for rate, _ in other.meters().values()) >= 64
+    else:
+        assert len(other.meters()) <= VN_METERS // 2
+        other.wait(lambda: "without a meter" in str(other.faults()), "said")
 
 
-@pytest.mark.parametrize("blank", [False, True], ids=["telling", "blank"])
-def test_whatever_a_switch_refuses_nobody_is_cut_off(tmp_path: Path, blank: bool) -> None:
+@pytest.mark.parametrize("name", ["flag", "blank flag"])
+def test_whatever_a_switch_refuses_nobody_is_cut_off(switch: Callable[[str], OneSwitch], name: str) -> None:
     """It knows no OFPMF_BURST from some time on: nothing can be learned from that but to go without."""
-    with bounded(tmp_path, MeterLimits()) as run:
-        with run.fabric.locked():
-            run.switch(1).faults.blank_errors = blank
-        set_limits(run, supports_burst_flag=False)
-        run.fabric.disconnect(1, keep_tables=False)
-        run.app.wait_for(lambda: run.fabric.connections(1) == 2, "connected again")
-        run.wait(lambda: run.flows(1, Table.FORWARD), "brought up")
-        talk(run)
-        run.app.wait_for(lambda: len(shown(run, "unmetered_pairs")) == 6, "without", 30)
-        assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
+    refusing = switch(name)
+    set_blank(refusing, name == "blank flag")
+    refusing.set_abilities(limits=MeterLimits(supports_burst_flag=False))
+    reset(refusing)
+    refusing.wait(lambda: refusing.flows(Table.FORWARD), "brought up")
+    talk(refusing)
+    refusing.wait(lambda: len(refusing.listed("unmetered_pairs")) == 6, "without", 30)
+    assert refusing.all_pass()
 
 
-@pytest.mark.parametrize("blank", [False, True], ids=["telling", "blank"])
-def test_meters_that_are_refused_later_leave_their_pairs_without(tmp_path: Path, blank: bool) -> None:
-    with bounded(tmp_path, MeterLimits()) as run:
-        for port in PORTS:
-            run.introduce(1, port, 0xA0 + port)
-        with run.fabric.locked():
-            run.switch(1).faults.blank_errors = blank
-        set_limits(run, supports_burst_flag=False)
-        talk(run)
-        run.app.wait_for(lambda: len(shown(run, "unmetered_pairs")) == 6, "without", 30)
-        why = {pair["why"] for pair in shown(run, "unmetered_pairs")}
-        said = "it is not installed" if blank else "METER_MOD_FAILED / BAD_FLAGS"
-        assert len(why) == 1
-        assert said in why.pop()
-        run.app.wait_for(lambda: said in str(run.health().get("faults")), "told")
-        assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
-        set_limits(run, supports_burst_flag=True)
-        run.app.wait_for(lambda: shown(run, "unmetered_pairs") == [], "metered again", 45)
-        run.app.wait_for(lambda: run.health()["status"] == "ready", "well again", 45)
+@pytest.mark.parametrize(
+    ("name", "said"), [("later", "METER_MOD_FAILED / BAD_FLAGS"), ("blank later", "not installed")]
+)
+def test_meters_that_are_refused_later_leave_their_pairs_without(
+    switch: Callable[[str], OneSwitch], name: str, said: str
+) -> None:
+    refusing = switch(name)
+    refusing.introduce()
+    set_blank(refusing, name == "blank later")
+    refusing.set_abilities(limits=MeterLimits(supports_burst_flag=False))
+    talk(refusing)
+    refusing.wait(lambda: len(refusing.listed("unmetered_pairs")) == 6, "without", 30)
+    (why,) = {pair["why"] for pair in refusing.listed("unmetered_pairs")}
+    assert said in why
+    refusing.wait(lambda: said in str(refusing.faults()), "told")
+    assert refusing.all_pass()
+    refusing.set_abilities(limits=MeterLimits())
+    refusing.wait(lambda: all_metered(refusing), "metered again", 45)
+    refusing.wait(lambda: refusing.faults() == [], "well again", 45)
 
 
-def test_where_meters_are_few_vns_leave_some_to_pairs(tmp_path: Path) -> None:
+def test_where_meters_are_few_vns_leave_some_to_pairs(switch: Callable[[str], OneSwitch]) -> None:
     """The switch says that it has many: that it has few shows when it refuses one."""
-    with bounded(tmp_path, MeterLimits(count=VN_METERS + 2)) as run:
-        talk(run)
-        run.app.wait_for(lambda: shown(run, "unmetered_pairs") == [], "all with a meter")
-        run.app.wait_for(lambda: run.health()["status"] == "ready", "no more refused", 30)
-        assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
+    few = switch("few")
+    talk(few)
+    few.wait(lambda: all_metered(few), "all with a meter")
+    few.wait(lambda: few.faults() == [], "no more refused", 30)
+    assert few.all_pass()
 
 
-def test_the_largest_of_more_pairs_than_meters_have_one(tmp_path: Path) -> None:
+def test_the_largest_of_more_pairs_than_meters_have_one(switch: Callable[[str], OneSwitch]) -> None:
     """The others share the meters of their VNs' send limits."""
-    with bounded(tmp_path, MeterLimits(count=NEEDED_METERS + 2)) as run:
-        talk(run)
-        run.app.wait_for(lambda: len(shown(run, "unmetered_pairs")) == 4, "two of six with a meter")
-        assert {pair["why"] for pair in shown(run, "unmetered_pairs")} == {"all meters of its switch are in use"}
-        run.app.wait_for(lambda: "4 pairs without a meter" in str(run.health().get("faults")), "told")
-        for sender, receiver in ((3, 1), (3, 2)):
-            run.offer((1, sender), 0xA0 + sender, 0xA0 + receiver, 30e6)
-        wanted = {(3, 1), (3, 2)}
+    few = switch("fewer than pairs")
+    talk(few)
+    few.wait(lambda: len(few.listed("unmetered_pairs")) == 4, "two of six with a meter")
+    assert {pair["why"] for pair in few.listed("unmetered_pairs")} == {"all meters of its switch are in use"}
+    few.wait(lambda: "4 pairs without a meter" in str(few.faults()), "told")
+    flows = [few.offer(*pair, 30e6) for pair in ((3, 1), (3, 2))]
 
-        def metered() -> set[tuple[int, int]]:
-            return {(one["sender"]["port_no"], one["receiver"]["port_no"]) for one in shown(run, "pairs")}
+    def metered() -> set[tuple[int, int]]:
+        return {(one["sender"]["port_no"], one["receiver"]["port_no"]) for one in few.listed("pairs")}
 
-        run.app.wait_for(lambda: metered() == wanted, "passed on", 20)
-        assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
-
-
-def test_fewer_meters_than_vns_cut_nobody_off(tmp_path: Path) -> None:
-    with bounded(tmp_path, MeterLimits(count=3), well=False) as run:
-        talk(run)
-        assert len(shown(run, "unmetered_pairs")) == 6
-        run.app.wait_for(lambda: "send limit" in str(run.health().get("faults")), "told")
+    few.wait(lambda: metered() == {(3, 1), (3, 2)}, "passed on", 20)
+    assert few.all_pass()
+    with few.run.fabric.locked():
+        few.run.fabric.rates.set_rates(flows, 0.0)
 
 
-def test_a_vn_without_a_meter_is_cut_off_where_that_is_configured(tmp_path: Path) -> None:
-    meters = {"fail": "closed", "max_rate": "450M"}
-    with bounded(tmp_path, MeterLimits(max_rate_kbps=450_000), well=False, meters=meters) as run:
-        for port in PORTS:
-            run.introduce(1, port, 0xA0 + port)
-        assert passes(run, 1, 2, 10)
-        run.app.wait_for(lambda: "above 450M" in str(run.health().get("faults")), "told")
-        with run.fabric.locked():
-            goto = {flow.match.vlan_vid: flow.goto_table for flow in run.switch(1).tables.flows() if flow.table_id == 1}
-        assert goto == {10: Table.LEARN, 20: None}
+def test_fewer_meters_than_vns_cut_nobody_off(switch: Callable[[str], OneSwitch]) -> None:
+    few = switch("fewer than VNs")
+    talk(few)
+    assert len(few.listed("unmetered_pairs")) == 6
+    few.wait(lambda: "send limit" in str(few.faults()), "told")
 
 
-def test_a_limit_above_all_meters_is_said_and_cuts_nobody_off(tmp_path: Path) -> None:
-    with bounded(tmp_path, MeterLimits(max_rate_kbps=450_000), well=False) as run:
-        talk(run)
-        for port in PORTS:
-            run.introduce(1, port, 0xB0 + port, 20)
-        run.fabric.inject(1, 1, frame(0xB1, 0xB2, 20))
-        run.app.wait_for(lambda: len(shown(run, "unmetered_pairs")) == 1, "without a meter")
-        assert "above 450M" in shown(run, "unmetered_pairs")[0]["why"]
-        assert "above 450M" in str(run.health()["faults"])
-        run.fabric.forget_received()
-        run.fabric.inject(1, 1, frame(0xB1, 0xB2, 20))
-        assert len(run.fabric.received(1, 2)) == 1
-        run.app.patch("/v1/vns/20/s1/1", send_limit_bps=400_000_000)
-        run.app.wait_for(lambda: shown(run, "unmetered_pairs") == [], "with a meter")
+def test_a_vn_without_a_meter_is_cut_off_where_that_is_configured(switch: Callable[[str], OneSwitch]) -> None:
+    closed = switch("closed")
+    closed.introduce()
+    assert closed.passes(1, 2)
+    closed.wait(lambda: "above 450M" in str(closed.faults()), "told")
+    goto = {flow.match.vlan_vid: flow.goto_table for flow in closed.flows(Table.SEND_LIMIT)}
+    assert goto == {10: Table.LEARN, 20: None}
 
 
-def test_a_meter_that_a_switch_has_already_is_set(tmp_path: Path) -> None:
+def test_a_limit_above_all_meters_is_said_and_cuts_nobody_off(switch: Callable[[str], OneSwitch]) -> None:
+    above = switch("open")
+    talk(above)
+    above.introduce(20)
+    above.passes(1, 2, 20)
+    above.wait(lambda: len(above.listed("unmetered_pairs")) == 1, "without a meter")
+    assert "above 450M" in above.listed("unmetered_pairs")[0]["why"]
+    assert "above 450M" in str(above.faults())
+    assert above.passes(1, 2, 20)
+    above.run.app.patch(f"/v1/vns/20/{above.name}/1", send_limit_bps=400_000_000)
+    above.wait(lambda: all_metered(above), "with a meter")
+
+
+def test_a_meter_that_a_switch_has_already_is_set(switch: Callable[[str], OneSwitch]) -> None:
     """METER_EXISTS: somebody has made a meter of an id that was free."""
-    with bounded(tmp_path, MeterLimits()) as run:
-        for port in PORTS:
-            run.introduce(1, port, 0xA0 + port)
-        with run.fabric.locked():
-            meters = run.switch(1).meters
-            meters._grow(VN_METERS + 1)
-            row = meters._rows[VN_METERS + 1]
-            row["exists"], row["flags"], row["rate_kbps"], row["burst_kbits"] = True, 13, 7, 7
-        talk(run)
-        run.wait(lambda: run.meters(1)[VN_METERS + 1][0] > 7, "set")
-        assert shown(run, "unmetered_pairs") == []
+    other = switch("exists")
+    other.introduce()
+    with other.run.fabric.locked():
+        meters = other.datapath.meters
+        meters._grow(VN_METERS + 1)
+        row = meters._rows[VN_METERS + 1]
+        row["exists"], row["flags"], row["rate_kbps"], row["burst_kbits"] = True, 13, 7, 7
+    talk(other)
+    other.wait(lambda: other.meters()[VN_METERS + 1][0] > 7, "set")
+    assert all_metered(other)
 
 
 @pytest.mark.rates
