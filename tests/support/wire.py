@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -213,9 +214,13 @@ class OneSwitch:
         """Whether all hosts reach each other."""
         return all(self.passes(*pair) for pair in self.pairs)
 
-    def offer(self, sender: int, receiver: int, rate_bps: float) -> int:
-        """Let a host send at a rate to another one; return the flow's number."""
-        return self.run.offer((self.dpid, sender), self.mac(sender), self.mac(receiver), rate_bps)
+    @contextmanager
+    def offering(self, rate_bps: float, *pairs: tuple[int, int]) -> Iterator[None]:
+        """What happens inside happens while hosts send at a rate to others."""
+        flows = [self.run.offer((self.dpid, one), self.mac(one), self.mac(other), rate_bps) for one, other in pairs]
+        yield
+        with self.run.fabric.locked():
+            self.run.fabric.rates.set_rates(flows, 0.0)
 
     def flows(self, table: Table | None = None) -> list[Flow]:
         """Return its entries, or those of a table."""

@@ -41,6 +41,7 @@ LIMITS = {
     "open": MeterLimits(max_rate_kbps=450_000),
 }
 DPIDS = {name: dpid for dpid, name in enumerate(LIMITS, 1)}
+Switches = Callable[[str], OneSwitch]
 KEYS = {
     "configured": {"profile": "full", "meters": {"max_burst": "32M", "min_rate": "1M", "rate_step": "1M"}},
     "unknown": {"profile": "full"},
@@ -63,7 +64,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
 
 
 @pytest.fixture
-def switch(run: WireRun) -> Callable[[str], OneSwitch]:
+def switch(run: WireRun) -> Switches:
     return lambda name: OneSwitch(run, DPIDS[name])
 
 
@@ -93,7 +94,7 @@ def set_blank(switch: OneSwitch, blank: bool) -> None:
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_bounds_are_found_out_and_kept(switch: Callable[[str], OneSwitch], name: str) -> None:
+def test_bounds_are_found_out_and_kept(switch: Switches, name: str) -> None:
     """Those that are configured are not tested: the profile vouches for a switch that would refuse what is above."""
     found, limits = switch(name), BOUNDS[name]
     talk(found)
@@ -108,7 +109,7 @@ def test_bounds_are_found_out_and_kept(switch: Callable[[str], OneSwitch], name:
 
 
 @pytest.mark.parametrize("name", ["unknown", "unknown, late"])
-def test_bounds_that_nobody_knew_of_are_learned_from_refusals(switch: Callable[[str], OneSwitch], name: str) -> None:
+def test_bounds_that_nobody_knew_of_are_learned_from_refusals(switch: Switches, name: str) -> None:
     unknown = switch(name)
     talk(unknown)
     unknown.wait(lambda: len(unknown.meters()) == VN_METERS + 6, "all meters", 45)
@@ -117,9 +118,7 @@ def test_bounds_that_nobody_knew_of_are_learned_from_refusals(switch: Callable[[
 
 
 @pytest.mark.parametrize("name", ["bounds", "meters"])
-def test_a_switch_that_comes_back_with_other_meters_is_served_as_it_is_then(
-    switch: Callable[[str], OneSwitch], name: str
-) -> None:
+def test_a_switch_that_comes_back_with_other_meters_is_served_as_it_is_then(switch: Switches, name: str) -> None:
     """It says nothing of the change, its tables are empty: what it takes is learned again from what it refuses."""
     other = switch(name)
     talk(other)
@@ -142,7 +141,7 @@ def test_a_switch_that_comes_back_with_other_meters_is_served_as_it_is_then(
 
 
 @pytest.mark.parametrize("name", ["flag", "blank flag"])
-def test_whatever_a_switch_refuses_nobody_is_cut_off(switch: Callable[[str], OneSwitch], name: str) -> None:
+def test_whatever_a_switch_refuses_nobody_is_cut_off(switch: Switches, name: str) -> None:
     """It knows no OFPMF_BURST from some time on: nothing can be learned from that but to go without."""
     refusing = switch(name)
     set_blank(refusing, name == "blank flag")
@@ -157,9 +156,7 @@ def test_whatever_a_switch_refuses_nobody_is_cut_off(switch: Callable[[str], One
 @pytest.mark.parametrize(
     ("name", "said"), [("later", "METER_MOD_FAILED / BAD_FLAGS"), ("blank later", "not installed")]
 )
-def test_meters_that_are_refused_later_leave_their_pairs_without(
-    switch: Callable[[str], OneSwitch], name: str, said: str
-) -> None:
+def test_meters_that_are_refused_later_leave_their_pairs_without(switch: Switches, name: str, said: str) -> None:
     refusing = switch(name)
     refusing.introduce()
     set_blank(refusing, name == "blank later")
@@ -175,7 +172,7 @@ def test_meters_that_are_refused_later_leave_their_pairs_without(
     refusing.wait(lambda: refusing.faults() == [], "well again", 45)
 
 
-def test_where_meters_are_few_vns_leave_some_to_pairs(switch: Callable[[str], OneSwitch]) -> None:
+def test_where_meters_are_few_vns_leave_some_to_pairs(switch: Switches) -> None:
     """The switch says that it has many: that it has few shows when it refuses one."""
     few = switch("few")
     talk(few)
@@ -184,32 +181,30 @@ def test_where_meters_are_few_vns_leave_some_to_pairs(switch: Callable[[str], On
     assert few.all_pass()
 
 
-def test_the_largest_of_more_pairs_than_meters_have_one(switch: Callable[[str], OneSwitch]) -> None:
+def test_the_largest_of_more_pairs_than_meters_have_one(switch: Switches) -> None:
     """The others share the meters of their VNs' send limits."""
     few = switch("fewer than pairs")
     talk(few)
     few.wait(lambda: len(few.listed("unmetered_pairs")) == 4, "two of six with a meter")
     assert {pair["why"] for pair in few.listed("unmetered_pairs")} == {"all meters of its switch are in use"}
     few.wait(lambda: "4 pairs without a meter" in str(few.faults()), "told")
-    flows = [few.offer(*pair, 30e6) for pair in ((3, 1), (3, 2))]
 
     def metered() -> set[tuple[int, int]]:
         return {(one["sender"]["port_no"], one["receiver"]["port_no"]) for one in few.listed("pairs")}
 
-    few.wait(lambda: metered() == {(3, 1), (3, 2)}, "passed on", 20)
-    assert few.all_pass()
-    with few.run.fabric.locked():
-        few.run.fabric.rates.set_rates(flows, 0.0)
+    with few.offering(30e6, (3, 1), (3, 2)):
+        few.wait(lambda: metered() == {(3, 1), (3, 2)}, "passed on", 20)
+        assert few.all_pass()
 
 
-def test_fewer_meters_than_vns_cut_nobody_off(switch: Callable[[str], OneSwitch]) -> None:
+def test_fewer_meters_than_vns_cut_nobody_off(switch: Switches) -> None:
     few = switch("fewer than VNs")
     talk(few)
     assert len(few.listed("unmetered_pairs")) == 6
     few.wait(lambda: "send limit" in str(few.faults()), "told")
 
 
-def test_a_vn_without_a_meter_is_cut_off_where_that_is_configured(switch: Callable[[str], OneSwitch]) -> None:
+def test_a_vn_without_a_meter_is_cut_off_where_that_is_configured(switch: Switches) -> None:
     closed = switch("closed")
     closed.introduce()
     assert closed.passes(1, 2)
@@ -218,7 +213,7 @@ def test_a_vn_without_a_meter_is_cut_off_where_that_is_configured(switch: Callab
     assert goto == {10: Table.LEARN, 20: None}
 
 
-def test_a_limit_above_all_meters_is_said_and_cuts_nobody_off(switch: Callable[[str], OneSwitch]) -> None:
+def test_a_limit_above_all_meters_is_said_and_cuts_nobody_off(switch: Switches) -> None:
     above = switch("open")
     talk(above)
     above.introduce(20)
@@ -231,7 +226,7 @@ def test_a_limit_above_all_meters_is_said_and_cuts_nobody_off(switch: Callable[[
     above.wait(lambda: all_metered(above), "with a meter")
 
 
-def test_a_meter_that_a_switch_has_already_is_set(switch: Callable[[str], OneSwitch]) -> None:
+def test_a_meter_that_a_switch_has_already_is_set(switch: Switches) -> None:
     """METER_EXISTS: somebody has made a meter of an id that was free."""
     other = switch("exists")
     other.introduce()
