@@ -219,6 +219,28 @@ def test_limits_that_change_while_a_switch_is_away_are_there_when_it_is_back(two
         assert two.app.request("DELETE", f"/v1/vns/10/s1/{limit['port_no']}/overrides")[0] == 200
 
 
+def test_the_metrics_tell_of_limits_messages_and_switches_that_are_away(two: WireRun) -> None:
+    before = two.app.metrics()
+    two.app.patch("/v1/vns/10/s1/1", receive_limit_bps=123_000_000)
+    rounds = ("dets_loop_round_seconds_count",)
+    two.app.wait_for(lambda: two.app.metrics()[rounds] > before[rounds] + 5, "on")
+    after = two.app.metrics()
+    assert after["dets_vn_receive_limit_bits_per_second", "1", "s1", "10"] == 123_000_000
+    assert after["dets_switch_ready", "s1"] == after["dets_switch_ready", "s2"] == 1
+    for direction in ("sent", "received"):
+        key = ("dets_openflow_messages_total", direction, "s1")
+        assert after[key] > before[key] > 0
+    assert after["dets_event_loop_lag_seconds_count",] > 0
+    assert after["dets_loop_interval_seconds",] == 0.055
+    errors = ("dets_openflow_error_replies_total", "s1")
+    assert after[errors] == before[errors]
+    two.fabric.disconnect(2, reconnect=False)
+    two.app.wait_for(lambda: two.app.metrics()["dets_switch_ready", "s2"] == 0, "gone")
+    two.fabric.reconnect(2)
+    two.app.wait_ready()
+    assert two.app.request("DELETE", "/v1/vns/10/s1/1/overrides")[0] == 200
+
+
 def test_a_refused_barrier_confirms_no_change(two: WireRun) -> None:
     """The next barrier does, and a switch that refuses each of them has to connect again."""
     last, connections = two.app.last_event(), two.fabric.connections(1)
@@ -294,6 +316,7 @@ def test_switches_are_taken_again_after_file_descriptors_ran_out(one: WireRun) -
 @pytest.mark.parametrize("kind", [MessageType.MULTIPART_REPLY, MessageType.PACKET_IN, MessageType.BARRIER_REPLY])
 def test_a_malformed_message_stops_nothing(two: WireRun, kind: MessageType, mangle: corrupted_messages.Mangle) -> None:
     two.app.wait_ready()
+    connections = two.fabric.connections(2)
     number = kind << 8 | list(vars(corrupted_messages)).index(mangle.__name__)  # hosts that no other of these tests has
     mangled = [0]
 
@@ -308,7 +331,7 @@ def test_a_malformed_message_stops_nothing(two: WireRun, kind: MessageType, mang
     asked = two.handled(1, MessageType.MULTIPART_REQUEST)
     two.wait(lambda: two.handled(1, MessageType.MULTIPART_REQUEST) > asked + 20, "going on", 30)
     two.introduce(1, 2, 0xB0000 + number)
-    assert two.fabric.connections(2) == 1
+    assert two.fabric.connections(2) == connections
     assert all(loop["failures"] == 0 for loop in health(two.app)["loops"].values())
 
 
