@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
 from support.skipped_rounds import FEW_INTERVALS
 
-from experiments.bench.rest.bench import run
+from experiments.bench.rest import bench
+from experiments.bench.rest.hostile_clients import Attack
 
 
-def test_the_smallest_run() -> None:
-    result = run(vlans=2, pairs=16, changes=20, streams=2, seconds=1.0)
+def test_the_smallest_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large attack is test_wire_rest_attack's."""
+    monkeypatch.setattr(bench, "Attack", partial(Attack, rapid=1_000, slow=10))
+    result = bench.run(vlans=2, pairs=16, changes=20, streams=2, seconds=1.0)
     figures = result["figures"]
     assert figures["vns listed"] == 40
     assert figures["scraped bytes"] > 1000

@@ -45,7 +45,3 @@ def test_the_loop_is_undisturbed(tmp_path: Path) -> None:
         assert after["skipped_rounds"] - before["skipped_rounds"] <= due * 0.01
         assert app.events("guarantee-violated", last) == []
         assert app.get("/v1/health")["status"] == "ready"
-    tokens.close()
-
-
-MAX_HELD_MB, MAX_KEPT_MB = 64, 16
