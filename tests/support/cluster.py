@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ import pytest
 from support.application import Application
 from support.wire import EVERYBODY, LINK_BPS, configuration, frame
 
+from apps import cli
 from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
@@ -27,6 +29,14 @@ from experiments.wire.fabric import WireFabric
 NAMES = ("n1", "n2", "n3")
 End = tuple[int, int]
 needs_etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason="needs etcd (Debian: etcd-server)")
+
+
+def dets(*arguments: str) -> tuple[int, str]:
+    """Run ``dets`` in this process; return its exit status and what it has said."""
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        status = cli.main([*arguments])
+    return status, said.getvalue()
 
 
 class ClusterNodes(Cluster):
