@@ -439,15 +439,6 @@ def test_congestion_marks_are_counted_and_cleared_before_the_output_and_metered_
     assert phantom.band_stats[0].packet_band_count == len(marks) - 1  # its bucket holds one; and yet all were delivered
 
 
-def test_what_ecn_needs_is_asked_for() -> None:
-    datapath = switch()
-    set_ecn = [apply_actions(ryu.OFPActionSetField(ip_ecn=0))]
-    (without_type,) = tell(datapath, flow_mod(match=ryu.OFPMatch(ip_ecn=3)))
-    assert (without_type.type, without_type.code) == (ofp.OFPET_BAD_MATCH, ofp.OFPBMC_BAD_PREREQ)
-    (any_frame,) = tell(datapath, flow_mod(match=ryu.OFPMatch(), instructions=set_ecn))
-    assert (any_frame.type, any_frame.code) == (ofp.OFPET_BAD_ACTION, ofp.OFPBAC_MATCH_INCONSISTENT)
-
-
 def test_barriers_come_after_what_was_before_them_or_late_or_never() -> None:
     datapath = switch()
     error, reply = tell(datapath, meter_mod(1, 0), ryu.OFPBarrierRequest(RYU))
@@ -496,98 +487,79 @@ def goto(next_table: int, **fields: Any) -> Any:
     return flow_mod(instructions=[ryu.OFPInstructionGotoTable(next_table)], **fields)
 
 
-REFUSED = {
-    "version": (raw(2, version=5), "OFPET_BAD_REQUEST", "OFPBRC_BAD_VERSION"),
-    "message type": (raw(77), "OFPET_BAD_REQUEST", "OFPBRC_BAD_TYPE"),
-    "multipart type": (raw(18, b"\x00\x63" + bytes(6)), "OFPET_BAD_REQUEST", "OFPBRC_BAD_MULTIPART"),
-    "short flow-mod": (raw(14, bytes(20)), "OFPET_BAD_REQUEST", "OFPBRC_BAD_LEN"),
-    "short header": (raw(2), "OFPET_BAD_REQUEST", "OFPBRC_BAD_LEN"),
-    "match length": (
-        raw(14, bytes(16) + bytes(24) + b"\x00\x01\x00\xff" + bytes(4)),
-        "OFPET_BAD_MATCH",
-        "OFPBMC_BAD_LEN",
-    ),
-    "field": (
-        forward(2, match=ryu.OFPMatch(ipv4_src="10.0.0.1", eth_type=0x800)),
-        "OFPET_BAD_MATCH",
-        "OFPBMC_BAD_FIELD",
-    ),
-    "mask": (forward(2, match=ryu.OFPMatch(vlan_vid=(0x1000, 0x1000))), "OFPET_BAD_MATCH", "OFPBMC_BAD_MASK"),
-    "value": (forward(2, match=ryu.OFPMatch(vlan_vid=0x1FFF)), "OFPET_BAD_MATCH", "OFPBMC_BAD_VALUE"),
-    "wildcards": (
-        raw(14, bytes(40) + bytes.fromhex("00010014" + "8000070c" + "000000000003" + "000000000001") + bytes(4)),
-        "OFPET_BAD_MATCH",
-        "OFPBMC_BAD_WILDCARDS",
-    ),
-    "instruction": (
+def applying(*actions: Any) -> Any:
+    return flow_mod(instructions=[apply_actions(*actions)])
+
+
+def matching(**fields: Any) -> Any:
+    return forward(2, match=ryu.OFPMatch(**fields))
+
+
+NO_MATCH_LENGTH = bytes(16) + bytes(24) + b"\x00\x01\x00\xff" + bytes(4)
+WILD = bytes(40) + bytes.fromhex("00010014" + "8000070c" + "000000000003" + "000000000001") + bytes(4)
+SHORT_HEADER = b"\4\2\0\7\0\0\0\x64"
+# By type of error and code.
+REFUSED = [
+    ("BAD_REQUEST", "BRC_BAD_VERSION", raw(2, version=5)),
+    ("BAD_REQUEST", "BRC_BAD_TYPE", raw(77)),
+    ("BAD_REQUEST", "BRC_BAD_MULTIPART", raw(18, b"\x00\x63" + bytes(6))),
+    ("BAD_REQUEST", "BRC_BAD_LEN", raw(14, bytes(20))),
+    ("BAD_REQUEST", "BRC_BAD_PORT", ryu.OFPPortStatsRequest(RYU, 0, 55)),
+    ("BAD_REQUEST", "BRC_BUFFER_UNKNOWN", ryu.OFPPacketOut(RYU, 5, 1, [])),
+    ("BAD_MATCH", "BMC_BAD_LEN", raw(14, NO_MATCH_LENGTH)),
+    ("BAD_MATCH", "BMC_BAD_FIELD", matching(ipv4_src="10.0.0.1", eth_type=0x800)),
+    ("BAD_MATCH", "BMC_BAD_MASK", matching(vlan_vid=(0x1000, 0x1000))),
+    ("BAD_MATCH", "BMC_BAD_VALUE", matching(vlan_vid=0x1FFF)),
+    ("BAD_MATCH", "BMC_BAD_WILDCARDS", raw(14, WILD)),
+    ("BAD_MATCH", "BMC_BAD_PREREQ", matching(ip_ecn=3)),
+    (
+        "BAD_INSTRUCTION",
+        "BIC_UNSUP_INST",
         flow_mod(instructions=[ryu.OFPInstructionActions(ofp.OFPIT_WRITE_ACTIONS, [])]),
-        "OFPET_BAD_INSTRUCTION",
-        "OFPBIC_UNSUP_INST",
     ),
-    "goto backwards": (goto(1, table_id=1), "OFPET_BAD_INSTRUCTION", "OFPBIC_BAD_TABLE_ID"),
-    "goto beyond": (goto(64), "OFPET_BAD_INSTRUCTION", "OFPBIC_BAD_TABLE_ID"),
-    "table": (forward(2, table_id=64), "OFPET_FLOW_MOD_FAILED", "OFPFMFC_BAD_TABLE_ID"),
-    "action": (flow_mod(instructions=[apply_actions(ryu.OFPActionDecNwTtl())]), "OFPET_BAD_ACTION", "OFPBAC_BAD_TYPE"),
-    "set field": (
-        flow_mod(instructions=[apply_actions(ryu.OFPActionSetField(eth_src="00:00:00:00:00:01"))]),
-        "OFPET_BAD_ACTION",
-        "OFPBAC_BAD_SET_TYPE",
-    ),
-    "out port": (forward(ofp.OFPP_ANY), "OFPET_BAD_ACTION", "OFPBAC_BAD_OUT_PORT"),
-    "pop without a tag": (
-        flow_mod(instructions=[apply_actions(ryu.OFPActionPopVlan())]),
-        "OFPET_BAD_ACTION",
-        "OFPBAC_MATCH_INCONSISTENT",
-    ),
-    "third tag": (
-        flow_mod(instructions=[apply_actions(*[ryu.OFPActionPushVlan()] * 3)]),
-        "OFPET_BAD_ACTION",
-        "OFPBAC_BAD_TAG",
-    ),
-    "meter of a flow": (
-        flow_mod(instructions=[ryu.OFPInstructionMeter(5)]),
-        "OFPET_METER_MOD_FAILED",
-        "OFPMMFC_INVALID_METER",
-    ),
-    "meter id": (meter_mod(0), "OFPET_METER_MOD_FAILED", "OFPMMFC_INVALID_METER"),
-    "meter that is there": (meter_mod(1), "OFPET_METER_MOD_FAILED", "OFPMMFC_METER_EXISTS"),
-    "meter that is not there": (meter_mod(2, command=1), "OFPET_METER_MOD_FAILED", "OFPMMFC_UNKNOWN_METER"),
-    "meters used up": (meter_mod(101), "OFPET_METER_MOD_FAILED", "OFPMMFC_OUT_OF_METERS"),
-    "meter rate": (meter_mod(2, 0), "OFPET_METER_MOD_FAILED", "OFPMMFC_BAD_RATE"),
-    "meter flags": (meter_mod(2, flags=2), "OFPET_METER_MOD_FAILED", "OFPMMFC_BAD_FLAGS"),
-    "meter command": (meter_mod(2, command=9), "OFPET_METER_MOD_FAILED", "OFPMMFC_BAD_COMMAND"),
-    "meter bands": (
-        ryu.OFPMeterMod(RYU, 0, 13, 2, [ryu.OFPMeterBandDrop(1, 1)] * 2),
-        "OFPET_METER_MOD_FAILED",
-        "OFPMMFC_OUT_OF_BANDS",
-    ),
-    "meter of a request": (ryu.OFPMeterStatsRequest(RYU, 0, 55), "OFPET_METER_MOD_FAILED", "OFPMMFC_UNKNOWN_METER"),
-    "port of a request": (ryu.OFPPortStatsRequest(RYU, 0, 55), "OFPET_BAD_REQUEST", "OFPBRC_BAD_PORT"),
-    "queue of a request": (
-        ryu.OFPQueueStatsRequest(RYU, 0, ofp.OFPP_ANY, 5),
-        "OFPET_QUEUE_OP_FAILED",
-        "OFPQOFC_BAD_QUEUE",
-    ),
-    "group": (ryu.OFPGroupMod(RYU, ofp.OFPGC_ADD, 0, 1, []), "OFPET_GROUP_MOD_FAILED", "OFPGMFC_OUT_OF_GROUPS"),
-    "buffer": (ryu.OFPPacketOut(RYU, 5, 1, []), "OFPET_BAD_REQUEST", "OFPBRC_BUFFER_UNKNOWN"),
-}
+    ("BAD_INSTRUCTION", "BIC_BAD_TABLE_ID", goto(1, table_id=1)),
+    ("BAD_INSTRUCTION", "BIC_BAD_TABLE_ID", goto(64)),
+    ("FLOW_MOD_FAILED", "FMFC_BAD_TABLE_ID", forward(2, table_id=64)),
+    ("BAD_ACTION", "BAC_BAD_TYPE", applying(ryu.OFPActionDecNwTtl())),
+    ("BAD_ACTION", "BAC_BAD_SET_TYPE", applying(ryu.OFPActionSetField(eth_src="00:00:00:00:00:01"))),
+    ("BAD_ACTION", "BAC_BAD_OUT_PORT", forward(ofp.OFPP_ANY)),
+    ("BAD_ACTION", "BAC_MATCH_INCONSISTENT", applying(ryu.OFPActionPopVlan())),
+    ("BAD_ACTION", "BAC_MATCH_INCONSISTENT", applying(ryu.OFPActionSetField(ip_ecn=0))),
+    ("BAD_ACTION", "BAC_BAD_TAG", applying(*[ryu.OFPActionPushVlan()] * 3)),
+    ("METER_MOD_FAILED", "MMFC_INVALID_METER", flow_mod(instructions=[ryu.OFPInstructionMeter(5)])),
+    ("METER_MOD_FAILED", "MMFC_INVALID_METER", meter_mod(0)),
+    ("METER_MOD_FAILED", "MMFC_METER_EXISTS", meter_mod(1)),
+    ("METER_MOD_FAILED", "MMFC_UNKNOWN_METER", meter_mod(2, command=1)),
+    ("METER_MOD_FAILED", "MMFC_UNKNOWN_METER", ryu.OFPMeterStatsRequest(RYU, 0, 55)),
+    ("METER_MOD_FAILED", "MMFC_OUT_OF_METERS", meter_mod(101)),
+    ("METER_MOD_FAILED", "MMFC_BAD_RATE", meter_mod(2, 0)),
+    ("METER_MOD_FAILED", "MMFC_BAD_FLAGS", meter_mod(2, flags=2)),
+    ("METER_MOD_FAILED", "MMFC_BAD_COMMAND", meter_mod(2, command=9)),
+    ("METER_MOD_FAILED", "MMFC_OUT_OF_BANDS", ryu.OFPMeterMod(RYU, 0, 13, 2, [ryu.OFPMeterBandDrop(1, 1)] * 2)),
+    ("QUEUE_OP_FAILED", "QOFC_BAD_QUEUE", ryu.OFPQueueStatsRequest(RYU, 0, ofp.OFPP_ANY, 5)),
+    ("GROUP_MOD_FAILED", "GMFC_OUT_OF_GROUPS", ryu.OFPGroupMod(RYU, ofp.OFPGC_ADD, 0, 1, [])),
+]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_must_be_refused_is_refused_with_the_right_type_and_code(name: str) -> None:
-    message, error_type, code = REFUSED[name]
+@pytest.mark.parametrize(("error_type", "code", "message"), REFUSED)
+def test_what_must_be_refused_is_refused_with_the_right_type_and_code(error_type: str, code: str, message: Any) -> None:
     datapath = switch(max_meters=100)
     tell(datapath, meter_mod(1))
     before = len(flow_stats(datapath)), list(meter_stats(datapath))
-    if name == "short header":
-        message.buf = message.buf[:2] + (7).to_bytes(2) + message.buf[4:]
-    answers = tell(datapath, message)
-    assert [(a.type, a.code) for a in answers] == [(getattr(ofp, error_type), getattr(ofp, code))]
-    assert answers[0].xid == 100
-    assert answers[0].data == bytes(message.buf)[:128]
-    if name != "short header":
-        assert (len(flow_stats(datapath)), list(meter_stats(datapath))) == before
-    assert datapath.conversations[0].broken == (name == "short header")
+    (answer,) = tell(datapath, message)
+    assert (answer.type, answer.code) == (getattr(ofp, f"OFPET_{error_type}"), getattr(ofp, f"OFP{code}"))
+    assert (answer.xid, answer.data) == (100, bytes(message.buf)[:128])
+    assert (len(flow_stats(datapath)), list(meter_stats(datapath))) == before
+    assert not datapath.conversations[0].broken
+
+
+def test_a_length_below_the_headers_breaks_the_connection() -> None:
+    datapath = switch()
+    datapath.receive(SHORT_HEADER, 0.0)
+    (answer,) = said(datapath)
+    assert (answer.type, answer.code, answer.xid) == (ofp.OFPET_BAD_REQUEST, ofp.OFPBRC_BAD_LEN, 100)
+    assert answer.data == SHORT_HEADER
+    assert datapath.conversations[0].broken
 
 
 def test_a_full_table_refuses_what_is_new_only() -> None:
