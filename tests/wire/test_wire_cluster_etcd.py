@@ -7,6 +7,7 @@ import signal
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from experiments.machine.etcd_process import EtcdProcesses, EtcdTls
 
 pytestmark = [needs_etcd]
 EDGES = {1: [1, 2]}
-LEASE_S = 2
+LEASE_S = 4
 VN = "/v1/vns/10/s1/1"
 
 
@@ -35,23 +36,12 @@ def certificates(folder: Path) -> EtcdTls:
     return EtcdTls(*(folder / file for file in files))
 
 
-def test_one_of_three_members_after_the_other_dies_and_the_pair_goes_on(tmp_path: Path) -> None:
-    with ClusterRun(tmp_path, EDGES, members=3) as run:
-        generation = run.health(0)["cluster"]["generation"]
-        for number, member in enumerate(run.etcd.members):  # the leader is one of them
-            member.end(signal.SIGKILL)
-            limit_bps = 20_000_000 + number * 1_000_000
-            run.wait(lambda limit_bps=limit_bps: changes(run.nodes[0], limit_bps), "a change is kept", 30.0)
-            run.wait(lambda limit_bps=limit_bps: run.nodes[1].get(VN)["send_limit_bps"] == limit_bps, "both know")
-            member.launch()
-            member.wait_answers()
-        assert run.health(0)["cluster"]["generation"] == generation, run.nodes[0].log()
-        for member in run.etcd.members[:2]:
-            member.end(signal.SIGKILL)
-        run.wait(lambda: run.health(0)["cluster"]["role"] == "no-etcd", "without most members nobody writes")
-        for member in run.etcd.members[:2]:
-            member.launch()
-        run.wait(lambda: any(run.controls(number) for number in (0, 1)), "one is active again", 30.0)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterRun]:
+    """Two nodes, of which each test leaves one active, on an etcd of three members."""
+    options = {"members": 3, "ttl_s": LEASE_S, "quota_bytes": 4 << 20}
+    with ClusterRun(tmp_path_factory.mktemp("members"), EDGES, **options) as run:
+        yield run
         check_one_writer(run, EDGES)
 
 
@@ -63,36 +53,57 @@ def changes(node: Application, limit_bps: int) -> bool:
     return status == 200
 
 
-def test_a_member_that_is_stopped_costs_no_lease(tmp_path: Path) -> None:
-    with ClusterRun(tmp_path, EDGES, members=3, ttl_s=4) as run:
-        generation = run.health(0)["cluster"]["generation"]
-        for member in run.etcd.members:
-            member.send_signal(signal.SIGSTOP)
-            run.wait(lambda: changes(run.nodes[0], 20_000_000), "a change is kept", 30.0)
-            member.send_signal(signal.SIGCONT)
-            member.wait_answers()
-        assert run.health(0)["cluster"]["generation"] == generation, run.nodes[0].log()
+def test_a_member_that_is_stopped_costs_no_lease(run: ClusterRun) -> None:
+    active = run.wait_controls()
+    generation = run.health(active)["cluster"]["generation"]
+    for member in run.etcd.members:
+        member.send_signal(signal.SIGSTOP)
+        run.wait(lambda: changes(run.nodes[active], 20_000_000), "a change is kept", 30.0)
+        member.send_signal(signal.SIGCONT)
+        member.wait_answers()
+    assert run.health(active)["cluster"]["generation"] == generation, run.nodes[active].log()
 
 
-def test_a_full_etcd_refuses_changes_and_the_active_node_goes_on(tmp_path: Path) -> None:
-    with ClusterRun(tmp_path, EDGES, members=3, quota_bytes=4 << 20) as run:
-        generation = run.health(0)["cluster"]["generation"]
-        with closing(EtcdClient(run.etcd.urls)) as etcd:
-            fill(etcd)
-            status, _, answer = run.nodes[0].request("PATCH", VN, b'{"send_limit_bps": 20000000}')
-            assert (status, "space exceeded" in answer["detail"]) == (503, True)
-            time.sleep(2 * LEASE_S)  # in which a lease that is not refreshed would have ended
-            assert run.health(0)["cluster"]["generation"] == generation, run.nodes[0].log()
-            assert run.health(0)["cluster"]["role"] == "active"
-            assert run.controls(0)
-            run.nodes[0].send_signal(signal.SIGKILL)  # nobody can take over by a key that cannot be written
-            run.nodes[0].wait_ended()
-            run.wait(lambda: "space exceeded" in (run.health(1)["cluster"]["etcd"] or ""), "the standby says why")
-            etcd.transact([], [delete("/others/", prefix=True)], [])
-        free(run.etcd.urls)
-        run.wait_active(1)
-        assert changes(run.nodes[1], 20_000_000)
-        check_one_writer(run, EDGES)
+def test_one_of_three_members_after_the_other_dies_and_the_pair_goes_on(run: ClusterRun) -> None:
+    active = run.wait_controls()
+    node, other = run.nodes[active], run.nodes[1 - active]
+    generation = run.health(active)["cluster"]["generation"]
+    for number, member in enumerate(run.etcd.members):  # the leader is one of them
+        member.end(signal.SIGKILL)
+        limit_bps = 20_000_000 + number * 1_000_000
+        run.wait(lambda limit_bps=limit_bps: changes(node, limit_bps), "a change is kept", 30.0)
+        run.wait(lambda limit_bps=limit_bps: other.get(VN)["send_limit_bps"] == limit_bps, "both know")
+        member.launch()
+        member.wait_answers()
+    assert run.health(active)["cluster"]["generation"] == generation, node.log()
+    for member in run.etcd.members[:2]:
+        member.end(signal.SIGKILL)
+    run.wait(lambda: run.health(active)["cluster"]["role"] == "no-etcd", "without most members nobody writes")
+    for member in run.etcd.members[:2]:
+        member.launch()
+    run.wait(lambda: any(run.controls(number) for number in (0, 1)), "one is active again", 30.0)
+
+
+def test_a_full_etcd_refuses_changes_and_the_active_node_goes_on(run: ClusterRun) -> None:
+    """The last test on this etcd, whose active node is killed."""
+    run.wait_ready()
+    active, standby = run.in_charge, 1 - run.in_charge
+    generation = run.health(active)["cluster"]["generation"]
+    with closing(EtcdClient(run.etcd.urls)) as etcd:
+        fill(etcd)
+        status, _, answer = run.nodes[active].request("PATCH", VN, b'{"send_limit_bps": 20000000}')
+        assert (status, "space exceeded" in answer["detail"]) == (503, True)
+        time.sleep(2 * LEASE_S)  # in which a lease that is not refreshed would have ended
+        assert run.health(active)["cluster"]["generation"] == generation, run.nodes[active].log()
+        assert run.health(active)["cluster"]["role"] == "active"
+        assert run.controls(active)
+        run.nodes[active].send_signal(signal.SIGKILL)  # nobody can take over by a key that cannot be written
+        run.nodes[active].wait_ended()
+        run.wait(lambda: "space exceeded" in (run.health(standby)["cluster"]["etcd"] or ""), "the standby says why")
+        etcd.transact([], [delete("/others/", prefix=True)], [])
+    free(run.etcd.urls)
+    run.wait_active(standby)
+    assert changes(run.nodes[standby], 20_000_000)
 
 
 def fill(etcd: EtcdClient) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import NAMES, ShardedRun, check_one_writer, needs_etcd
+from support.cluster import NAMES, ShardedRun, check_one_writer, dets, needs_etcd
 from support.sharded_blast import (
     EDGES,
     LIMIT_BPS,
@@ -18,7 +17,6 @@ from support.sharded_blast import (
     SENDERS,
     InstalledMeters,
     blast,
-    dets,
     granted_bps,
     is_shared,
 )
@@ -27,10 +25,36 @@ pytestmark = [needs_etcd]
 OWNERS = {"s1": "n2", "s2": "n1", "s3": "n1"}  # by hash
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShardedRun]:
+    with ShardedRun(tmp_path_factory.mktemp("sharded"), EDGES, links=LINKS) as cluster:
+        yield cluster
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[ShardedRun]:
-    with ShardedRun(tmp_path, EDGES, links=LINKS) as run:
-        yield run
+def run(cluster: ShardedRun) -> Iterator[ShardedRun]:
+    """Both nodes run, each with its switches; no switch ever has two writers."""
+    for node in cluster.nodes:
+        if not node.running:
+            node.start()
+    cluster.wait_whole()
+    dets("cluster", "balance", "--config", str(cluster.nodes[0].config_path))
+    cluster.wait(lambda: cluster.owners(0) == cluster.owners(1) == OWNERS, "they are shared out", 20.0)
+    cluster.wait_whole()
+    yield cluster
+    check_one_writer(cluster, EDGES)
+
+
+@pytest.fixture(scope="module")
+def senders(cluster: ShardedRun) -> None:
+    """Three senders share the receiver's limit, once their switches are shared out."""
+    blast(cluster)
+
+
+@pytest.fixture
+def shared(run: ShardedRun, senders: None) -> ShardedRun:
+    run.wait(lambda: is_shared(run), "the limit is shared", 30.0)
+    return run
 
 
 def test_every_switch_has_one_owner_and_both_nodes_are_ready(run: ShardedRun) -> None:
@@ -38,8 +62,37 @@ def test_every_switch_has_one_owner_and_both_nodes_are_ready(run: ShardedRun) ->
     states = [run.health(number)["switches"] for number in (0, 1)]
     assert states[0] == {"s1": "standby", "s2": "ready", "s3": "ready"}
     assert states[1] == {"s1": "ready", "s2": "standby", "s3": "standby"}
-    check_one_writer(run, EDGES)
     assert [{node for node, _, _ in run.writers(dpid)} for dpid in EDGES] == [{1}, {0}, {0}]
+
+
+def test_what_operators_see_and_may_not_do(run: ShardedRun) -> None:
+    """While n1, the first to start, is active."""
+    config = str(run.nodes[0].config_path)
+    code, said = dets("cluster", "status", "--config", config, "--output", "json")
+    shown = json.loads(said)[0]
+    assert (code, shown["active"], shown["owners"]) == (0, "n1", OWNERS)
+    assert "s1      n2" in dets("cluster", "status", "--config", config)[1]
+    assert "s1      n2    ready" in dets("status", "--url", run.nodes[0].url)[1]
+    metrics = run.nodes[1].metrics()
+    assert [metrics[f"dets_cluster_{what}_switches",] for what in ("owned", "unowned")] == [1.0, 0.0]
+    assert metrics["dets_cluster_messages_total", "n1", "received"] > 0
+    assert [metrics.get(("dets_switch_ready", name)) for name in OWNERS] == [1.0, None, None]
+    refusals = [
+        ("PATCH", "/v1/vlans/10", {"algorithm": "fe"}, "cannot be sharded"),
+        ("PATCH", "/v1/vlans/10", {"shadow": "sp"}, "a shadow sees the whole fabric"),
+        ("POST", "/v1/recording", {"action": "start"}, "sees a part of the fabric"),
+    ]
+    for method, path, body, reason in refusals:
+        status, _, problem = run.nodes[0].request(method, path, json.dumps(body).encode())
+        assert (status, reason in problem["detail"]) == (422, True), problem
+    run.nodes[1].patch("/v1/vns/10/s2/21", send_limit_bps=40_000_000)  # passed on to n1, which takes changes
+    assert run.nodes[0].get("/v1/vns/10/s2/21")["send_limit_bps"] == 40_000_000
+    status, _, problem = run.nodes[1].request("PATCH", "/v1/vns/10/s2/21", b'{"send_limit_bps": -1}')
+    assert (status, problem["errors"][0]["field"]) == (422, "send_limit_bps")
+    run.nodes[0].patch("/v1/vns/10/s1/11", send_limit_bps=30_000_000)  # at a switch of the other node
+    run.wait(lambda: 30_000 in {rate for rate, _ in run.meters(1).values()}, "its node has put it in force")
+    for port in ("s1/11", "s2/21"):
+        assert run.nodes[0].request("DELETE", f"/v1/vns/10/{port}/overrides")[0] == 200
 
 
 def loads_of_links(node: Any) -> list[int | None]:
@@ -78,8 +131,8 @@ def check_reads_are_of_the_whole_fabric(run: ShardedRun, number: int) -> None:
     assert top(node)["congested_vns"] == 1
 
 
-def test_senders_of_both_nodes_share_the_receive_limit_of_one(run: ShardedRun) -> None:
-    blast(run)
+def test_senders_of_both_nodes_share_the_receive_limit_of_one(shared: ShardedRun) -> None:
+    run = shared
     for number in (0, 1):
         check_reads_are_of_the_whole_fabric(run, number)
     run.nodes[0].patch("/v1/vlans/10", algorithm="max-min")  # n2 decides for all: it owns s1
@@ -87,14 +140,16 @@ def test_senders_of_both_nodes_share_the_receive_limit_of_one(run: ShardedRun) -
         run.fabric.rates.set_rates([0], [30e6])
     rest_bps = (LIMIT_BPS - 30e6) / 2
     run.wait(lambda: granted_bps(run, (0, 1))[21] > 0.9 * rest_bps, "a sender at n1 gets what one at n2 leaves", 30.0)
-    check_one_writer(run, EDGES)
+    run.nodes[0].patch("/v1/vlans/10", algorithm="fs")
+    with run.fabric.locked():
+        run.fabric.rates.set_rates([0], [300e6])
 
 
 @pytest.mark.parametrize(("dies", "lives"), [(1, 0), (0, 1)])
 def test_a_node_that_is_killed_loses_its_switches_to_the_other_and_nobody_is_freed(
-    run: ShardedRun, dies: int, lives: int
+    shared: ShardedRun, dies: int, lives: int
 ) -> None:
-    blast(run)
+    run = shared
     installed = InstalledMeters(run)
     run.nodes[dies].send_signal(signal.SIGKILL)
     run.nodes[dies].wait_ended()
@@ -104,8 +159,8 @@ def test_a_node_that_is_killed_loses_its_switches_to_the_other_and_nobody_is_fre
     installed.check()
 
 
-def test_a_node_that_was_paused_finds_its_switches_taken_and_shares_again_when_it_is_asked(run: ShardedRun) -> None:
-    blast(run)
+def test_a_node_that_was_paused_finds_its_switches_taken_and_shares_again_when_it_is_asked(shared: ShardedRun) -> None:
+    run = shared
     run.nodes[0].send_signal(signal.SIGSTOP)
     assert run.nodes[1].get("/v1/pairs")["unreachable_nodes"] == ["n1"]
     assert run.nodes[1].get("/v1/vns")["unreachable_nodes"] == ["n1"]  # it is not asked again so soon
@@ -122,32 +177,3 @@ def test_a_node_that_was_paused_finds_its_switches_taken_and_shares_again_when_i
     run.wait(lambda: all(run.health(number)["status"] == "ready" for number in (0, 1)), "both are ready", 20.0)
     run.wait(lambda: is_shared(run), "the limit is shared as before", 20.0)
     assert dets("cluster", "balance", "--config", config) == (0, "0 switches have changed hands\n")
-    check_one_writer(run, EDGES)
-
-
-def test_what_operators_see_and_may_not_do(run: ShardedRun) -> None:
-    config = str(run.nodes[0].config_path)
-    code, said = dets("cluster", "status", "--config", config, "--output", "json")
-    shown = json.loads(said)[0]
-    assert (code, shown["active"], shown["owners"]) == (0, "n1", OWNERS)
-    assert "s1      n2" in dets("cluster", "status", "--config", config)[1]
-    assert "s1      n2    ready" in dets("status", "--url", run.nodes[0].url)[1]
-    metrics = run.nodes[1].metrics()
-    assert [metrics[f"dets_cluster_{what}_switches",] for what in ("owned", "unowned")] == [1.0, 0.0]
-    assert metrics["dets_cluster_messages_total", "n1", "received"] > 0
-    assert [metrics.get(("dets_switch_ready", name)) for name in OWNERS] == [1.0, None, None]
-    refusals = [
-        ("PATCH", "/v1/vlans/10", {"algorithm": "fe"}, "cannot be sharded"),
-        ("PATCH", "/v1/vlans/10", {"shadow": "sp"}, "a shadow sees the whole fabric"),
-        ("POST", "/v1/recording", {"action": "start"}, "sees a part of the fabric"),
-    ]
-    for method, path, body, reason in refusals:
-        status, _, problem = run.nodes[0].request(method, path, json.dumps(body).encode())
-        assert (status, reason in problem["detail"]) == (422, True), problem
-    run.nodes[1].patch("/v1/vns/10/s2/21", send_limit_bps=40_000_000)  # passed on to n1, which takes changes
-    assert run.nodes[0].get("/v1/vns/10/s2/21")["send_limit_bps"] == 40_000_000
-    status, _, problem = run.nodes[1].request("PATCH", "/v1/vns/10/s2/21", b'{"send_limit_bps": -1}')
-    assert (status, problem["errors"][0]["field"]) == (422, "send_limit_bps")
-    run.nodes[0].patch("/v1/vns/10/s1/11", send_limit_bps=30_000_000)  # at a switch of the other node
-    run.wait(lambda: 30_000 in {rate for rate, _ in run.meters(1).values()}, "its node has put it in force")
-    check_one_writer(run, EDGES)
