@@ -20,7 +20,6 @@ from support.wire import EVERYBODY, WireRun, configuration, frame
 
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import MessageType, MultipartType
-from controller.openflow.flows import Flow
 from experiments.machine.controller_process import free_ports
 from experiments.switch.options import DatapathOptions
 
@@ -45,9 +44,13 @@ def connects(host: str, port: int) -> bool:
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
-    """One switch, with which all is well again after each test."""
-    with WireRun(tmp_path_factory.mktemp("one"), {1: [1, 2]}) as run:
-        yield run
+    """One switch, with which all is well again after each test, and two more applications beside."""
+    folder = tmp_path_factory.mktemp("one")
+    beside = SUPPORT / "stock_ryu_app.py", SUPPORT / "failing_loop_app.py"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SABOTAGE", str(folder / "spoiler"))
+        with WireRun(folder, {1: [1, 2]}, beside=beside) as run:
+            yield run
 
 
 @pytest.fixture(scope="module")
@@ -58,49 +61,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
 
 
 # -- switches that refuse
-
-
-def test_pairs_beyond_the_switchs_meters_do_without_and_are_told_of(tmp_path: Path) -> None:
-    meters = 2 * 2 * 3 + 2  # what each VN needs, and two more
-    with WireRun(tmp_path, {1: [1, 2, 3]}, options=DatapathOptions(max_meters=meters)) as run:
-        for port in (1, 2, 3):
-            run.introduce(1, port, 0xA0 + port)
-        for sender, receiver in ((1, 2), (2, 3), (3, 1), (1, 3)):
-            run.fabric.inject(1, sender, frame(0xA0 + sender, 0xA0 + receiver, 10))
-        run.app.wait_for(lambda: run.app.events("out-of-meters"), "told")
-        run.wait(lambda: len(run.meters(1)) == meters, "metered")
-        shown = run.app.get("/v1/pairs")
-        assert (len(shown["pairs"]), len(shown["unmetered_pairs"])) == (2, 2)
-        assert run.app.events("switch-error") == []
-        run.fabric.forget_received()
-        run.fabric.inject(1, 1, frame(0xA1, 0xA3, 10))
-        assert len(run.fabric.received(1, 3)) == 1
-
-
-def pair_flows(run: WireRun) -> list[Flow]:
-    return [flow for flow in run.flows(1, Table.RATE_CONTROL) if flow.match[0:3:2] == (1, 0xA2)]
-
-
-def test_what_a_switch_refuses_is_reported_and_asked_for_again(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2]}) as run:
-        run.introduce(1, 1, 0xA1)
-        run.introduce(1, 2, 0xA2)
-        with run.fabric.locked():
-            run.switch(1).abilities.refuse = True
-        run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
-        run.app.wait_for(lambda: run.app.events("switch-error"), "told")
-        said = [event["text"] for event in run.app.events("switch-error")]
-        assert any("METER_MOD" in text and "OUT_OF_METERS" in text for text in said), said
-        assert any("FLOW_MOD" in text for text in said), said  # the entry that was to use the meter
-        run.wait(lambda: {flow.meter_id for flow in pair_flows(run)} == {None}, "without a meter")
-        with run.fabric.locked():
-            run.switch(1).abilities.refuse = False
-
-        def metered() -> bool:
-            ids = {flow.meter_id for flow in pair_flows(run)}
-            return ids <= run.meters(1).keys() and None not in ids
-
-        run.wait(metered, "with a meter", 30)
 
 
 def test_a_full_table_is_told_once_and_does_not_stop_the_rest(tmp_path: Path) -> None:
@@ -368,12 +328,28 @@ def test_a_switch_that_does_not_answer_at_first_comes_up_in_the_end(tmp_path: Pa
 # -- the application itself
 
 
-def test_plain_applications_work_beside(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2]}, beside=(SUPPORT / "stock_ryu_app.py",)) as run:
-        run.introduce(1, 1, 0xA1)
-        run.app.wait_for(lambda: "plain app: a frame at port 1" in run.app.log(), "a frame")
-        assert "plain app: ports [1, 2]" in run.app.log()
-        assert "plain app: barrier of 1" in run.app.log()
+def test_plain_applications_work_beside(one: WireRun) -> None:
+    one.fabric.inject(1, 1, frame(0xA9, EVERYBODY, 10))
+    one.app.wait_for(lambda: "plain app: a frame at port 1" in one.app.log(), "a frame")
+    assert "plain app: ports [1, 2]" in one.app.log()
+    assert "plain app: barrier of 1" in one.app.log()
+
+
+def test_a_loop_that_fails_goes_on_and_shows_in_the_health(one: WireRun) -> None:
+    def queues() -> dict[str, Any]:
+        return dict(health(one.app)["loops"]["queues"])
+
+    assert queues() == {"failures": 0, "fault": None}
+    spoiler = one.app.config_path.parent / "spoiler"
+    spoiler.touch()
+    one.app.patch("/v1/vns/10/s1/1", receive_limit_bps=100_000_000)  # that wakes the loop
+    one.app.wait_for(lambda: queues()["failures"] >= 2, "tried again")
+    ill = health(one.app)
+    assert (ill["status"], ill["switches"]) == ("degraded", {"s1": "ready"})
+    assert queues()["fault"] == "SabotageError: switch 1 is beyond me"
+    spoiler.unlink()
+    one.app.wait_ready()
+    assert queues()["failures"] >= 2
 
 
 def test_an_option_of_ryus_takes_precedence_and_the_log_says_so(tmp_path: Path) -> None:
@@ -393,55 +369,26 @@ def test_an_option_of_ryus_takes_precedence_and_the_log_says_so(tmp_path: Path) 
     assert f"listens for REST at {config['rest']['listen']}" in log
 
 
-def test_a_loop_that_fails_goes_on_and_shows_in_the_health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spoiler = tmp_path / "spoiler"
-    monkeypatch.setenv("SABOTAGE", str(spoiler))
-    with WireRun(tmp_path, {1: [1, 2]}, beside=(SUPPORT / "failing_loop_app.py",)) as run:
-        assert health(run.app)["loops"]["queues"] == {"failures": 0, "fault": None}
-        spoiler.touch()
-        run.app.patch("/v1/vns/10/s1/1", receive_limit_bps=100_000_000)  # that wakes the loop
-        run.app.wait_for(lambda: health(run.app)["loops"]["queues"]["failures"] >= 2, "tried again")
-        ill = health(run.app)
-        assert ill["status"] == "degraded"
-        assert ill["switches"] == {"s1": "ready"}
-        assert ill["loops"]["queues"]["fault"] == "SabotageError: switch 1 is beyond me"
-        spoiler.unlink()
-        run.app.wait_ready()
-        assert health(run.app)["loops"]["queues"]["failures"] >= 2
-
-
 def test_a_bad_configuration_is_refused_with_file_and_line(tmp_path: Path) -> None:
     config = configuration({1: [1, 2]})
     config["switches"]["s1"]["ports"][2]["capacity"] = "800M"
     config["vlans"][10]["algorithm"] = "best"
     app = Application(config, tmp_path)
-    for command in (
-        ["apps.cli", "run", "--config"],
-        ["apps.runtime.launcher", str(ROOT / "apps" / "dets.py"), "--dets-config"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", *command, str(app.config_path)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 2, done.stderr
-        lines = app.config_path.read_text().splitlines()
-        where = lines.index("    algorithm: best") + 1
-        assert f"{app.config_path}:{where}:" in done.stderr
-        assert "Traceback" not in done.stderr
-        assert "800M is below the sum of the port's send limits" in done.stderr
+    command = [sys.executable, "-m", "apps.cli", "run", "--config", str(app.config_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    where = app.config_path.read_text().splitlines().index("    algorithm: best") + 1
+    assert f"{app.config_path}:{where}:" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "800M is below the sum of the port's send limits" in done.stderr
 
 
-@pytest.mark.parametrize("section", ["openflow", "rest"])
-def test_an_address_in_use_is_refused_at_start(tmp_path: Path, section: str) -> None:
+def test_an_address_of_rest_that_is_in_use_is_refused_at_start(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         config = configuration({1: [1, 2]})
-        config[section]["listen"] = f"127.0.0.1:{taken.getsockname()[1]}"
+        config["rest"]["listen"] = f"127.0.0.1:{taken.getsockname()[1]}"
         app = Application(config, tmp_path)
         with app:
             assert app.wait_ended(30) == 2
-        assert f"{section}.listen" in app.log()
+        assert "rest.listen" in app.log()
         assert "Traceback" not in app.log()
