@@ -74,14 +74,3 @@ def test_idle_capacity_is_lent_taken_back_explained_recorded_and_replayed(run: W
     with run.fabric.locked():
         run.fabric.rates.set_rates([*flows, *owner], 0.0)
     time.sleep(0.1)
-
-
-def test_a_limit_that_does_not_fit_is_refused_with_what_would(run: WireRun) -> None:
-    status, kind, problem = run.app.request("PATCH", "/v1/vns/10/s1/1", b'{"send_limit_bps": 501000000}')
-    assert (status, kind) == (422, "application/problem+json")
-    (error,) = problem["errors"]
-    assert error["field"] == "send_limit_bps"
-    assert error["reason"] == (
-        "does not fit: port s1:1 (sending) would need to carry 1.001G of 1G; at most 500000000 (500M) fits"
-    )
-    assert run.app.get("/v1/vns/10/s1/1")["send_limit_bps"] == 400_000_000

@@ -113,14 +113,6 @@ def test_a_vlan_is_changed_and_the_history_tells_of_it(dets: Dets) -> None:
     assert json.loads(dets("vlan", "show", "20", "-o", "json"))["algorithm"] == "fs"
 
 
-def test_who_is_late_is_told(dets: Dets) -> None:
-    revision = str(vn(dets, "s1:3")["revision"])
-    dets("limit", "set", "--vlan", "10", "--port", "s1:3", "--send", "11M", "--if-revision", revision)
-    said = dets("limit", "set", "--vlan", "10", "--port", "s1:3", "--send", "12M", "--if-revision", revision, status=2)
-    assert "changed since" in said
-    assert vn(dets, "s1:3")["send_limit_bps"] == 11_000_000
-
-
 def test_top_and_events_show_what_happens(run: WireRun, dets: Dets) -> None:
     dets("limit", "reset", "--all")
     dets("limit", "set", "--vlan", "10", "--port", "s1:2", "--receive", "20M", "--wait")

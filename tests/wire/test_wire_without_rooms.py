@@ -16,7 +16,7 @@ from support.paths import ROOT
 from controller.rooms import ROOMS
 
 CONTROL = "tests/wire/test_wire_application_control.py"
-CHOSEN = "receivers_limit or changed or bad_requests or removes"
+CHOSEN = "receivers_limit or changed or removes"
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
 WITHOUT = "tests/support/missing_packages.py"
 
