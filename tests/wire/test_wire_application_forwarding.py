@@ -7,9 +7,6 @@ from collections.abc import Iterator
 import pytest
 from support.wire import EVERYBODY, WireRun, frame
 
-from controller.forwarding.pipeline import Table
-from controller.openflow.match import Match
-
 TRIANGLE = [((1, 11), (2, 11)), ((2, 12), (3, 12)), ((1, 13), (3, 13))]
 
 
@@ -66,18 +63,6 @@ def test_a_link_that_goes_down_is_routed_around_and_comes_back(triangle: WireRun
     assert triangle.fabric.received(3, 2) == sent[1:]
     triangle.fabric.set_link_up((1, 11), True)
     triangle.wait_flooding({1: {1, 2, 11, 13}, 2: {1, 2, 11}, 3: {1, 2, 13}})
-
-
-def test_a_host_that_moves_is_found_at_its_new_port(triangle: WireRun) -> None:
-    triangle.introduce(1, 1, 0xD1)
-    triangle.fabric.inject(3, 2, frame(0xD1, EVERYBODY, 10))
-    here = Match(in_port=2, vlan_vid=10, eth_src=0xD1)
-    triangle.wait(lambda: any(f.match == here for f in triangle.flows(3, Table.LEARN)), "learned at its new port")
-    triangle.fabric.forget_received()
-    triangle.fabric.inject(2, 1, frame(0xD2, 0xD1, 10))
-    assert [place for place, frames in received_by_all(triangle).items() if frames] == [(3, 2)]
-    sources = [f.match for f in triangle.flows(1, Table.LEARN) if f.match.eth_src == 0xD1]
-    assert sources == []
 
 
 def test_a_silent_host_is_forgotten_after_the_ageing_time(triangle: WireRun) -> None:
