@@ -24,11 +24,6 @@ def longer_than_it_is(buf: bytes) -> bytes:
     return buf[:2] + (len(buf) + 8).to_bytes(2) + buf[4:]
 
 
-def shorter_than_it_is(buf: bytes) -> bytes:
-    """Return the message with a length of 8 bytes too few in its header."""
-    return buf[:2] + (len(buf) - 8).to_bytes(2) + buf[4:]
-
-
 def cut_body(buf: bytes) -> bytes:
     """Return a message that is consistent in itself, but whose body ends 4 bytes early."""
     return buf[:2] + (len(buf) - 4).to_bytes(2) + buf[4:-4]

@@ -6,8 +6,7 @@ them: a modify refills the bucket and zeroes the counters while the duration goe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -208,11 +207,3 @@ def packet_in(frame: Frame, in_port: int, flow: Flow, metadata: int = 0) -> Pack
 def reported(in_port: int, vlan_vid: int, frame: bytes, why: MetadataFlag) -> PacketIn:
     """The packet-in of a frame that was marked on its way."""
     return PacketIn(1, Table.PACKET_IN, 0, in_port, frame, int(why) | vlan_vid)
-
-
-def keys_of(flows: Iterable[Flow]) -> set[FlowKey]:
-    return {flow_key(flow) for flow in flows}
-
-
-def without_meter(flow: Flow) -> Flow:
-    return replace(flow, meter_id=None)

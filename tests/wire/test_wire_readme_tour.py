@@ -106,7 +106,3 @@ def test_the_tour_does_what_the_readme_says(tmp_path: Path) -> None:
 def test_a_tour_that_is_not_true_is_found_out(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="no such thing"):
         played([(["echo 'no such thing'; false"], ""), (["echo more"], "")], tmp_path)
-
-
-def test_a_here_document_is_one_command() -> None:
-    assert commands("a\ncat > f <<'END'\nx\ny\nEND\nb\n") == ["a", "cat > f <<'END'\nx\ny\nEND", "b"]
