@@ -112,11 +112,14 @@ def test_a_switch_that_does_not_read_is_cut_off_and_may_come_back(run: WireRun) 
     run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "closed")
 
 
-def test_a_switch_with_more_ports_than_there_can_be_is_cut_off(run: WireRun) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"), [("20,000 ports", "too many ports"), ("endless reply", "a reply too long")]
+)
+def test_a_switch_that_says_too_much_is_cut_off(run: WireRun, name: str, reason: str) -> None:
     last = run.app.last_event()
     with unharmed(run):
-        attacked(run, "20,000 ports")
-        run.app.wait_for(cut_off_for(run, last, "too many ports"), "told")
+        attacked(run, name)
+        run.app.wait_for(cut_off_for(run, last, reason), "told")
 
 
 def test_names_of_a_switch_forge_no_line_of_the_log(run: WireRun) -> None:
@@ -140,13 +143,6 @@ def test_a_port_without_a_number_is_left_alone(run: WireRun) -> None:
         assert not peer.behave(switch, lambda: False, 3.0)
         assert (peer.closed, state(run, HOSTILE)) == (False, "ready")
     assert "Traceback" not in run.app.log()
-
-
-def test_a_reply_that_never_ends_is_cut_off(run: WireRun) -> None:
-    last = run.app.last_event()
-    with unharmed(run):
-        attacked(run, "endless reply")
-        run.app.wait_for(cut_off_for(run, last, "a reply too long"), "told")
 
 
 def test_rounds_do_not_wait_again_and_again_for_a_switch_that_never_tells_its_counters(run: WireRun) -> None:

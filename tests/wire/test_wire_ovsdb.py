@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 from support.ovsdb import Server, needs_ovsdb
 from support.paths import ROOT
 
+from apps.cli.support.certificates import create_authority, issue
 from apps.ovsdb import ovsdb_client
 from apps.ovsdb.ovsdb_client import OvsdbError, OvsdbQueueWriter
 from apps.runtime.tls import renewable_client
@@ -97,31 +97,17 @@ def test_what_the_database_refuses_is_an_error_and_changes_nothing(server: Serve
 
 
 @needs_ovsdb
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
-    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
-    make = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-keyout",
-        key,
-        "-out",
-        certificate,
-        "-days",
-        "2",
-    ]
-    names = ["-subj", "/CN=test", "-addext", "subjectAltName=DNS:other.name"]
-    subprocess.run([*make, *names], check=True, capture_output=True, timeout=60)
+    create_authority(tmp_path, "test CA", 2)
+    issue(tmp_path, "server", 2, ["other.name"])
+    issue(tmp_path, "client", 2, None)
+    ca, certificate, key = (str(tmp_path / file) for file in ("ca.pem", "client.pem", "client.key"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    files = [f"--private-key={key}", f"--certificate={certificate}", f"--ca-cert={certificate}"]
+    files = [f"--private-key={tmp_path / 'server.key'}", f"--certificate={tmp_path / 'server.pem'}", f"--ca-cert={ca}"]
     server = Server(tmp_path, DPID, PORTS, f"--remote=pssl:{port}:127.0.0.1", *files)
     try:
-        tls = renewable_client("ovsdb_tls", certificate, certificate, key, check_hostname=False)
+        tls = renewable_client("ovsdb_tls", ca, certificate, key, check_hostname=False)
         assert OvsdbQueueWriter(f"ssl:127.0.0.1:{port}", tls=tls).apply(DPID, queues(p1=40_000_000)) == []
         assert "40000000" in server.vsctl("list", "Queue")
         with pytest.raises(OvsdbError, match="certificate verify failed"):
