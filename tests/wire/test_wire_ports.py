@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.wire import EVERYBODY, WireRun, frame
+from support.wire import EVERYBODY, OneSwitch, WireRun, frame
 
 from controller.forwarding.pipeline import Table
 from controller.openflow.actions import Output
@@ -35,22 +35,17 @@ def ports(kind: str = "number", **more: str) -> dict[Any, Any]:
     return found
 
 
-class PortSwitch:
-    """A switch of four ports that no link leads to, each with a host."""
+class PortSwitch(OneSwitch):
+    """A switch of four ports, each with a host; ``store`` is where the controller's is."""
 
     def __init__(self, run: WireRun, dpid: int, store: Path) -> None:
-        self.run, self.dpid, self.name, self.store = run, dpid, f"s{dpid}", store
-        self.mac = {name: dpid << 8 | 0xA0 | int(name[-1]) for name in TENANT_OF}
+        super().__init__(run, dpid)
+        self.store = store
+        self.macs = {name: dpid << 8 | 0xA0 | int(name[-1]) for name in TENANT_OF}
 
     def numbers(self) -> dict[str, int]:
         with self.run.fabric.locked():
-            return {port.name: port.port_no for port in self.run.switch(self.dpid).ports.values()}
-
-    def flows(self, table: Table) -> list[Any]:
-        return self.run.flows(self.dpid, table)
-
-    def wait(self, condition: Callable[[], object], what: str, timeout_s: float = 15.0) -> None:
-        self.run.app.wait_for(condition, what, timeout_s)
+            return {port.name: port.port_no for port in self.datapath.ports.values()}
 
     def hosts_speak(self) -> None:
         """Let every host be known where its interface is."""
@@ -59,11 +54,11 @@ class PortSwitch:
 
     def learned(self, name: str, port_no: int) -> bool:
         """Let the host speak there; return whether frames to it are sent there, and nowhere else."""
-        self.run.fabric.inject(self.dpid, port_no, frame(self.mac[name], EVERYBODY, None))
+        self.run.fabric.inject(self.dpid, port_no, frame(self.macs[name], EVERYBODY, None))
         there = [
             {action.port_no for action in flow.actions if isinstance(action, Output)}
             for flow in self.flows(Table.FORWARD)
-            if flow.match.eth_dst == self.mac[name] and flow.match.vlan_vid == TENANT_OF[name]
+            if flow.match.eth_dst == self.macs[name] and flow.match.vlan_vid == TENANT_OF[name]
         ]
         return bool(there) and all(ports == {port_no} for ports in there)
 
@@ -72,8 +67,8 @@ class PortSwitch:
         number, found, fabric = self.numbers(), set(), self.run.fabric
         for sender in TENANT_OF:
             fabric.forget_received()
-            for address in (EVERYBODY, *self.mac.values()):
-                fabric.inject(self.dpid, number[sender], frame(self.mac[sender], address, None))
+            for address in (EVERYBODY, *self.macs.values()):
+                fabric.inject(self.dpid, number[sender], frame(self.macs[sender], address, None))
             for receiver in TENANT_OF:
                 got = fabric.received(self.dpid, number[receiver])
                 if receiver != sender and any(octets[12:14] == b"\x88\xb5" for octets in got):
@@ -107,15 +102,9 @@ class PortSwitch:
     def port(self, port: object) -> dict[str, Any]:
         return dict(self.run.app.get(f"/v1/ports/{self.name}/{port}"))
 
-    def faults(self) -> list[str]:
-        return list(self.run.health().get("faults", {}).get(self.name, ()))
-
-    def events(self, kind: str) -> list[dict[str, Any]]:
-        return [event for event in self.run.app.events(kind) if event["switch"] == self.name]
-
     def change(self, how: Callable[[Datapath], object]) -> None:
         with self.run.fabric.locked():
-            how(self.run.switch(self.dpid))
+            how(self.datapath)
 
     def expect(self, edges: dict[Any, Any]) -> None:
         """Let an operator configure other ports."""
@@ -293,7 +282,7 @@ def test_a_port_that_is_down_is_news_and_no_trouble(switch: Switches) -> None:
     assert (shown["interface"], shown["speed_bps"], shown["fence"]) == ("eth3", 1e9, None)
     assert shown["state_since"]
     assert one.run.health()["status"] == "ready"
-    assert [event["port_no"] for event in one.events("port-down")] == [3]
+    assert [(event["switch"], event["port_no"]) for event in one.run.app.events("port-down")] == [(one.name, 3)]
     metrics = one.run.app.metrics()
     shown = [
         metrics[f"dets_port_{what}", number, one.name] for what, number in (("up", "3"), ("up", "2"), ("fenced", "3"))
@@ -305,9 +294,9 @@ def test_a_port_that_is_down_is_news_and_no_trouble(switch: Switches) -> None:
 
 def test_a_link_slower_than_its_capacity_is_a_warning(switch: Switches) -> None:
     one = switch("slow")
-    event = one.events("port-slow")[0]
-    assert event["port_no"] == 4
-    assert "1 Gbit/s" in event["text"] or "1G" in event["text"]
+    assert {(event["switch"], event["port_no"]) for event in one.run.app.events("port-slow")} == {(one.name, 4)}
+    text = one.events("port-slow")[0]
+    assert "1 Gbit/s" in text or "1G" in text
     assert one.faults() == []
 
 
@@ -325,12 +314,13 @@ def test_ports_by_name_are_followed(switch: Switches, number: dict[int, int], mo
         one.wait(lambda: one.strangers() == set(), "nobody elsewhere")
     assert one.all_is_well()
     assert one.run.health()["status"] == "ready"
-    assert one.run.app.events("tables-repaired", last) == []
+    repaired = [event for event in one.run.app.events("tables-repaired", last) if event["switch"] == one.name]
+    assert repaired == []
 
 
 def limited_ports(one: PortSwitch) -> list[int]:
     """Return the ports whose VN's send limit has been set."""
-    rates = {flow.match.in_port: one.run.meters(one.dpid)[flow.meter_id][0] for flow in one.flows(Table.SEND_LIMIT)}
+    rates = {flow.match.in_port: one.meters()[flow.meter_id][0] for flow in one.flows(Table.SEND_LIMIT)}
     assert len(rates) == len(TENANT_OF)
     return [port_no for port_no, rate_kbps in rates.items() if rate_kbps == 123_000]
 
@@ -411,7 +401,7 @@ def test_a_host_that_moves_while_numbers_change_stays_in_its_vlan(switch: Switch
     """The host behind eth1 appears at eth4, which at this moment swaps its number with another tenant's eth2."""
     one, swapped = switch(name), {2: 4, 4: 2}
     one.hosts_speak()
-    moved = frame(one.mac["eth1"], EVERYBODY, None)
+    moved = frame(one.macs["eth1"], EVERYBODY, None)
 
     def swap(datapath: Datapath) -> None:
         one.run.fabric.inject(one.dpid, 4, moved)
@@ -427,6 +417,6 @@ def test_a_host_that_moves_while_numbers_change_stays_in_its_vlan(switch: Switch
         one.change(lambda datapath: datapath.renumber_ports(swapped))
     one.run.app.wait_ready()
     one.wait(lambda: one.learned("eth1", one.numbers()["eth4"]), "found at eth4")
-    leading = [flow for flow in one.flows(Table.FORWARD) if flow.match.eth_dst == one.mac["eth1"]]
+    leading = [flow for flow in one.flows(Table.FORWARD) if flow.match.eth_dst == one.macs["eth1"]]
     assert {flow.match.vlan_vid for flow in leading} == {10}
     assert one.all_is_well()
