@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from controller.openflow import constants as ofp
-from controller.openflow import flows, lldp, messages
+from controller.openflow import flows, lldp, messages, multipart
 from controller.openflow.actions import Output
 from controller.openflow.constants import MessageType
 from controller.openflow.ethernet import FrameHeader, build_frame
@@ -137,6 +137,20 @@ def test_switches_connect_and_carry_lldp_and_host_frames(controller: Controller,
     assert (arrived.in_port, arrived.cookie, arrived.data) == (1, 7, host_frame)
     peers[2].send(messages.encode_packet_out(6, ofp.PORT_CONTROLLER, (Output(2),), host_frame))
     assert fabric.wait_for(lambda: fabric.received(2, 2)) == [host_frame]
+
+
+def test_flow_stats_of_many_entries_come_in_parts(controller: Controller, fabric: WireFabric) -> None:
+    fabric.add_switch(1, {1: GBPS})
+    peer = controller.accept()
+    wanted = [Flow(0, 5, Match(in_port=1, eth_dst=number), number, goto_table=1) for number in range(2000)]
+    peer.send(flows.encode_flow_mods([(ofp.FlowModCommand.ADD, flow) for flow in wanted], 1))
+    peer.send(multipart.encode_flow_stats_request(9))
+    body, more, parts = b"", True, 0
+    while more:
+        part = multipart.multipart_header(peer.raw())
+        body, more, parts = body + bytes(part.body), part.more, parts + 1
+    assert parts > 2
+    assert flows.decode_flow_stats(body).flows == wanted
 
 
 @pytest.mark.parametrize("keep_tables", [True, False])

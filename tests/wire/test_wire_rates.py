@@ -177,6 +177,18 @@ def test_traffic_that_goes_up_is_sampled() -> None:
     assert 5 <= len(sent) // len(sent[: int.from_bytes(sent[2:4])]) <= 11
 
 
+def test_equal_runs_give_equal_counters() -> None:
+    def counters() -> list[float]:
+        made = fabric(1)
+        install(made, 1, to_port(2, meter_id=5), meter=(5, 10_000, 100))
+        for source in range(20):
+            made.rates.offer(1, 1, (1 + source) * MBPS / 3, eth_src=source, eth_dst=2, vlan_vid=10)
+        run(made, 0.3)
+        return made.rates.delivered_bps.tolist()
+
+    assert counters() == counters()
+
+
 def test_a_port_shares_its_capacity_among_flows_that_reach_it_after_different_numbers_of_steps() -> None:
     """Port 3 of switch 2 gets one flow straight, one behind two meters, and one from another switch."""
     made = fabric(1, 2, link_bps=100 * MBPS)
