@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,10 +29,10 @@ BOUNDS = {
     "errors that say nothing": MeterLimits(max_burst_kbits=32_000, min_rate_kbps=64),
     "configured": MeterLimits(max_burst_kbits=32_000, min_rate_kbps=1_000, rate_step_kbps=1_000),
 }
-NEW = {name: MeterLimits() for name in ("bounds", "meters", "flag", "blank flag", "later", "blank later", "exists")}
+NEW = ("flag", "blank flag", "later", "blank later", "refusing later", "exists", "announced few")
 LIMITS = {
     **BOUNDS,
-    **NEW,
+    **dict.fromkeys(NEW, MeterLimits()),
     "unknown": MeterLimits(max_burst_kbits=32_000, min_rate_kbps=200),
     "unknown, late": MeterLimits(max_burst_kbits=32_000, min_rate_kbps=200),
     "few": MeterLimits(count=VN_METERS + 2),
@@ -54,6 +55,7 @@ KEYS = {
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
     """A switch for each of LIMITS, with which no other test has to do."""
     options = {DPIDS[name]: DatapathOptions(meter_limits=limits) for name, limits in LIMITS.items()}
+    options[DPIDS["announced few"]] = DatapathOptions(max_meters=NEEDED_METERS + 2)
     each = {DPIDS[name]: keys for name, keys in KEYS.items()}
     edges = dict.fromkeys(DPIDS.values(), PORTS)
     run = WireRun(tmp_path_factory.mktemp("bounds"), edges, options=options, each=each, well=False)
@@ -117,27 +119,24 @@ def test_bounds_that_nobody_knew_of_are_learned_from_refusals(switch: Switches, 
     assert name == "unknown, late" or unknown.events("out-of-meters") == []
 
 
-@pytest.mark.parametrize("name", ["bounds", "meters"])
-def test_a_switch_that_comes_back_with_other_meters_is_served_as_it_is_then(switch: Switches, name: str) -> None:
-    """It says nothing of the change, its tables are empty: what it takes is learned again from what it refuses."""
-    other = switch(name)
-    talk(other)
-    assert max(burst for _, burst in other.meters().values()) > 1_000
-    if name == "bounds":
-        other.set_abilities(limits=MeterLimits(max_burst_kbits=1_000, min_rate_kbps=64))
-    else:
-        other.set_abilities(max_meters=VN_METERS // 2)
-    reset(other)
-    other.wait(lambda: other.run.health()["switches"][other.name] == "ready", "up", 30)
-    other.introduce()
-    other.wait(other.all_pass, "connected", 5)
-    if name == "bounds":
-        other.wait(lambda: len(other.meters()) == VN_METERS + 6, "all meters", 30)
-        assert max(burst for _, burst in other.meters().values()) <= 1_000
-        assert min(rate for rate, _ in other.meters().values()) >= 64
-    else:
-        assert len(other.meters()) <= VN_METERS // 2
-        other.wait(lambda: "without a meter" in str(other.faults()), "said")
+def test_a_switch_that_comes_back_with_other_meters_is_served_as_it_is_then(tmp_path: Path) -> None:
+    """They say nothing of the change, their tables are empty: what they take is learned again from what they refuse."""
+    with WireRun(tmp_path, {1: PORTS, 2: PORTS}) as run:
+        bounded, few = OneSwitch(run, 1), OneSwitch(run, 2)
+        changed = {"limits": MeterLimits(max_burst_kbits=1_000, min_rate_kbps=64)}, {"max_meters": VN_METERS // 2}
+        for switch, abilities in zip((bounded, few), changed, strict=True):
+            talk(switch)
+            assert max(burst for _, burst in switch.meters().values()) > 1_000
+            switch.set_abilities(**abilities)
+            reset(switch)
+            switch.wait(lambda switch=switch: run.health()["switches"][switch.name] == "ready", "up", 30)
+            switch.introduce()
+            switch.wait(switch.all_pass, "connected", 5)
+        bounded.wait(lambda: len(bounded.meters()) == VN_METERS + 6, "all meters", 30)
+        assert max(burst for _, burst in bounded.meters().values()) <= 1_000
+        assert min(rate for rate, _ in bounded.meters().values()) >= 64
+        assert len(few.meters()) <= VN_METERS // 2
+        few.wait(lambda: "without a meter" in str(few.faults()), "said")
 
 
 @pytest.mark.parametrize("name", ["flag", "blank flag"])
@@ -154,20 +153,31 @@ def test_whatever_a_switch_refuses_nobody_is_cut_off(switch: Switches, name: str
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("later", "METER_MOD_FAILED / BAD_FLAGS"), ("blank later", "not installed")]
+    ("name", "said"),
+    [
+        ("later", "METER_MOD_FAILED / BAD_FLAGS"),
+        ("blank later", "it is not installed|the switch rejects flow entries that name it"),
+        ("refusing later", "all meters of its switch are in use"),
+    ],
 )
 def test_meters_that_are_refused_later_leave_their_pairs_without(switch: Switches, name: str, said: str) -> None:
     refusing = switch(name)
     refusing.introduce()
     set_blank(refusing, name == "blank later")
-    refusing.set_abilities(limits=MeterLimits(supports_burst_flag=False))
+    if name == "refusing later":
+        refusing.set_abilities(refuse=True)
+    else:
+        refusing.set_abilities(limits=MeterLimits(supports_burst_flag=False))
     talk(refusing)
     refusing.wait(lambda: len(refusing.listed("unmetered_pairs")) == 6, "without", 30)
     (why,) = {pair["why"] for pair in refusing.listed("unmetered_pairs")}
-    assert said in why
-    refusing.wait(lambda: said in str(refusing.faults()), "told")
+    assert re.search(said, why)
+    refusing.wait(lambda: re.search(said, str(refusing.faults())), "told")
     assert refusing.all_pass()
-    refusing.set_abilities(limits=MeterLimits())
+    errors = str(refusing.events("switch-error"))
+    assert "METER_MOD" in errors
+    assert name == "blank later" or "FLOW_MOD" in errors  # the entry that was to use the meter
+    refusing.set_abilities(limits=MeterLimits(), refuse=False)
     refusing.wait(lambda: all_metered(refusing), "metered again", 45)
     refusing.wait(lambda: refusing.faults() == [], "well again", 45)
 
@@ -181,10 +191,13 @@ def test_where_meters_are_few_vns_leave_some_to_pairs(switch: Switches) -> None:
     assert few.all_pass()
 
 
-def test_the_largest_of_more_pairs_than_meters_have_one(switch: Switches) -> None:
+@pytest.mark.parametrize("name", ["fewer than pairs", "announced few"])
+def test_the_largest_of_more_pairs_than_meters_have_one(switch: Switches, name: str) -> None:
     """The others share the meters of their VNs' send limits."""
-    few = switch("fewer than pairs")
+    few = switch(name)
     talk(few)
+    few.wait(lambda: few.events("out-of-meters"), "told")
+    assert name != "announced few" or few.events("switch-error") == []
     few.wait(lambda: len(few.listed("unmetered_pairs")) == 4, "two of six with a meter")
     assert {pair["why"] for pair in few.listed("unmetered_pairs")} == {"all meters of its switch are in use"}
     few.wait(lambda: "4 pairs without a meter" in str(few.faults()), "told")
