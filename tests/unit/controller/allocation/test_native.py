@@ -1,4 +1,4 @@
-"""The compiled form: receivers side by side and alone, columns that are not rows side by side, and what it keeps."""
+"""The compiled form gives the bits of the numpy form, and neither grants more than a sender can send."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.algorithms import ALGORITHMS
+from support.native_comparison import numpy_alone
 
 from controller.allocation import AllocationInput, native
 from controller.policy.registry import make_policy
 
-CONTROLS = [*((name, {}) for name in ALGORITHMS), ("sp", {"headroom": 0.1}), ("fp", {"headroom": 0.1})]
+CONTROLS = [
+    *((name, {}) for name in ALGORITHMS),
+    *((name, {"headroom": 0.1}) for name in ("sp", "fp")),
+    *(("fp", {"d": d}) for d in (1.0000001, 10.0)),
+]
 SIZES = [n for n in range(36) for _ in range(5)]  # a batch of every size up to beyond the largest, and one more
+THRESHOLDS = [1, 2, 7, 8, 9, 10, 24, 25, 26, 127, 128, 129, 130, 136, 137, 260, 1000, 3000]  # of blocks and buckets
 
 needs_kernel = pytest.mark.skipif(native.library is None, reason="the compiled kernel was not built")
 
 
-def table(seed, sizes):
+def table(seed, sizes, spread=1.0):
     rng = np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(rng.permutation(sizes))]).astype(np.int64)
     entries, receivers = int(offsets[-1]), len(sizes)
-    granted_bps = np.round(rng.lognormal(16.0, 1.0, entries), -6 if seed % 2 else 0) + 1e3  # rounded: many are equal
+    granted_bps = np.round(rng.lognormal(16.0, spread, entries), -6 if seed % 2 else 0) + 1e3  # rounded: many are equal
     granted_bps[rng.random(entries) < 0.05] = np.inf
     measured_bps = np.where(np.isinf(granted_bps), 1e6, granted_bps) * rng.choice([1.0, 0.97, 0.5], entries)
     return AllocationInput(
@@ -37,25 +43,36 @@ def table(seed, sizes):
     )
 
 
-def intervals(algorithm, requests, count=4):
+def intervals(control, requests, count):
     """Grants and the state of some intervals, each of whose grants is the limit in force in the next."""
+    algorithm = make_policy(*control)
     state, found = algorithm.first_state(requests.receivers), []
     for _ in range(count):
         grants, state = algorithm.allocate(requests, state)
+        assert (grants <= requests.available_bps).all()
         found += [grants, *state.values()]
         requests = replace(requests, granted_bps=grants, measured_bps=0.99 * grants, check=True)
     return found
 
 
-@needs_kernel
-@pytest.mark.parametrize(("name", "parameters"), CONTROLS)
-@pytest.mark.parametrize("seed", range(4))
-def test_receivers_of_all_sizes_have_the_bits_of_numpy_side_by_side_and_alone(name, parameters, seed, monkeypatch):
-    algorithm, requests = make_policy(name, parameters), table(seed, SIZES)
-    compiled = intervals(algorithm, requests)
-    monkeypatch.setattr(native, "library", None)
-    for mine, plain in zip(compiled, intervals(algorithm, requests), strict=True):
-        np.testing.assert_array_equal(mine, plain)
+def compare_forms(control, requests, count=4):
+    compiled = intervals(control, requests, count)
+    with numpy_alone(native):
+        for mine, plain in zip(compiled, intervals(control, requests, count), strict=True):
+            np.testing.assert_array_equal(mine, plain)
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=str)
+@pytest.mark.parametrize("seed", range(6))
+def test_receivers_of_all_sizes_have_the_bits_of_numpy_side_by_side_and_alone(control, seed):
+    compare_forms(control, table(seed, SIZES))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("spread", [0.3, 3.0])
+def test_receivers_of_many_senders_have_the_bits_of_numpy(name, spread):
+    """Sums by blocks, and sorting by buckets with and without crowded ones: sizes around every threshold."""
+    compare_forms((name, {}), table(3, THRESHOLDS, spread), 1)
 
 
 @needs_kernel
@@ -67,6 +84,6 @@ def test_columns_whose_rows_are_apart_are_read_as_they_are(name):
         for field in ("limit_bps", "measured_bps", "available_bps", "weight", "active")
         if (column := getattr(requests, field)) is not None
     }
-    whole, split = (intervals(make_policy(name), one, 1) for one in (requests, replace(requests, **apart, check=True)))
+    whole, split = (intervals((name, {}), one, 1) for one in (requests, replace(requests, **apart, check=True)))
     for mine, plain in zip(split, whole, strict=True):
         np.testing.assert_array_equal(mine, plain)
