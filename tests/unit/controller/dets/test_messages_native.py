@@ -12,7 +12,12 @@ from support.native_comparison import numpy_alone, same
 from controller.columns import MAX_COUNTED
 from controller.dets.messages import KeepAlive, ReceiverLoads, SetRate, TrafficReport
 from controller.dets.rate_allocator import SAME_RATE, RateAllocators, _messages, watch_congestion
-from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS, SendRateControllers, traffic_reports
+from controller.dets.send_rate_controller import (
+    KEEP_ALIVE_INTERVALS,
+    MachineState,
+    SendRateControllers,
+    traffic_reports,
+)
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.metering import measurement_native
@@ -26,7 +31,15 @@ def machines(rng: np.random.Generator, entries: int) -> SendRateControllers:
     """Machines in any state, with and without limits."""
     limit_bps = np.where(rng.random(entries) < 0.3, np.inf, rng.random(entries) * 1e9)
     unheard = rng.choice([0, 1, KEEP_ALIVE_INTERVALS - 1, KEEP_ALIVE_INTERVALS, MAX_COUNTED], entries)
-    return SendRateControllers(rng.integers(0, 3, entries).astype(np.int8), limit_bps, unheard.astype(np.int16))
+    made = SendRateControllers(rng.integers(0, 3, entries).astype(np.int8), limit_bps, unheard.astype(np.int16))
+    check_rows(made)  # which are kept from now on
+    return made
+
+
+def check_rows(state: SendRateControllers) -> None:
+    """What is kept of who is under control holds."""
+    np.testing.assert_array_equal(state.rows, np.flatnonzero(state.control))
+    np.testing.assert_array_equal(state.controlled, state.control != MachineState.IDLE)
 
 
 @given(seed=SEEDS, entries=SIZES, everybody=st.booleans())
@@ -47,6 +60,7 @@ def test_counting_is_the_same(seed: int, entries: int, holds: bool) -> None:
     rng = np.random.default_rng(seed)
     before, holding = machines(rng, entries), rng.random(entries) < 0.5 if holds else False
     after = before.on_interval(holding)
+    check_rows(after)
     with numpy_alone():
         same(after, before.on_interval(holding))
 
@@ -87,6 +101,7 @@ def test_obeying_is_the_same(seed: int, entries: int, set_share: float) -> None:
     set_rows, alive = np.flatnonzero(told < set_share), np.flatnonzero((told > 0.3) & (told < 0.8))
     messages = SetRate(set_rows, rng.random(len(set_rows)) * 1e9), KeepAlive(alive)
     after, effective_bps = before.after_messages(*messages, ceiling_bps)
+    check_rows(after)
     with numpy_alone():
         plain, plainly_bps = before.after_messages(*messages, ceiling_bps)
     same(after, plain)

@@ -25,7 +25,7 @@ from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.metering.measurement import Measurement
 from controller.policy.interface import Decision, Policy, StaleMode
-from controller.policy.policy_groups import PolicyChoice, PolicyGroup, apply_choices, choices_of, groups_of
+from controller.policy.policy_groups import PolicyChoice, PolicyGroup, choices_of, groups_of
 
 CONFIG = star(6, limits={10: "100M", 20: "100M"})
 VNS = VnTable.from_config(CONFIG)
@@ -34,6 +34,7 @@ HUB = VNS.row_of(10, 1, 6)
 SENDERS = np.array([VNS.row_of(10, 1, port) for port in (1, 2, 3)])
 ENTRIES, _ = PairTable.empty().add(SENDERS, np.full(3, HUB), np.array([11, 12, 13]))
 LIMIT = 100e6
+NOBODY = np.zeros(len(VNS), dtype=bool)
 
 
 def seen(passed, dropped=0.0, active=(True, True, True)):
@@ -69,9 +70,9 @@ def reports(measured, limit_bps, rows=(0, 1, 2), available_bps=LIMIT):
 
 def unlimited_reports(passed):
     """Reports of all entries, which have no limits yet and drop nothing."""
-    rows, nobody = np.arange(len(passed)), np.zeros(len(passed), dtype=bool)
-    limits = np.full(len(passed), np.inf), np.full(len(passed), LIMIT)
-    return TrafficReport(rows, passed, np.zeros(len(passed)), nobody, *limits, ~nobody)
+    nothing = np.zeros(len(passed))
+    measured = Measurement(passed, nothing, passed, passed, nothing.astype(np.int16))
+    return reports(measured, np.inf, np.arange(len(passed)))
 
 
 def around(entries):
@@ -89,13 +90,9 @@ def ask(state, measured, limit_bps, groups=GROUPS, vns=VNS, seen=None, **kwargs)
 # -- congestion
 
 
-def test_more_than_the_limit_is_congestion():
-    assert not congested_by(calm(), seen(LIMIT * CONGESTED_ABOVE / 3 - 1))[1]
+def test_more_than_the_limit_is_congestion_and_what_is_dropped_at_the_meters_does_not_count():
+    assert not congested_by(calm(), seen(LIMIT * CONGESTED_ABOVE / 3 - 1, 500e6))[1]
     assert congested_by(calm(), seen(LIMIT * CONGESTED_ABOVE / 3 + 1))[1]
-
-
-def test_what_is_dropped_at_the_meters_does_not_congest():
-    assert not congested_by(calm(), seen(LIMIT / 3, 500e6))[1]
 
 
 def test_congestion_holds_until_it_was_calm_for_long():
@@ -117,26 +114,16 @@ def test_a_full_or_a_dropping_interval_starts_the_calm_anew(disturbance):
         assert congested == (number < CALM_INTERVALS)
 
 
-def test_who_is_told_what():
-    state = calm()._replace(congested=np.arange(len(VNS)) == HUB)
-    begin, end = initialize(state, ENTRIES, np.array([True, False, False]), NOBODY)
-    assert (begin.entry.tolist(), end.entry.tolist()) == ([1, 2], [])
-    begin, end = initialize(calm(), ENTRIES, np.array([True, False, True]), NOBODY)
-    assert (begin.entry.tolist(), end.entry.tolist()) == ([], [0, 2])
-
-
-def test_who_needed_no_message_is_looked_at_again_after_each_change():
+@pytest.mark.parametrize("controlled", [(True, False, False), (True, False, True), (False,) * 3, (True,) * 3])
+def test_who_is_told_what(controlled):
+    """Whoever is not under control begins where that is wanted, and whoever is ends where it is not, at any time."""
     entries, _ = PairTable.empty().add(SENDERS, np.full(3, HUB), np.array([11, 12, 13]))
-    none, all_of_them, congested = np.zeros(3, dtype=bool), np.ones(3, dtype=bool), np.arange(len(VNS)) == HUB
-
-    def told(state, controlled, always):
-        return [message.entry.tolist() for message in initialize(state, entries, controlled, always)]
-
-    for _ in range(2):
-        assert told(calm(), none, NOBODY) == [[], []]
-    assert told(calm()._replace(congested=congested), none, NOBODY) == [[0, 1, 2], []]
-    assert told(calm(), all_of_them, NOBODY) == [[], [0, 1, 2]]
-    assert told(calm(), none, congested) == [[0, 1, 2], []]
+    hub, controlled = np.arange(len(VNS)) == HUB, np.array(controlled)
+    for congested, always in ((NOBODY, NOBODY), (hub, NOBODY), (NOBODY, NOBODY), (NOBODY, hub), (NOBODY, NOBODY)):
+        begin, end = initialize(calm()._replace(congested=congested), entries, controlled, always)
+        wanted = bool((congested | always)[HUB])
+        assert begin.entry.tolist() == (np.flatnonzero(~controlled).tolist() if wanted else [])
+        assert end.entry.tolist() == ([] if wanted else np.flatnonzero(controlled).tolist())
 
 
 # -- answers
@@ -146,13 +133,9 @@ def test_first_grants_and_keep_alives():
     state, grants, kept = ask(calm(), seen(50e6), np.inf)
     assert grants == pytest.approx(dict.fromkeys(range(3), LIMIT / 3))
     assert kept == []
+    assert ask(calm(), seen(50e6), np.inf, available_bps=10e6)[1] == pytest.approx(dict.fromkeys(range(3), 10e6))
     _, grants, kept = ask(state, seen(LIMIT / 3), LIMIT / 3)
     assert (grants, kept) == ({}, [0, 1, 2])
-
-
-def test_available_rates_are_respected():
-    _, grants, _ = ask(calm(), seen(50e6), np.inf, available_bps=10e6)
-    assert grants == pytest.approx(dict.fromkeys(range(3), 10e6))
 
 
 def test_an_idle_senders_standing_rate_is_a_share_as_if_it_were_one_more():
@@ -175,8 +158,7 @@ def test_receivers_are_shared_out_each_by_its_own_algorithm():
     hub = VNS.row_of(20, 1, 6)
     more = np.array([VNS.row_of(20, 1, 1), VNS.row_of(20, 1, 2)])
     entries, _ = ENTRIES.add(more, np.full(2, hub), np.array([21, 22]))
-    passed = np.where(entries.receiver == hub, 60e6, 50e6)
-    report = unlimited_reports(passed)
+    report = unlimited_reports(np.where(entries.receiver == hub, 60e6, 50e6))
     state = RateAllocators.initial(len(VNS), groups)
     for _ in range(2):
         state, set_rate, _ = answer_reports(state, groups, entries, VNS, report, around(entries))
@@ -185,9 +167,6 @@ def test_receivers_are_shared_out_each_by_its_own_algorithm():
     assert granted[entries.receiver == HUB] == pytest.approx([LIMIT / 3] * 3)
     # FE's second step: 50 Mb/s times 1 - (120 - 100) / 100.
     assert granted[entries.receiver == hub] == pytest.approx([40e6] * 2)
-
-
-NOBODY = np.zeros(len(VNS), dtype=bool)
 
 
 def fe_state(state, number=0):
@@ -209,19 +188,15 @@ def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
         np.array([VNS.row_of(10, 1, 2), VNS.row_of(20, 1, 1)]), np.array([lower, upper]), np.array([31, 32])
     )
     state = state.reindexed(old_row)
-    passed = np.where(entries.receiver == HUB, LIMIT / 3, LIMIT)
-    report = unlimited_reports(passed)
+    report = unlimited_reports(np.where(entries.receiver == HUB, LIMIT / 3, LIMIT))
     state, _, _ = answer_reports(state, FE, entries, VNS, report, around(entries))
-    after = fe_state(state)
-    assert after == pytest.approx({lower: LIMIT, HUB: before[HUB], upper: LIMIT})
+    assert fe_state(state) == pytest.approx({lower: LIMIT, HUB: before[HUB], upper: LIMIT})
     # And an entry of it goes.
     entries, old_row = entries.keep(np.array([False, True, True, False, True]))
     state = state.reindexed(old_row)
-    passed = np.where(entries.receiver == HUB, LIMIT / 2, LIMIT)
-    report = TrafficReport(np.arange(3), passed, passed * 0, passed < 0, passed, passed * 9, report.active[:3])
+    report = unlimited_reports(np.where(entries.receiver == HUB, LIMIT / 2, LIMIT))
     state, _, _ = answer_reports(state, FE, entries, VNS, report, around(entries))
-    after = fe_state(state)
-    assert after == pytest.approx({HUB: before[HUB], upper: LIMIT})
+    assert fe_state(state) == pytest.approx({HUB: before[HUB], upper: LIMIT})
 
 
 def test_with_groups_keeps_the_congestion():
@@ -246,12 +221,6 @@ def test_another_vlans_new_algorithm_leaves_a_memory_alone():
     changed, grants, _ = ask(changed, seen(LIMIT / 3), LIMIT / 3 * 0.75, others)
     assert fe_state(changed, number) == pytest.approx(before)
     assert grants == {}
-
-
-def test_vns_of_max_min_are_under_control_without_congestion():
-    always = apply_choices(VNS, {10: PolicyChoice("max-min")}).always_controlled
-    begin, end = initialize(calm(), ENTRIES, np.array([True, False, False]), always)
-    assert (begin.entry.tolist(), end.entry.tolist()) == ([1, 2], [])
 
 
 # -- silence
