@@ -27,46 +27,36 @@ def test_the_rise_is_of_the_receiver_and_shared():
     assert limits == pytest.approx([100e6 + step / 2, 100e6, 100e6 + step])
 
 
-def test_the_rise_ends_at_the_ceiling():
-    limits = egress_limits.risen(
-        np.array([C - 1.0]), np.array([C]), np.array([0.4 * C]), np.array([True]), np.array([0.055])
-    )
-    assert limits.tolist() == [C]
+@pytest.mark.parametrize(
+    ("before_bps", "stood_s", "after_bps"),
+    [
+        (C - 1.0, 0.055, C),  # the rise ends at the ceiling
+        (100e6, 0.5, 100e6 + 0.4 * C * 0.5),
+        # A controller that stood still heard of no drops meanwhile: limits rise by one step alone.
+        (100e6, 0.6, 100e6 + 0.4 * C * 0.5),
+        (100e6, 60.0, 100e6 + 0.4 * C * 0.5),
+    ],
+)
+def test_a_rise_is_bounded(before_bps, stood_s, after_bps):
+    columns = (np.array([one]) for one in (before_bps, C, 0.4 * C, True, stood_s))
+    assert egress_limits.risen(*columns) == pytest.approx([after_bps], rel=1e-12)
 
 
-def test_a_controller_that_stood_still_raises_limits_by_one_step_alone():
-    """It heard of no drops meanwhile."""
-    arguments = np.array([100e6]), np.array([C]), np.array([0.4 * C]), np.array([True])
-    for stood_s in (0.5, 0.6, 60.0):
-        assert egress_limits.risen(*arguments, np.array([stood_s])) == pytest.approx([100e6 + 0.4 * C * 0.5])
-
-
-def halved(limit, told, floor, offered, decrease, room=None):
-    room = np.full(len(limit), np.inf) if room is None else np.array(room)
-    return egress_limits.halved(limit, told, floor, room, offered, decrease)
-
-
-def test_limits_above_the_room_of_the_port_come_down_to_it_first():
-    half, told = np.full(2, 0.5), np.ones(2, bool)
-    limits = halved(np.full(2, 800.0), told, np.zeros(2), np.full(2, 1e9), half, [100.0, 900.0])
-    assert limits.tolist() == [50.0, 400.0]
-
-
-def test_a_message_halves():
-    told = np.array([True, False])
-    limits = halved(np.full(2, 80.0), told, np.zeros(2), np.full(2, 1e9), np.full(2, 0.5))
-    assert limits.tolist() == [40.0, 80.0]
-
-
-def test_a_limit_far_above_the_offer_comes_down_to_it_first():
-    limits = halved(np.array([800.0]), np.ones(1, bool), np.zeros(1), np.array([80.0]), np.array([0.5]))
-    assert limits.tolist() == [50.0]
-
-
-def test_no_message_brings_a_pair_below_its_floor_nor_up_to_it():
-    told, half = np.ones(2, bool), np.full(2, 0.5)
-    limits = halved(np.array([80.0, 20.0]), told, np.array([60.0, 60.0]), np.full(2, 1e9), half)
-    assert limits.tolist() == [60.0, 20.0]
+@pytest.mark.parametrize(
+    ("limit", "told", "floor", "room", "offered", "after"),
+    [
+        (80.0, True, 0.0, np.inf, 1e9, 40.0),  # a message halves
+        (80.0, False, 0.0, np.inf, 1e9, 80.0),
+        (800.0, True, 0.0, 100.0, 1e9, 50.0),  # a limit above the room of the port comes down to it first
+        (800.0, True, 0.0, 900.0, 1e9, 400.0),
+        (800.0, True, 0.0, np.inf, 80.0, 50.0),  # as does one far above the offer
+        (80.0, True, 60.0, np.inf, 1e9, 60.0),  # nobody comes below its floor
+        (20.0, True, 60.0, np.inf, 1e9, 20.0),  # nor up to it
+    ],
+)
+def test_a_message_halves(limit, told, floor, room, offered, after):
+    columns = (np.array([one]) for one in (limit, told, floor, room, offered, 0.5))
+    assert egress_limits.halved(*columns).tolist() == [after]
 
 
 def test_one_limit_for_all_of_a_sender():
@@ -92,37 +82,28 @@ def schedule(demand_bps, sender, guarantee_bps, most_bps, left_bps=100.0, weight
     return egress_limits.scheduled(those, demand, sending, promised, np.array([left_bps]))[0]
 
 
-def test_what_others_borrow_is_taken_back_for_guarantees_only():
-    got = schedule([1e9], [0], [50.0], [100.0], left_bps=20.0, promised_bps=90.0)
-    assert got == pytest.approx([50.0])
-    got = schedule([1e9], [0], [50.0], [100.0], left_bps=70.0, promised_bps=90.0)
-    assert got == pytest.approx([70.0])
+GREEDY = 1e9
 
 
-def test_who_has_all_it_wants_may_send_what_is_idle():
-    got = schedule([30.0, 20.0], [0, 1], [10.0, 10.0], [100.0, 60.0])
-    assert got == pytest.approx([80.0, 60.0])
-
-
-def test_guarantees_first_then_the_excess_by_weight():
-    got = schedule([1e9, 1e9], [0, 1], [50.0, 20.0], [100.0, 100.0], weight=[1.0, 2.0])
-    assert got == pytest.approx([60.0, 40.0])
-
-
-def test_ceilings_hold():
-    got = schedule([1e9, 1e9], [0, 1], [50.0, 20.0], [55.0, 100.0])
-    assert got == pytest.approx([55.0, 45.0])
-
-
-def test_more_pairs_gain_a_vn_nothing():
-    got = schedule([1e9] * 4, [0, 0, 0, 1], [50.0, 50.0], [100.0, 100.0])
-    assert got[:3].sum() == pytest.approx(50.0)
-    assert got[3] == pytest.approx(50.0)
-
-
-def test_a_silent_pair_may_begin_with_its_part_of_the_guarantee():
-    got = schedule([0.0, 1e9], [0, 1], [40.0, 20.0], [100.0, 100.0], active=[False, True])
-    assert got == pytest.approx([40.0, 100.0])
+@pytest.mark.parametrize(
+    ("demand", "sender", "guarantee", "most", "more", "got"),
+    [
+        # What others borrow is taken back for guarantees only.
+        ([GREEDY], [0], [50.0], [100.0], {"left_bps": 20.0, "promised_bps": 90.0}, [50.0]),
+        ([GREEDY], [0], [50.0], [100.0], {"left_bps": 70.0, "promised_bps": 90.0}, [70.0]),
+        # Who has all it wants may send what is idle.
+        ([30.0, 20.0], [0, 1], [10.0, 10.0], [100.0, 60.0], {}, [80.0, 60.0]),
+        # Guarantees first, then the excess by weight, up to the ceilings.
+        ([GREEDY] * 2, [0, 1], [50.0, 20.0], [100.0, 100.0], {"weight": [1.0, 2.0]}, [60.0, 40.0]),
+        ([GREEDY] * 2, [0, 1], [50.0, 20.0], [55.0, 100.0], {}, [55.0, 45.0]),
+        # More pairs gain a VN nothing.
+        ([GREEDY] * 4, [0, 0, 0, 1], [50.0, 50.0], [100.0, 100.0], {}, [50 / 3, 50 / 3, 50 / 3, 50.0]),
+        # A silent pair may begin with its part of the guarantee.
+        ([0.0, GREEDY], [0, 1], [40.0, 20.0], [100.0, 100.0], {"active": [False, True]}, [40.0, 100.0]),
+    ],
+)
+def test_the_sending_port_is_shared(demand, sender, guarantee, most, more, got):
+    assert schedule(demand, sender, guarantee, most, **more) == pytest.approx(got)
 
 
 limits = st.floats(0.0, 1e9)
@@ -133,7 +114,7 @@ def test_a_limit_stays_between_its_floor_and_its_ceiling(rows):
     most, floor, offered = (np.array([row[n] for row in rows]) for n in range(3))
     told, decrease = np.array([row[3] for row in rows]), np.array([row[4] for row in rows])
     floor = np.minimum(floor, most)
-    lower = halved(most, told, floor, offered, decrease)
+    lower = egress_limits.halved(most, told, floor, np.full(len(rows), np.inf), offered, decrease)
     assert (lower >= floor * (1 - 1e-12)).all()
     assert (lower <= most).all()
     assert (lower[~told] == most[~told]).all()

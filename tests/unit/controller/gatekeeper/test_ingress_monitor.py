@@ -32,37 +32,35 @@ def watched(*dropped_bps, served_bps=0.0):
     return watch
 
 
-def test_the_mean_is_over_the_window():
-    dropped, served = watched(100e6, 10e6, 30e6, served_bps=7.0).means(WINDOW)
-    assert dropped.tolist() == [20e6]
-    assert served.tolist() == [7.0]
+@pytest.mark.parametrize(
+    ("dropped_bps", "mean_bps", "unread"),
+    [
+        ([100e6, 10e6, 30e6], 20e6, 0.0),  # over the window
+        ([10e6, np.nan], 10e6, 1.0),  # a reading that did not come is not zero
+        ([10e6, np.nan, np.nan], np.nan, 2.0),
+        ([np.nan, 1.0], 1.0, 0.0),
+    ],
+)
+def test_the_mean_is_over_the_readings_in_the_window(dropped_bps, mean_bps, unread):
+    watch = watched(*dropped_bps, served_bps=7.0)
+    dropped, served = watch.means(WINDOW)
+    assert np.array_equal(dropped, [mean_bps], equal_nan=True)
+    assert np.array_equal(served, [np.nan if np.isnan(mean_bps) else 7.0], equal_nan=True)
+    assert watch.unread.tolist() == [unread]
 
 
-def test_a_reading_that_did_not_come_is_not_zero():
-    dropped, _ = watched(10e6, np.nan).means(WINDOW)
-    assert dropped.tolist() == [10e6]
-    dropped, _ = watched(10e6, np.nan, np.nan).means(WINDOW)
-    assert np.isnan(dropped[0])
-
-
-def test_intervals_without_a_reading_are_counted():
-    assert watched(1.0, np.nan, np.nan).unread.tolist() == [2.0]
-    assert watched(np.nan, 1.0).unread.tolist() == [0.0]
-
-
-def test_congestion_is_two_percent_of_the_port():
-    above = thresholds(np.array([C]), np.array([0.02]), np.array([0.110]))
-    assert above == pytest.approx([20e6])
-
-
-def test_at_low_rates_a_few_frames_are_no_congestion():
-    least_bps = thresholds(np.array([43e6]), np.array([0.02]), np.array([0.110]))
-    assert least_bps == pytest.approx([MIN_DROPPED_BITS / 0.110])
-    assert least_bps == pytest.approx([2.65e6], rel=0.01)
-
-
-def test_a_window_of_no_time_shows_nothing():
-    assert np.isinf(thresholds(np.array([C]), np.array([0.02]), np.zeros(1)))
+@pytest.mark.parametrize(
+    ("capacity_bps", "window_s", "least_bps"),
+    [
+        (C, 0.110, 20e6),  # two percent of the port
+        (43e6, 0.110, 2.65e6),  # at low rates a few frames are no congestion
+        (C, 0.0, np.inf),  # a window of no time shows nothing
+    ],
+)
+def test_congestion_begins_above_a_threshold(capacity_bps, window_s, least_bps):
+    above = thresholds(np.array([capacity_bps]), np.array([0.02]), np.array([window_s]))
+    assert above == pytest.approx([least_bps], rel=0.01)
+    assert above[0] * max(window_s, 1e-9) >= MIN_DROPPED_BITS * (1 - 1e-9)
 
 
 def test_congestion_is_over_when_drops_are_few_for_long():
@@ -74,28 +72,20 @@ def test_congestion_is_over_when_drops_are_few_for_long():
     assert said == [False, *[True] * (2 * CALM_INTERVALS), False]
 
 
-def test_all_above_their_part_are_told():
-    those = pairs([0, 1, 2], [3, 3, 3], [50.0, 40.0, 2.0])
-    told = targets(those, np.array([0, 0, 0, 1], bool), np.array([0.0, 0.0, 0.0, 60.0]), np.ones(4, bool))
-    assert told.tolist() == [True, True, False]
-
-
-def test_one_target_is_the_largest_the_first_of_equals():
-    those = pairs([0, 1, 2], [3, 3, 3], [50.0, 90.0, 90.0])
-    told = targets(those, np.array([0, 0, 0, 1], bool), np.full(4, 60.0), np.zeros(4, bool))
-    assert told.tolist() == [False, True, False]
-
-
-def test_where_nobody_is_above_the_largest_is_told():
-    those = pairs([0, 1], [2, 2], [10.0, 20.0])
-    told = targets(those, np.array([0, 0, 1], bool), np.full(3, 1e6), np.ones(3, bool))
-    assert told.tolist() == [False, True]
-
-
-def test_silent_pairs_and_other_receivers_are_not_told():
-    those = pairs([0, 1, 0], [2, 2, 3], [90.0, 80.0, 90.0], active=[False, True, True])
-    told = targets(those, np.array([0, 0, 1, 0], bool), np.full(4, 10.0), np.ones(4, bool))
-    assert told.tolist() == [False, True, False]
+@pytest.mark.parametrize(
+    ("measured_bps", "active", "floor_bps", "everybody", "told"),
+    [
+        ([50.0, 40.0, 2.0], None, 20.0, True, [True, True, False]),  # all above their part of 60
+        ([50.0, 90.0, 90.0], None, 20.0, False, [False, True, False]),  # one: the largest, the first of equals
+        ([10.0, 20.0, 15.0], None, 1e6, True, [False, True, False]),  # where nobody is above: the largest
+        ([90.0, 80.0, 70.0], [False, True, True], 5.0, True, [False, True, True]),  # no silent ones
+    ],
+)
+def test_who_is_told(measured_bps, active, floor_bps, everybody, told):
+    """Of those who send to VN 3; VN 4 receives too, and has no round."""
+    those = pairs([0, 1, 2, 0], [3, 3, 3, 4], [*measured_bps, 90.0], active=None if active is None else [*active, True])
+    found = targets(those, np.arange(5) == 3, np.full(5, 3 * floor_bps), np.full(5, everybody))
+    assert found.tolist() == [*told, False]
 
 
 def test_floors_are_the_part_of_the_guarantee_and_of_what_is_served():
@@ -109,11 +99,7 @@ def test_floors_are_the_part_of_the_guarantee_and_of_what_is_served():
     assert unknown == pytest.approx([20.0, 40.0])
     silent = pairs([0, 1], [2, 2], [0.0, 0.0], active=[False, False])
     assert floors(silent, guarantee, served, np.ones(3), np.ones(3)).tolist() == [0.0, 0.0]
-
-
-def test_shares_of_silent_receivers_are_nothing():
-    those = pairs([0], [1], [0.0], active=[False])
-    assert shares_of(those, np.array([5.0, 5.0])).tolist() == [0.0]
+    assert shares_of(silent, guarantee).tolist() == [0.0, 0.0]
 
 
 def test_without_a_queue_drops_are_what_does_not_fit():
