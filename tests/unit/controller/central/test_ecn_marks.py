@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.configs import fabric
 from support.fabrics import mac_of
-from support.host_traffic import EDGES, consistent, restarted, talk, told, two_switches
+from support.host_traffic import EDGES, consistent, contents, restarted, talk, told, two_switches
 from support.switches import Frame
 
 from controller.capability.capabilities import Ability, ProbeResult
@@ -54,34 +54,41 @@ def counters(net):
     return {(tuple(vns.key(s)[1:]), tuple(vns.key(r)[1:])): meter_id for s, r, meter_id in rows}
 
 
-def own_entries(net, table):
-    return [flow for switch in net.switches.values() for flow in switch.flows.values() if flow.table_id == table]
+def phantoms(net):
+    """Return the phantom meters, by VN."""
+    ids, vns = net.central.fabric.phantoms.meter_id, net.central.vns
+    return {tuple(vns.key(row)): int(ids[row]) for row in np.flatnonzero(ids)}
 
 
-@pytest.mark.parametrize("eth_type", ETH_TYPES_IP)
+def own_entries(net, *tables):
+    return [flow for switch in net.switches.values() for flow in switch.flows.values() if flow.table_id in tables]
+
+
 @pytest.mark.parametrize(
-    ("ecn", "on_link", "delivered"), [(NOT_ECT, ECT_1, NOT_ECT), (ECT_0, ECT_0, ECT_0), (ECT_1, ECT_1, NOT_ECT)]
+    ("options", "ecn", "on_link", "unmarked", "marked"),
+    [
+        ({}, NOT_ECT, ECT_1, NOT_ECT, NOT_ECT),
+        ({}, ECT_0, ECT_0, ECT_0, NOT_ECT),
+        ({}, ECT_1, ECT_1, NOT_ECT, NOT_ECT),  # ECT(1) of guests alone is lost: it looks like the controller's
+        ({"expose_to_hosts": True}, NOT_ECT, ECT_1, NOT_ECT, CE),
+        ({"expose_to_hosts": True}, ECT_0, ECT_0, ECT_0, CE),
+        ({"codepoint": 2}, NOT_ECT, ECT_0, ECT_0, NOT_ECT),
+        ({"codepoint": 2}, ECT_0, ECT_0, ECT_0, NOT_ECT),
+        ({"codepoint": 2}, ECT_1, ECT_1, ECT_1, NOT_ECT),
+    ],
 )
-def test_frames_may_be_marked_on_the_way_and_come_as_they_were(eth_type, ecn, on_link, delivered):
-    """ECT(1) of guests alone is lost: it looks like the controller's."""
-    net = marking()
-    for source, target in ((HERE, THERE), (THERE, HERE)):
-        frame = frame_of(source, target, eth_type=eth_type, ip_ecn=ecn)
-        way, (end,), meters = sent(net, frame, source)
-        assert (way.ip_ecn, end.ip_ecn) == (on_link, delivered)
-        assert counters(net)[source, target] not in meters
-
-
-@pytest.mark.parametrize("eth_type", ETH_TYPES_IP)
-@pytest.mark.parametrize("ecn", [NOT_ECT, ECT_0])
-def test_marks_are_counted_by_pair_and_taken_off(eth_type, ecn):
-    net = marking()
-    for source, target in ((HERE, THERE), (THERE, HERE)):
-        frame = frame_of(source, target, eth_type=eth_type, ip_ecn=ecn)
-        way, (end,), meters = sent(net, frame, source, mark=True)
-        assert (way.ip_ecn, end.ip_ecn) == (CE, NOT_ECT)
-        assert [meter for meter in meters if meter == counters(net)[source, target]] == [counters(net)[source, target]]
+def test_frames_may_be_marked_on_the_way_and_marks_are_counted_by_pair(options, ecn, on_link, unmarked, marked):
+    net = marking(options)
     assert counters(net).keys() == {(HERE, THERE), (THERE, HERE)}
+    for source, target in ((HERE, THERE), (THERE, HERE)):
+        for eth_type in ETH_TYPES_IP:
+            frame = frame_of(source, target, eth_type=eth_type, ip_ecn=ecn)
+            way, (end,), meters = sent(net, frame, source)
+            assert (way.ip_ecn, end.ip_ecn) == (on_link, unmarked)
+            assert counters(net)[source, target] not in meters
+            way, (end,), meters = sent(net, frame, source, mark=True)
+            assert (way.ip_ecn, end.ip_ecn) == (CE, marked)
+            assert meters.count(counters(net)[source, target]) == 1
     consistent(net)
 
 
@@ -134,7 +141,7 @@ def test_phantom_meters_alone_change_no_frame():
     net = two_switches(vlans=MARKED)
     talk(net, HERE, THERE)
     assert not counters(net)
-    assert {flow.priority for flow in own_entries(net, Table.MARKS) + own_entries(net, Table.COUNT)} == {0}
+    assert {flow.priority for flow in own_entries(net, Table.MARKS, Table.COUNT)} == {0}
     way, (end,), _ = sent(net, frame_of(HERE, THERE), HERE)
     assert way.ip_ecn == end.ip_ecn == NOT_ECT
 
@@ -157,28 +164,35 @@ def test_a_switch_that_cannot_clear_marks_leaves_its_vlans_to_phantom_meters():
 def test_another_policy_takes_all_away_and_gives_it_again():
     net = marking()
     assert len(own_entries(net, Table.COUNT)) == 4
+    assert phantoms(net).keys() == {(10, *HERE), (10, *THERE), (10, *NEXT)}
     net.operator.set_vlan(10, net.now_s, algorithm="fp")
     net.settle()
     assert not counters(net)
+    assert not phantoms(net)
     assert len(own_entries(net, Table.COUNT)) == len(own_entries(net, Table.MARKS)) == 2
+    assert not own_entries(net, Table.PHANTOM)
     way, _, _ = sent(net, frame_of(HERE, THERE), HERE)
     assert way.ip_ecn == NOT_ECT
     consistent(net)
     net.operator.set_vlan(10, net.now_s, algorithm="hygenicc")
     net.settle()
     assert counters(net).keys() == {(HERE, THERE), (THERE, HERE)}
+    assert phantoms(net).keys() == {(10, *HERE), (10, *THERE), (10, *NEXT)}
     consistent(net)
 
 
 def test_a_later_run_takes_over_the_meters_that_stand():
     net = marking()
-    for (_, (dpid, _)), meter_id in counters(net).items():
+    kept = [(dpid, meter_id) for (_, (dpid, _)), meter_id in counters(net).items()]
+    kept.append((1, phantoms(net)[10, *NEXT]))
+    for dpid, meter_id in kept:
         net.switches[dpid].meters[meter_id].in_bits = 8e6
+    before = contents(net)
     again = restarted(net)
     again.start()
-    assert counters(again) == counters(net)
-    for (_, (dpid, _)), meter_id in counters(again).items():
-        assert net.switches[dpid].meters[meter_id].in_bits == 8e6  # a modify would zero it
+    assert (counters(again), phantoms(again)) == (counters(net), phantoms(net))
+    assert contents(again) == before
+    assert {net.switches[dpid].meters[meter_id].in_bits for dpid, meter_id in kept} == {8e6}  # a modify would zero it
     again.wait(60.0)
     for pair in ((HERE, THERE), (THERE, HERE), (HERE, NEXT)):
         talk(again, *pair)
@@ -187,11 +201,11 @@ def test_a_later_run_takes_over_the_meters_that_stand():
 
 def test_a_reload_keeps_them_and_can_switch_them_off():
     net = marking()
-    before = counters(net)
+    before = counters(net), phantoms(net)
     net.push()
     reconfigure(net.central, net.config, net.now_s).finish(net.central)
     assert net.push() == 0
-    assert counters(net) == before
+    assert (counters(net), phantoms(net)) == before
     plain = fabric(EDGES, vlans=MARKED)
     reconfigure(net.central, plain, net.now_s).finish(net.central)
     net.settle()
@@ -219,8 +233,7 @@ def test_entries_do_not_grow_with_the_hosts_of_both_ends():
         for number in range(60):
             net.learn(0x0200_0000_8000 | end[0] << 8 | number, PortId(*end), 10)
     net.settle()
-    entries = own_entries(net, Table.MARKS) + own_entries(net, Table.COUNT)
-    assert len(entries) < 8 * 130
+    assert len(own_entries(net, Table.MARKS, Table.COUNT)) < 8 * 130
 
 
 def test_without_meter_ids_left_it_is_said_and_marks_are_taken_off():
@@ -237,35 +250,6 @@ def test_without_meter_ids_left_it_is_said_and_marks_are_taken_off():
 def test_what_ecn_may_say(key, value):
     with pytest.raises(ConfigError, match=rf"ecn\.{key}"):
         fabric(EDGES, ecn={key: value})
-
-
-@pytest.mark.parametrize("eth_type", ETH_TYPES_IP)
-def test_marks_that_are_kept_are_counted_all_the_same(eth_type):
-    net = marking({"expose_to_hosts": True})
-    for ecn, unmarked in ((NOT_ECT, NOT_ECT), (ECT_0, ECT_0)):
-        frame = frame_of(HERE, THERE, eth_type=eth_type, ip_ecn=ecn)
-        way, (end,), meters = sent(net, frame, HERE, mark=True)
-        assert (way.ip_ecn, end.ip_ecn) == (CE, CE)
-        assert counters(net)[HERE, THERE] in meters
-        _, (end,), meters = sent(net, frame, HERE)
-        assert end.ip_ecn == unmarked
-        assert counters(net)[HERE, THERE] not in meters
-    consistent(net)
-
-
-@pytest.mark.parametrize("eth_type", ETH_TYPES_IP)
-@pytest.mark.parametrize(
-    ("ecn", "on_link", "delivered"), [(NOT_ECT, ECT_0, ECT_0), (ECT_0, ECT_0, ECT_0), (ECT_1, ECT_1, ECT_1)]
-)
-def test_with_the_other_codepoint_packets_keep_it_and_ect_1_is_left_alone(eth_type, ecn, on_link, delivered):
-    net = marking({"codepoint": 2})
-    frame = frame_of(HERE, THERE, eth_type=eth_type, ip_ecn=ecn)
-    way, (end,), _ = sent(net, frame, HERE)
-    assert (way.ip_ecn, end.ip_ecn) == (on_link, delivered)
-    _, (end,), meters = sent(net, frame, HERE, mark=True)
-    assert end.ip_ecn == NOT_ECT
-    assert counters(net)[HERE, THERE] in meters
-    consistent(net)
 
 
 def test_a_reload_changes_what_packets_carry_and_what_hosts_see():

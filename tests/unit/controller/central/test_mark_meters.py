@@ -1,13 +1,12 @@
-"""Phantom meters: given with a policy that reads them, taken over by a later run, taken away with it."""
+"""Phantom meters: who has them and what they count. Their coming and going: test_ecn_marks.py."""
 
 import numpy as np
 import pytest
 from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
-from support.host_traffic import consistent, restarted, told
+from support.host_traffic import consistent, told
 from support.switches import Frame
 
-from controller.central.reconfiguration import reconfigure
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
@@ -80,51 +79,9 @@ def test_frames_for_an_access_port_pass_the_meter_of_their_own_vlan():
         assert passed == {phantoms(net)[vid, port]}
 
 
-def test_another_policy_takes_them_away_and_gives_them_again():
-    loop = loop_of()
-    net = loop.fabric
-    before = dict(net.switches[1].meters)
-    (meter_id,) = phantoms(net).values()
-    net.operator.set_vlan(10, net.now_s, algorithm="fp")
-    net.push()
-    assert not phantoms(net)
-    assert not entries(net, Table.PHANTOM)
-    assert net.switches[1].meters.keys() == before.keys() - {meter_id}
-    consistent(net)
-    net.operator.set_vlan(10, net.now_s, algorithm="hygenicc")
-    loop.run(2)
-    assert list(phantoms(net)) == [(10, 4)]
-    consistent(net)
-
-
 def test_a_shadow_that_reads_marks_has_them_too():
     loop = loop_of(star(4, limits={10: "40M", 20: "50M"}, vlans={20: {"algorithm": "fs", "shadow": "hygenicc"}}))
     assert list(phantoms(loop.fabric)) == [(20, 4)]
-
-
-def test_a_later_run_takes_over_the_meters_that_stand():
-    net = loop_of().fabric
-    before = {i: meter.setting for i, meter in net.switches[1].meters.items()}
-    again = restarted(net)
-    mods = net.switches[1].meter_mods
-    again.start()
-    assert phantoms(again) == phantoms(net)
-    assert {i: meter.setting for i, meter in net.switches[1].meters.items()} == before
-    assert net.switches[1].meter_mods == mods
-    again.now_s += 60.0
-    assert again.audit(1) == 0
-
-
-def test_a_reload_keeps_them():
-    loop = loop_of()
-    net = loop.fabric
-    before = phantoms(net)
-    net.push()
-    reconfigure(net.central, net.config, net.now_s).finish(net.central)
-    assert net.push() == 0
-    assert phantoms(net) == before
-    loop.run(5)
-    consistent(net)
 
 
 def test_a_new_limit_sets_the_meter_and_its_interval_is_unknown():
