@@ -50,54 +50,40 @@ def one_step(rate_bps, phi, *, quiet=0.0, load_bps=2 * C, capacity_bps=C, weight
     )
 
 
-def test_a_cut_is_in_proportion_to_the_marks():
-    after = one_step([40e6, 40e6], [1.0, 0.5], beta=0.25)
-    assert after.rate_bps == pytest.approx([30e6, 35e6])
-    assert after.quiet.tolist() == [0.0, 0.0]
+LEVEL = {"cut": Cut.LEVEL}
+ASYMMETRIC = {"slow": 0.02, "fast": 0.2, "timeout": 4}
+BEYOND = {**LEVEL, "load_bps": 120e6, "wanted_bps": [8e6, np.inf]}  # the first sends 8 Mb/s at most
 
 
-def test_no_mark_is_a_slow_rise_and_later_a_fast_one():
-    slow = one_step([10e6, 10e6], [0.0, 0.0], quiet=0.0, slow=0.02, fast=0.2, timeout=4)
-    assert slow.rate_bps == pytest.approx([10e6 + 0.02 * C / 2] * 2)
-    fast = one_step([10e6, 10e6], [0.0, 0.0], quiet=3.0, slow=0.02, fast=0.2, timeout=4)
-    assert fast.rate_bps == pytest.approx([10e6 + 0.2 * C / 2] * 2)
-
-
-def test_unknown_moves_nothing():
-    after = one_step([10e6], [np.nan], quiet=2.0)
-    assert after.rate_bps.tolist() == [10e6]
-    assert after.quiet.tolist() == [2.0]
-
-
-def test_the_cut_to_the_level_leaves_small_senders_alone():
-    after = one_step([90e6, 10e6, 80e6], [1.0, 1.0, 1.0], cut=Cut.LEVEL, load_bps=180e6)
-    assert after.rate_bps == pytest.approx([44e6, 10e6, 44e6])
-
-
-def test_the_cut_to_the_level_is_by_weight():
-    after = one_step([90e6, 90e6], [1.0, 1.0], cut=Cut.LEVEL, load_bps=180e6, weight=[1.0, 3.0])
-    assert after.rate_bps == pytest.approx([24.5e6, 73.5e6])
-
-
-def test_without_a_known_capacity_the_load_at_the_first_mark_is_it():
-    after = one_step([90e6, 90e6], [1.0, 1.0], cut=Cut.LEVEL, load_bps=120e6, capacity_bps=np.inf)
-    assert after.rate_bps == pytest.approx([58.8e6, 58.8e6])
-
-
-def test_the_cut_to_the_load():
-    after = one_step([90e6, 60e6], [0.1, 0.1], cut=Cut.LOAD, load_bps=150e6)
-    assert after.rate_bps == pytest.approx([90e6 * 98 / 150, 60e6 * 98 / 150])
-
-
-def test_a_bottleneck_without_load_cuts_nobody_to_it():
-    """A warning of a division by zero would fail the test."""
-    after = one_step([40e6], [0.0], cut=Cut.LOAD, load_bps=0.0)
-    assert after.rate_bps == pytest.approx([40e6 + 0.12 * C])
-
-
-def test_no_rate_leaves_its_bounds():
-    assert one_step([C], [0.0], quiet=9.0).rate_bps.tolist() == [C]
-    assert one_step([0.0101 * C], [1.0], beta=0.9).rate_bps.tolist() == [0.01 * C]
+@pytest.mark.parametrize(
+    ("rate_bps", "phi", "given", "after_bps"),
+    [
+        ([40e6, 40e6], [1.0, 0.5], {"beta": 0.25}, [30e6, 35e6]),  # a cut is in proportion to the marks
+        # No mark is a slow rise, and later a fast one.
+        ([10e6, 10e6], [0.0, 0.0], {**ASYMMETRIC, "quiet": 0.0}, [10e6 + 0.02 * C / 2] * 2),
+        ([10e6, 10e6], [0.0, 0.0], {**ASYMMETRIC, "quiet": 3.0}, [10e6 + 0.2 * C / 2] * 2),
+        ([10e6], [np.nan], {"quiet": 2.0}, [10e6]),  # unknown moves nothing
+        # The cut to the level leaves small senders alone, and is by weight.
+        ([90e6, 10e6, 80e6], [1.0] * 3, {**LEVEL, "load_bps": 180e6}, [44e6, 10e6, 44e6]),
+        ([90e6, 90e6], [1.0] * 2, {**LEVEL, "load_bps": 180e6, "weight": [1.0, 3.0]}, [24.5e6, 73.5e6]),
+        # Without a known capacity the load at the first mark is it.
+        ([90e6, 90e6], [1.0] * 2, {**LEVEL, "load_bps": 120e6, "capacity_bps": np.inf}, [58.8e6] * 2),
+        # The level leaves no room for what nobody sends.
+        ([90e6, 90e6], [1.0] * 2, BEYOND, [90e6, 90e6]),
+        ([90e6, 95e6], [1.0] * 2, BEYOND, [90e6, 90e6]),
+        ([90e6, 60e6], [0.1] * 2, {"cut": Cut.LOAD, "load_bps": 150e6}, [90e6 * 98 / 150, 60e6 * 98 / 150]),
+        # A bottleneck without load cuts nobody to it: a warning of a division by zero would fail the test.
+        ([40e6], [0.0], {"cut": Cut.LOAD, "load_bps": 0.0}, [40e6 + 0.12 * C]),
+        # No rate leaves its bounds.
+        ([C], [0.0], {"quiet": 9.0}, [C]),
+        ([0.0101 * C], [1.0], {"beta": 0.9}, [0.01 * C]),
+    ],
+)
+def test_a_step(rate_bps, phi, given, after_bps):
+    after = one_step(rate_bps, phi, **given)
+    assert after.rate_bps == pytest.approx(after_bps)
+    quiet, phi = given.get("quiet", 0.0), np.array(phi)
+    assert after.quiet.tolist() == np.where(np.isnan(phi), quiet, np.where(phi > 0, 0.0, quiet + 1.0)).tolist()
 
 
 def test_a_frame_gets_through_at_the_floor():
@@ -169,13 +155,6 @@ def test_capacity_shares():
 def test_what_one_vn_leaves_of_its_port_others_have():
     share = capacity_shares(np.full(1, C), np.zeros(2, dtype=int), np.array([5e6, np.inf]), np.ones(2), np.full(2, C))
     assert share == pytest.approx([50e6, 95e6])
-
-
-def test_the_level_leaves_no_room_for_what_nobody_sends():
-    after = one_step([90e6, 90e6], [1.0, 1.0], cut=Cut.LEVEL, load_bps=120e6, wanted_bps=[8e6, np.inf])
-    assert after.rate_bps == pytest.approx([90e6, 90e6])
-    after = one_step([90e6, 95e6], [1.0, 1.0], cut=Cut.LEVEL, load_bps=120e6, wanted_bps=[8e6, np.inf])
-    assert after.rate_bps == pytest.approx([90e6, 90e6])
 
 
 def test_newcomers():

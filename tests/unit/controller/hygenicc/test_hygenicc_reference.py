@@ -1,5 +1,7 @@
 """The vector law against the paper's listing, frame by frame, at the paper's own pace of 0.5 ms."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -10,10 +12,12 @@ from experiments.runs.reference_hygenicc import PaperConstants, Slips, Source, g
 C = 1e9
 
 
-def plain(senders, seconds=1.0, slips=None, **constants):
+@cache
+def plain(senders, always_fed_back=False, **constants):
     paper = PaperConstants(**constants)
-    sources = [Source(paper, C, C / senders, slips or Slips()) for _ in range(senders)]
-    return paper, run(sources, greedy(sources), seconds)
+    slips = Slips(always_fed_back=always_fed_back)
+    sources = [Source(paper, C, C / senders, slips) for _ in range(senders)]
+    return paper, run(sources, greedy(sources), seconds=1.0)
 
 
 @pytest.mark.parametrize("senders", [2, 4, 8])
@@ -46,7 +50,7 @@ def test_the_printed_condition_leaves_the_link_less_used():
     """Line 34 asks ``f >= 0``: the slow increase never happens, and the link is used less for any number of senders."""
     for senders in (2, 4, 8):
         paper, mended = plain(senders)
-        _, printed = plain(senders, slips=Slips(always_fed_back=True))
+        _, printed = plain(senders, always_fed_back=True)
         assert used(printed[400:], paper) < used(mended[400:], paper) - 0.02
 
 
