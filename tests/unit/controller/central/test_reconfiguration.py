@@ -15,13 +15,12 @@ from support.host_traffic import consistent
 from support.switches import Frame
 
 from controller.central.reconfiguration import PreparedReconfiguration, reconfigure
-from controller.config.config_diff import check_changeable, diff_configs
+from controller.config.config_diff import check_changeable
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Endpoint, Tls
 from controller.fabric.topology import PortId
 from controller.forwarding.forwarding_state import ForwardingState
 from controller.switch.port_entries import flows_of_ports
-from controller.units import MAX_WEIGHT, MIN_WEIGHT
 
 LEFT, RIGHT = PortId(1, 9), PortId(2, 9)
 VLANS = {10: "40M", 20: "50M"}
@@ -293,21 +292,6 @@ def test_other_classes_of_queues_let_switches_connect_again():
     assert not loop.fabric.central.vns.has_queue.any()
 
 
-# -- what differs
-
-
-def test_differences_are_told_by_path():
-    before = star(2, limits=VLANS)
-    after = star(3, limits={10: "30M", 20: "50M"}, queues={"max_rate": "capacity"})
-    found = {change.path: (change.before, change.after) for change in diff_configs(before, after)}
-    assert found["vlans.10.receive_limit_bps"] == (40_000_000, 30_000_000)
-    assert found["switches.s1.ports.1.vns.10.receive_limit_bps"] == (40_000_000, 30_000_000)
-    assert found["switches.s1.ports.3.capacity_bps"] == (None, 10**9)
-    assert found["queues.max_rate"] == ("limit", "capacity")
-    assert not [path for path in found if ".20." in path and "ports.3" not in path]
-    assert diff_configs(before, copy.deepcopy(before)) == []
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -323,11 +307,3 @@ def test_what_only_a_restart_can_change_is_refused(change, said):
     with pytest.raises(InvalidValueError, match=said):
         check_changeable(before, replace(before, **change))
     check_changeable(before, star(3, limits=VLANS))
-
-
-@pytest.mark.parametrize("algorithm", ["fp", "max-min"])
-@pytest.mark.parametrize("weight", [MIN_WEIGHT, MAX_WEIGHT])
-def test_every_weight_that_a_configuration_may_hold_is_one_that_the_algorithms_take(algorithm, weight):
-    vlan = {"algorithm": algorithm, "send_limit": "40M", "receive_limit": "40M", "weight": weight}
-    loop = running(star(4, vlans={10: vlan}), BLAST[:3], intervals=20)
-    assert loop.rate((1, 4), 10, -5) <= 40e6 * 1.05
