@@ -26,39 +26,27 @@ def share(ways, entity, capacity, demand=None, weight=None):
     )
 
 
-def test_three_destinations_gain_nothing():
-    result = share([[0], [0], [0], [0]], [0, 0, 0, 1], [90.0])
-    assert result.rate_bps == pytest.approx([15, 15, 15, 45])
-    assert result.bound.tolist() == [0, 0, 0, 0]
-
-
-def test_weights_are_of_the_entities():
-    result = share([[0], [0], [0]], [0, 0, 1], [80.0], weight=[3, 3, 1])
-    assert result.rate_bps == pytest.approx([30, 30, 20])
-
-
-def test_what_one_entry_does_not_want_its_entity_has():
-    result = share([[0], [0], [0]], [0, 0, 1], [100.0], demand=[10, 1000, 1000])
-    assert result.rate_bps == pytest.approx([10, 40, 50])
-    assert result.bound[0] == BY_DEMAND
-
-
-def test_parking_lot():
-    """One entity over both links, one on each: the paper's share is half of each link."""
-    result = share([[0, 1], [0], [1]], [0, 1, 2], [100.0, 100.0])
-    assert result.rate_bps == pytest.approx([50, 50, 50])
-
-
-def test_an_entry_held_elsewhere_leaves_its_part_to_its_siblings():
-    result = share([[0, 1], [0], [0]], [0, 0, 1], [100.0, 4.0])
-    assert result.rate_bps == pytest.approx([4, 46, 50])
-    assert result.bound[0] == 1
-
-
-def test_what_it_sends_elsewhere_does_not_cost_it_its_part():
-    """A and B share 100, A sends 30 over another link: half of the first link each (35 to 65 if A is slowed as one)."""
-    result = share([[0], [1], [0]], [0, 0, 1], [100.0, 30.0])
-    assert result.rate_bps == pytest.approx([50, 30, 50])
+@pytest.mark.parametrize(
+    ("ways", "entity", "capacity", "given", "rate_bps", "bound"),
+    [
+        # Three destinations gain nothing.
+        ([[0]] * 4, [0, 0, 0, 1], [90.0], {}, [15, 15, 15, 45], [0, 0, 0, 0]),
+        # Weights are of the entities.
+        ([[0]] * 3, [0, 0, 1], [80.0], {"weight": [3, 3, 1]}, [30, 30, 20], [0, 0, 0]),
+        # What one entry does not want its entity has.
+        ([[0]] * 3, [0, 0, 1], [100.0], {"demand": [10, 1000, 1000]}, [10, 40, 50], [BY_DEMAND, 0, 0]),
+        # Parking lot, one entity over both links: the paper's share is half of each link.
+        ([[0, 1], [0], [1]], [0, 1, 2], [100.0, 100.0], {}, [50, 50, 50], [1, 0, 1]),
+        # An entry held elsewhere leaves its part to its siblings.
+        ([[0, 1], [0], [0]], [0, 0, 1], [100.0, 4.0], {}, [4, 46, 50], [1, 0, 0]),
+        # What it sends elsewhere does not cost it its part: 35 to 65 if it is slowed as one.
+        ([[0], [1], [0]], [0, 0, 1], [100.0, 30.0], {}, [50, 30, 50], [0, 1, 0]),
+    ],
+)
+def test_entities_share_links(ways, entity, capacity, given, rate_bps, bound):
+    result = share(ways, entity, capacity, **given)
+    assert result.rate_bps == pytest.approx(rate_bps)
+    assert result.bound.tolist() == bound
 
 
 def test_two_links_that_wait_for_each_other_are_used_up():
@@ -77,14 +65,13 @@ def test_demands_that_are_met_one_by_one_end_in_time():
     assert 0.99 <= result.rate_bps.sum() <= 1.0 + 1e-9
 
 
-def test_different_weights_of_one_entity_are_refused():
-    with pytest.raises(InvalidValueError, match=r"weight.*must be one of all flows of entity 0"):
-        share([[0], [0]], [0, 0], [1.0], weight=[1, 2])
-
-
-def test_an_entity_column_that_does_not_fit_is_refused():
-    with pytest.raises(InvalidValueError, match=r"entity.*shape \(2,\)"):
-        share([[0], [0]], [0], [1.0])
+@pytest.mark.parametrize(
+    ("entity", "weight", "refusal"),
+    [([0, 0], [1, 2], r"weight.*must be one of all flows of entity 0"), ([0], None, r"entity.*shape \(2,\)")],
+)
+def test_columns_that_do_not_fit_are_refused(entity, weight, refusal):
+    with pytest.raises(InvalidValueError, match=refusal):
+        share([[0], [0]], entity, [1.0], weight=weight)
 
 
 @st.composite
