@@ -217,16 +217,6 @@ def test_a_removed_entry_takes_nothing_with_it():
     assert control_step.effective_limits_bps(bench.state, bench.vns) == pytest.approx([LIMIT / 2] * 2)
 
 
-def test_all_entries_may_go():
-    bench = Bench()
-    bench.step(90e6)
-    bench.state = pair_changes.remove_entries(bench.state, ints(0, 1, 2))
-    for _ in range(25):
-        result = bench.step(0.0)
-    assert len(result.changes.rows) == 0
-    assert not bench.state.allocators.congested.any()
-
-
 happenings = st.lists(
     st.one_of(
         st.tuples(st.just("join"), st.integers(1, 5), st.integers(1, 6)),
