@@ -101,13 +101,19 @@ def test_what_comes_twice_or_was_overtaken_does_not(desk, number):
     assert desk.peer.report.sender.tolist() == [0]
 
 
-def test_a_number_below_the_first_one_is_refused(desk):
-    assert desk.hear(report(), number=0) is RejectCause.ORDER
-
-
-def test_who_has_heard_nothing_lately_is_late_and_is_in_time_after_an_answer(desk):
-    assert desk.hear(report(), heard=0) is RejectCause.LATE
-    assert desk.say().ack == 1  # which it hears, and answers
+@pytest.mark.parametrize(
+    ("number", "heard", "paused_s", "cause"),
+    [
+        (0, None, 0.0, RejectCause.ORDER),  # below the first one
+        (1, 0, 0.0, RejectCause.LATE),  # who has heard nothing lately
+        (1, 99, 0.0, RejectCause.LATE),  # an answer to what was never said
+        (1, None, 2.0, RejectCause.LATE),  # what waited for a shard that was paused
+    ],
+)
+def test_who_answers_nothing_recent_is_refused_and_is_in_time_after_an_answer(desk, number, heard, paused_s, cause):
+    desk.now_s += paused_s
+    assert desk.hear(report(), number=number, heard=heard) is cause
+    assert desk.say().ack == number  # which it hears, and answers
     assert desk.hear(report(), number=2) is None
 
 
@@ -117,15 +123,6 @@ def test_an_answer_to_what_was_said_long_ago_is_late(desk):
     assert desk.hear(report(), heard=1) is None
     desk.say()
     assert desk.hear(report(), heard=1, number=2) is RejectCause.LATE
-
-
-def test_a_shard_that_was_paused_refuses_what_waited_for_it(desk):
-    desk.now_s += 2.0
-    assert desk.hear(report()) is RejectCause.LATE
-
-
-def test_numbers_that_were_never_said_are_no_answer(desk):
-    assert desk.hear(report(), heard=99) is RejectCause.LATE
 
 
 def test_an_owner_that_was_replaced_is_not_heard_and_the_new_one_begins_again(desk):
@@ -305,22 +302,16 @@ def test_pairs_are_said_until_the_peer_knows_them():
     assert both.there.report.sender.tolist() == [2]
 
 
-def test_other_pairs_are_said_and_lost_frames_between_do_no_harm():
+@pytest.mark.parametrize(("pair", "lost"), [((3, 1), True), ((2, 0), False)], ids=["others", "in another table"])
+def test_other_pairs_are_said_and_lost_frames_between_do_no_harm(pair, lost):
     both = Both()
     assert both.settle() == (False, None)
-    both.rows, both.frame = ints(1), report(sender=3, receiver=1, loaded=(1,))
-    assert both.interval(lost=True)[0]
+    both.rows, both.frame = ints(pair[1]), report(sender=pair[0], receiver=pair[1], loaded=(pair[1],))
+    if lost:
+        assert both.interval(lost=True)[0]
     assert both.interval() == (True, None)
     assert both.settle() == (False, None)
-    assert (both.there.report.sender.tolist(), both.there.report.receiver.tolist()) == ([3], [1])
-
-
-def test_the_same_pairs_in_another_table_are_said_again_and_known_again():
-    both = Both()
-    both.settle()
-    both.rows = ints(0)
-    assert both.interval() == (True, None)
-    assert both.settle() == (False, None)
+    assert (both.there.report.sender.tolist(), both.there.report.receiver.tolist()) == ([pair[0]], [pair[1]])
 
 
 def test_who_began_again_says_pairs_anew_and_its_old_numbers_mean_nothing():
@@ -328,16 +319,6 @@ def test_who_began_again_says_pairs_anew_and_its_old_numbers_mean_nothing():
     both.settle()
     both.here, both.token = Peer(THEIRS, MINE, FABRIC, INTERVAL_S), 2
     assert [both.interval() for _ in range(6)][-1] == (False, None)
-    assert both.there.report.sender.tolist() == [2]
-
-
-def test_who_forgot_pairs_refuses_a_frame_without_and_is_told_them_again():
-    both = Both()
-    both.settle()
-    both.there.repartition(MINE, THEIRS, FABRIC)
-    assert both.interval(unanswered=True) == (False, RejectCause.PAIRS)
-    assert both.interval() == (True, None)
-    assert both.settle() == (False, None)
     assert both.there.report.sender.tolist() == [2]
 
 
@@ -350,17 +331,23 @@ def test_who_says_that_it_knows_what_was_never_said_is_believed_at_its_own_cost(
     assert not both.here.head(1, 2, both.now_s, ReportMessage, both.rows).pairs_ref
 
 
-def test_limits_are_said_until_pairs_are_known_and_again_when_they_are_not():
+@pytest.mark.parametrize("limited", [False, True])
+def test_pairs_and_limits_are_said_until_they_are_known_and_again_when_they_are_not(limited):
     both = Both()
-    both.limited = True
+
+    def known_limits():
+        return [both.number * 1e6] if limited else [1e6]
+
+    both.limited = limited
     assert both.settle() == (False, None)
-    assert both.there.report.limit_bps.tolist() == [both.number * 1e6]
+    assert both.there.report.limit_bps.tolist() == known_limits()
     both.there.repartition(MINE, THEIRS, FABRIC)  # which forgets what it has granted, and whose pairs they were
     assert both.interval(unanswered=True) == (False, RejectCause.PAIRS)
     assert both.interval() == (True, None)
     assert both.there.report.limit_bps.tolist() == [1e6]
     assert both.settle() == (False, None)
-    assert both.there.report.limit_bps.tolist() == [both.number * 1e6]
+    assert both.there.report.limit_bps.tolist() == known_limits()
+    assert both.there.report.sender.tolist() == [2]
 
 
 def test_limits_that_were_granted_long_ago_are_not_known_any_more():
