@@ -37,15 +37,11 @@ def test_another_nodes_key_gives_nothing_but_the_role_of_a_slave() -> None:
     assert leadership.desired_role(1.0 + TTL_S) is None  # its own key, too old: etcd has to say whose it is
 
 
-def test_a_lost_lease_ends_it_at_once() -> None:
+def test_without_a_lease_or_an_active_node_there_is_neither_generation_nor_role() -> None:
     leadership = Leadership(TTL_S)
     leadership.update(answer(0.0))
     leadership.invalidate()
     assert (leadership.active_generation(0.0), leadership.lease_id) == (None, None)
-
-
-def test_nobody_is_active() -> None:
-    leadership = Leadership(TTL_S)
     leadership.update(LeaseSnapshot(0.0, MINE, "", MINE, None))
     assert (leadership.active_generation(0.0), leadership.desired_role(0.0)) == (None, None)
 

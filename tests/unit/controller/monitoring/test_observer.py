@@ -67,10 +67,7 @@ def test_bytes_are_what_the_meters_counted(watched: Watched) -> None:
     assert watched.moved("dropped") * 8 == pytest.approx(5e6 * took_s, rel=0.05)
     mean_bps = watched.observer.traffic.mean_bps[COLUMNS.index("offered"), watched.row]
     assert mean_bps == pytest.approx(50e6, rel=0.01)
-
-
-def test_a_long_round_counts_for_as_long_as_it_took(watched: Watched) -> None:
-    watched.run([30e6, 20e6], [0.0, 0.0], 5)
+    # A long round counts for as long as it took.
     before = watched.moved("offered")
     watched.desk.now_s += 0.5
     watched.run([30e6, 20e6], [0.0, 0.0], 1)

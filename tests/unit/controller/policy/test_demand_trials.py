@@ -28,21 +28,18 @@ class Port:
         return trials.factors(sent_bps, GUARANTEE).tolist()
 
 
-def test_who_is_below_its_guarantee_at_a_full_port_is_given_room():
-    assert Port().after(80 * M, 780 * M) == [TRIAL_FACTOR, 1.0]
-
-
-def test_up_to_its_guarantee():
-    assert Port().after(430 * M, 430 * M) == [pytest.approx(1.5), 1.0]
-
-
-def test_a_port_with_room_is_no_reason():
-    assert Port().after(80 * M, 700 * M) == [1.0, 1.0]
-    assert Port().after(80 * M, 700 * M, others_bps=60 * M) == [TRIAL_FACTOR, 1.0]
-
-
-def test_who_sends_nothing_wants_nothing():
-    assert Port().after(0.0, 860 * M) == [1.0, 1.0]
+@pytest.mark.parametrize(
+    ("sent_mbps", "others_bps", "factor"),
+    [
+        ((80, 780), 0.0, TRIAL_FACTOR),  # below its guarantee at a full port
+        ((430, 430), 0.0, pytest.approx(1.5)),  # up to its guarantee
+        ((80, 700), 0.0, 1.0),  # a port with room is no reason
+        ((80, 700), 60 * M, TRIAL_FACTOR),
+        ((0, 860), 0.0, 1.0),  # who sends nothing wants nothing
+    ],
+)
+def test_who_is_below_its_guarantee_at_a_full_port_is_given_room(sent_mbps, others_bps, factor):
+    assert Port().after(*(one * M for one in sent_mbps), others_bps=others_bps) == [factor, 1.0]
 
 
 def test_who_does_not_grow_is_left_in_peace_for_a_while():

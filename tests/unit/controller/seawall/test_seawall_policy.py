@@ -26,20 +26,22 @@ def test_the_receivers_access_link_is_the_last_of_a_path():
     assert in_path_order(np.array([0, 1, 3, 7]), np.arange(7)).tolist() == [0, 1, 2, 3, 5, 6, 4]
 
 
-def links(**columns):
-    values = {"used_bps": np.zeros(1), "capacity_bps": np.full(1, 100e6), "load_bps": np.full(1, 90e6)} | columns
-    ledger = LinkBacklog(np.full(1, 0.85e6), np.zeros(1), np.zeros(1))
-    return LinkState(**{"takes_bursts": np.zeros(1, np.bool_), "ledger": ledger, "lost": np.zeros(1)} | values)
-
-
-def test_what_waits_in_a_queue_counts_in_its_marks():
+@pytest.mark.parametrize(
+    ("takes_bursts", "interval_s", "load_bps"), [(False, 0.055, 100e6), (False, 0.0, 90e6), (True, 0.055, 90e6)]
+)
+def test_what_waits_in_a_queue_counts_in_its_marks_but_not_saved_bursts(takes_bursts, interval_s, load_bps):
     """5.5 ms of a link of 100 Mb/s are a tenth of what it sends in an interval; 3 ms more may be the clocks'."""
-    assert links().marked_load_bps(0.055) == pytest.approx([100e6])
-    assert links().marked_load_bps(0.0) == pytest.approx([90e6])
-
-
-def test_the_queue_of_saved_bursts_does_not_count_in_marks():
-    assert links(takes_bursts=np.ones(1, np.bool_)).marked_load_bps(0.055) == pytest.approx([90e6])
+    ledger = LinkBacklog(np.full(1, 0.85e6), np.zeros(1), np.zeros(1))
+    zero, capacity, loads = np.zeros(1), np.full(1, 100e6), np.full(1, 90e6)
+    links = LinkState(
+        used_bps=zero,
+        capacity_bps=capacity,
+        load_bps=loads,
+        takes_bursts=np.array([takes_bursts]),
+        ledger=ledger,
+        lost=zero,
+    )
+    assert links.marked_load_bps(interval_s) == pytest.approx([load_bps])
 
 
 @pytest.mark.parametrize(
