@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from support.native_comparison import numpy_alone
 
 from controller.dets.send_rate_controller import MachineState
 from controller.fabric.pair_table import PairTable
 from controller.metering.measurement import IDLE_INTERVALS
 from controller.node_protocol.message_types import GrantMessage
+from controller.shards import shard_native
 from controller.shards.pair_partition import PairPartition
 
 VNS = 9
 OWNERS = (2, 5)  # peers; 0 is the shard itself, 7 nobody
+MANY_VNS, MAX_PAIRS = 100, 700  # more entries than the compiled form's blocks
 
 
 def ints(values):
@@ -34,23 +39,31 @@ def grants(some, rate_bps):
     return GrantMessage(nothing, nothing, nothing > 0, entries.sender, entries.receiver, rate_bps, rate_bps < 0)
 
 
-@given(some=pairs, owner=st.lists(st.sampled_from((0, *OWNERS, 7)), min_size=VNS, max_size=VNS), data=st.data())
-def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
-    entries, owner = table(some), ints(owner)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(0, 20) | st.integers(0, MAX_PAIRS),
+    quiet_share=st.sampled_from((0.0, 0.01, 0.5, 1.0)),
+)
+def test_rows_by_peer_are_those_whose_receivers_it_owns_compiled_or_not(seed, count, quiet_share):
+    """But for those that are neither limited nor send anything."""
+    rng = np.random.default_rng(seed)
+    receiver, sender = np.divmod(np.sort(rng.permutation(MANY_VNS**2)[:count]), MANY_VNS)
+    entries, owner = PairTable(sender, receiver, np.arange(count)), rng.choice((0, *OWNERS, 7), MANY_VNS)
     crossing = PairPartition.build(entries, owner == 0, {one: owner == one for one in OWNERS})
-    size = {"min_size": len(entries), "max_size": len(entries)}
-    control = ints(data.draw(st.lists(st.sampled_from(MachineState), **size))).astype(np.int8)
-    silent = ints(data.draw(st.lists(st.sampled_from((0, IDLE_INTERVALS - 1, IDLE_INTERVALS)), **size))).astype(
-        np.int16
-    )
-    told = (control != MachineState.IDLE) | (silent < IDLE_INTERVALS)
-    rows = crossing.reportable_rows(control, silent)
+    quiet, busy = rng.random(count) < quiet_share, rng.random(count) < 0.5
+    silent = np.where(~quiet & busy, rng.choice((0, IDLE_INTERVALS - 1), count), IDLE_INTERVALS).astype(np.int16)
+    limited = rng.choice(ints([MachineState.REPORTING, MachineState.LIMITED]), count)
+    control = np.where(~quiet & ~busy, limited, MachineState.IDLE).astype(np.int8)
     to = owner[entries.receiver]
     assert crossing.local_rows.tolist() == np.flatnonzero(to == 0).tolist()
     assert crossing.remote_mask.tolist() == (to != 0).tolist()
-    for one in OWNERS:
-        assert rows[one].tolist() == np.flatnonzero((to == one) & told).tolist()
-        assert crossing.remote_rows[one].tolist() == np.flatnonzero(to == one).tolist()
+    for form in (nullcontext(), numpy_alone(shard_native)):
+        with form:
+            rows = crossing.reportable_rows(control, silent)
+        for one, of_peer in crossing.remote_rows.items():
+            assert of_peer.tolist() == np.flatnonzero(to == one).tolist()
+            assert rows[one].tolist() == np.flatnonzero((to == one) & ~quiet).tolist()
+            assert (rows[one] is of_peer) == (len(rows[one]) == len(of_peer))
 
 
 @given(some=pairs, granted=pairs, others=pairs)

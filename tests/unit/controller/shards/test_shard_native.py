@@ -132,21 +132,6 @@ def test_grants_of_peers_are_obeyed_alike(
         assert getattr(now, name).tobytes() == getattr(plain, name).tobytes()
 
 
-@given(seed=seeds, count=counts, share=st.sampled_from((0.0, 0.01, 1.0)))
-def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> None:
-    rng = np.random.default_rng(seed)
-    entries = PairTable(*pairs(rng, count), np.arange(count))
-    to = stretches(rng, VNS, 3)
-    crossing = PairPartition.build(entries, to == 0, {one: to == one for one in (1, 2)})
-    quiet = (stretches(rng, count, 3) == 0) & (rng.random(count) < share)
-    control, silent = np.where(quiet, 0, rng.integers(1, 3, count)), np.where(quiet, 10 + rng.integers(0, 2, count), 9)
-    told = control.astype(np.int8), silent.astype(np.int16)
-    found, plain = crossing.reportable_rows(*told), plainly(crossing.reportable_rows, *told)
-    assert {one: rows.tolist() for one, rows in found.items()} == {one: rows.tolist() for one, rows in plain.items()}
-    for one, rows in crossing.remote_rows.items():
-        assert (found[one] is rows) is (plain[one] is rows) is (len(plain[one]) == len(rows))
-
-
 @settings(max_examples=200)
 @given(seed=seeds, count=counts, share=st.sampled_from((0.0, 0.5, 0.97, 1.0)), under=st.sampled_from((0.9, 1.0)))
 @example(seed=1, count=BLOCKS, share=0.5, under=0.9)
