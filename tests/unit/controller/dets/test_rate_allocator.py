@@ -199,23 +199,17 @@ def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
     assert fe_state(state) == pytest.approx({HUB: before[HUB], upper: LIMIT})
 
 
-def test_with_groups_keeps_the_congestion():
-    state, _ = congested_by(calm(), seen(50e6))
-    state, _, _ = ask(state, seen(50e6), np.inf)
-    changed = state.with_groups(GROUPS, FE)
-    assert changed.congested.tolist() == state.congested.tolist()
-    assert ask(changed, seen(50e6), LIMIT / 3, FE)[1:] == ({}, [0, 1, 2])
-
-
 def test_another_vlans_new_algorithm_leaves_a_memory_alone():
     policies = {10: PolicyChoice("fe", {"k": 0.5}), 20: PolicyChoice("fs", {})}
     groups = groups_of(VNS, policies)
-    state, _, _ = ask(RateAllocators.initial(len(VNS), groups), seen(50e6), np.inf, groups)
+    state, _ = congested_by(RateAllocators.initial(len(VNS), groups), seen(50e6))
+    state, _, _ = ask(state, seen(50e6), np.inf, groups)
     state, _, _ = ask(state, seen(50e6), LIMIT / 3, groups)
     number = [group.policy.name for group in groups].index("fe")
     before = fe_state(state, number)
     others = groups_of(VNS, {**policies, 20: PolicyChoice("fp", {"d": 3.0})})
     changed = state.with_groups(groups, others)
+    assert changed.congested.tolist() == state.congested.tolist()
     number = [group.policy.name for group in others].index("fe")
     assert fe_state(changed, number) == before
     changed, grants, _ = ask(changed, seen(LIMIT / 3), LIMIT / 3 * 0.75, others)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller.dets.rate_allocator import CALM_INTERVALS
 from controller.dets.send_rate_controller import MachineState
 from controller.fabric.vn_table import VnTable
 from controller.loop import control_step, pair_changes
@@ -88,18 +87,6 @@ def test_congestion_is_answered_in_the_interval_in_which_it_is_seen():
     assert result.changes.rate_bps.tolist() == [33_333_000.0] * 3
 
 
-def test_congestion_ends_and_the_meters_return_to_the_ceilings():
-    bench = Bench()
-    bench.step(90e6)
-    for calm_intervals in range(1, 40):  # noqa: B007
-        result = bench.step(10e6)
-        if not bench.state.allocators.congested.any():
-            break
-    assert calm_intervals == CALM_INTERVALS
-    assert result.changes.rate_bps.tolist() == [LIMIT] * 3
-    assert bench.state.machines.control.tolist() == [MachineState.IDLE] * 3
-
-
 def test_a_sender_that_joins_a_congested_receiver_starts_at_a_share():
     bench = Bench()
     assert bench.join(5) == LIMIT
@@ -157,18 +144,6 @@ def test_counters_that_jump_are_told_and_not_believed():
     assert result.implausible.tolist() == [1]
     assert result.received_bps[bench.hub] == pytest.approx(90e6)
     assert not bench.state.allocators.congested.any()
-
-
-def test_an_idle_senders_share_goes_to_the_others():
-    bench = Bench()
-    bench.step(90e6)
-    for _ in range(9):
-        bench.step([60e6, 60e6, 0.0])
-    assert control_step.effective_limits_bps(bench.state, bench.vns) == pytest.approx([LIMIT / 3] * 3)
-    for _ in range(2):
-        bench.step([60e6, 60e6, 0.0])
-    # The idle one may start with a share as if it were one more.
-    assert control_step.effective_limits_bps(bench.state, bench.vns) == pytest.approx([LIMIT / 2, LIMIT / 2, LIMIT / 3])
 
 
 def test_adopted_entries_are_not_new():
