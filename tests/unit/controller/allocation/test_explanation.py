@@ -24,7 +24,8 @@ from controller.allocation.explanation import (
     explain_network,
     explain_receiver,
 )
-from controller.allocation.network_max_min import Constraints, NetworkGrants, allocate_network
+from controller.allocation.max_min import BY_DEMAND
+from controller.allocation.network_max_min import Constraints, NetworkGrants, allocate_network, constraint_load
 from controller.dets.forward_explicit import RATE
 from controller.errors import InvalidValueError
 from controller.policy.registry import make_policy
@@ -197,6 +198,25 @@ def network(rng):
     demand_bps = np.where(rng.random(count) < 0.5, 1e6, rng.integers(1, 20, count) * 5.0)
     weight = np.where(rng.random(count) < 0.7, 1.0, rng.lognormal(0.0, 0.7, count))
     return paths, constraints, demand_bps, weight
+
+
+@OFTEN
+@given(seeds)
+def test_grants_of_the_network_are_within_every_bound_and_leave_nothing_that_can_be_used(seed):
+    paths, constraints, demand_bps, weight = network(np.random.default_rng(seed))
+    grants, guaranteed, bound = allocate_network(paths, constraints, demand_bps, weight)
+    assert (grants >= guaranteed).all()
+    assert (grants <= demand_bps * (1 + 1e-12)).all()
+    assert (constraint_load(paths, guaranteed) <= constraints.guaranteed_bps * (1 + 1e-12)).all()
+    use = constraint_load(paths, grants)
+    assert (use <= constraints.ceiling_bps * (1 + 1e-12)).all()
+    full = use >= constraints.ceiling_bps * (1 - 1e-9)
+    for flow, its in enumerate(np.split(paths.constraint, paths.offsets[1:-1])):
+        if bound[flow] == BY_DEMAND:
+            assert grants[flow] >= demand_bps[flow] * (1 - 1e-12)
+        else:
+            assert bound[flow] in its
+            assert full[bound[flow]]
 
 
 def changed(constraints, demand_bps, entry, bounds, factor, apart):

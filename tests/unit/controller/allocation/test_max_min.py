@@ -27,79 +27,29 @@ def paths_of(rows, constraints):
     return FlowPaths(offsets, np.array([c for row in rows for c in row], dtype=np.int64), constraints)
 
 
-def star(rng):
-    hosts = int(rng.integers(2, 6))
-    flows = int(rng.integers(0, 12))
-    return [[int(rng.integers(hosts)), hosts + int(rng.integers(hosts))] for _ in range(flows)], 2 * hosts
-
-
-def tree(rng):
-    """Hosts 0..7 under leaves 0..3 under aggregation 0..1; links up are 0..13, down 14..27."""
-
-    def path(a, b):
-        up, down = [a, 8 + a // 2, 12 + a // 4], [b, 8 + b // 2, 12 + b // 4]
-        while up and up[-1] == down[-1]:
-            up, down = up[:-1], down[:-1]
-        return up + [14 + link for link in down]
-
-    pairs = rng.integers(0, 8, (int(rng.integers(1, 15)), 2))
-    return [path(int(a), int(b)) for a, b in pairs if a != b], 28
-
-
-def fat_tree(rng):
-    """k = 4, a random upward path for each flow; links are numbered as they turn up."""
-    links = {}
-
-    def link(*name):
-        return links.setdefault(name, len(links))
-
-    rows = []
-    for a, b in rng.integers(0, 16, (int(rng.integers(1, 15)), 2)):
-        aggregation, core = rng.integers(0, 2, 2)
-        row = [link("up", a)]
-        if a // 2 != b // 2:
-            row.append(link("edge", a // 2, aggregation))
-            if a // 4 != b // 4:
-                row += [link("core", a // 4, aggregation, core), link("from core", b // 4, aggregation, core)]
-            row.append(link("to edge", b // 2, aggregation))
-        rows.append([*row, link("down", b)])
-    return rows, len(links)
-
-
-def arbitrary(rng):
-    constraints = int(rng.integers(1, 7))
-    flows = int(rng.integers(1, 10))
-    return [
-        list(map(int, rng.choice(constraints, int(rng.integers(1, min(constraints, 4) + 1)), replace=False)))
-        for _ in range(flows)
-    ], constraints
-
-
-def instance(rng, shape):
+def instance(rng):
     """(paths as rows, capacities, demands, weights), around 1; half of them whole numbers, so that levels coincide."""
-    rows, constraints = shape(rng)
+    constraints, flows = int(rng.integers(1, 30)), int(rng.integers(0, 16))
+    if rng.random() < 0.5:  # few, so that flows share them
+        constraints = min(constraints, 6)
+    longest = min(constraints, 6)
+    rows = [rng.choice(constraints, int(rng.integers(1, longest + 1)), replace=False).tolist() for _ in range(flows)]
     whole = rng.random() < 0.5
     capacity = rng.integers(1, 5, constraints) * 1.0 if whole else rng.uniform(0.2, 4.0, constraints)
-    demand = rng.choice([0.0, 0.25, 0.5, 1.0, 9.0], len(rows)) if whole else rng.exponential(1.0, len(rows))
-    demand[rng.random(len(rows)) < 0.3] = np.inf
-    weight = np.ones(len(rows)) if rng.random() < 0.5 else rng.choice([0.5, 1.0, 2.0, 3.0], len(rows))
+    demand = rng.choice([0.0, 0.25, 0.5, 1.0, 9.0], flows) if whole else rng.exponential(1.0, flows)
+    demand[rng.random(flows) < 0.3] = np.inf
+    weight = np.ones(flows) if rng.random() < 0.5 else rng.choice([0.5, 1.0, 2.0, 3.0], flows)
     return rows, capacity, demand, weight
 
 
-@st.composite
-def problems(draw):
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    return instance(rng, draw(st.sampled_from([star, tree, fat_tree, arbitrary])))
-
-
 @settings(max_examples=500)
-@given(problems(), st.sampled_from([1.0, 1.0, 1e-6, 1e3, 1e9, 1e15]))
-def test_every_flow_has_its_demand_or_a_bottleneck(problem, factor):
+@given(st.integers(0, 2**32), st.sampled_from([1.0, 1.0, 1e-6, 1e3, 1e9, 1e15]))
+def test_every_flow_has_its_demand_or_a_bottleneck(seed, factor):
     """The definition, which one allocation alone fulfils: a full constraint on which nobody has more per weight.
 
     Rates may be of any size (``factor``).
     """
-    rows, capacity, demand, weight = problem
+    rows, capacity, demand, weight = instance(np.random.default_rng(seed))
     capacity, demand, paths = capacity * factor, demand * factor, paths_of(rows, len(capacity))
     result = max_min(paths, capacity, demand, weight)
     rate = result.rate_bps
