@@ -6,9 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.configs import star
+from support.configs import fabric, star
 from support.fabrics import mac_of
-from support.host_traffic import consistent, entry_keys, rate_control_keys, started, talk, told
+from support.host_traffic import (
+    EDGES,
+    consistent,
+    contents,
+    entry_keys,
+    rate_control_keys,
+    restarted,
+    started,
+    talk,
+    told,
+)
 from support.switches import Frame
 
 from controller.capability.meter_monitor import NOT_KNOWN
@@ -126,6 +136,19 @@ def test_a_pair_whose_only_host_has_gone_gives_its_meter_back():
     while net.send(frame, PortId(1, 1)).reports:
         pass
     assert [key[1].port_no for key in entry_keys(net.central)] == [3]
+
+
+def test_meters_of_new_pairs_are_adopted():
+    config = fabric(EDGES)
+    without_queues = {name: replace(switch, ovsdb=None) for name, switch in config.switches.items()}
+    net = started(replace(config, switches=without_queues))
+    talk(net, (1, 1), (2, 1), 10)
+    before = contents(net)
+    assert [flow for flow in net.switches[1].flows.values() if flow.table_id == Table.COUNT and flow.meter_id]
+    again = restarted(net)
+    again.start()
+    talk(again, (1, 1), (2, 1), 10)
+    assert contents(again) == before
 
 
 def test_out_of_meters():

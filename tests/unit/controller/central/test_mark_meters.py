@@ -10,7 +10,7 @@ from support.switches import Frame
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
-from controller.switch.meters.phantom import NO_METER, phantom_settings
+from controller.switch.meters.phantom import phantom_settings
 
 M = 1e6
 HUB = (1, 4)
@@ -125,4 +125,3 @@ def test_settings_are_whole_and_let_three_frames_pass():
     rate_bps, burst_bits = phantom_settings(np.array([1e9, 1e4]))
     assert rate_bps.tolist() == [980e6, 9_000.0]
     assert burst_bits.tolist() == [6e6, 37_000.0]
-    assert NO_METER == 0

@@ -1,10 +1,11 @@
-"""The lease as one node knows it: how long it counts, and which generation ids and roles follow."""
+"""The lease as one node knows it: how long it counts, which generation ids and roles follow, and for which switches."""
 
 from __future__ import annotations
 
 import pytest
 
 from controller.cluster.leadership import LEASE_MARGIN_S, MAX_EPOCH, Leadership, LeaseSnapshot, generation_id
+from controller.cluster.ownership import Owner, Ownership
 from controller.errors import InvalidValueError
 from controller.openflow.constants import ControllerRole
 
@@ -54,3 +55,17 @@ def test_generation_ids_grow_with_the_revision_and_with_the_epoch() -> None:
 def test_bad_generations_are_refused(epoch: int, revision: int, key: str) -> None:
     with pytest.raises(InvalidValueError, match=key):
         generation_id(epoch, revision)
+
+
+def test_a_node_may_change_its_own_switches_while_it_may_rely_on_its_lease() -> None:
+    leadership = Leadership(TTL_S)
+    ownership = Ownership(leadership)
+    leadership.update(answer(10.0, OTHER))
+    ownership.owners = {1: Owner("n1", MINE, 20), 2: Owner("n2", OTHER, 21)}
+    assert [ownership.write_generation(dpid, 12.4) for dpid in (1, 2, 3)] == [20, None, None]
+    assert ownership.desired_role(1, 12.4) == (ControllerRole.MASTER, 20)
+    assert ownership.desired_role(2, 12.4) == (ControllerRole.SLAVE, 21)
+    assert ownership.desired_role(3, 12.4) is None
+    assert (ownership.write_generation(1, 12.5), ownership.desired_role(1, 12.5)) == (None, None)
+    leadership.invalidate()
+    assert ownership.write_generation(1, 11.0) is None
