@@ -134,6 +134,7 @@ def test_another_pair_or_flag_anywhere_is_noticed(make: Any, at: int) -> None:
     data = encode(HEAD, FABRIC, frame)
     _, before = decode(data, FABRIC, VNS)
     known = {type(before): PreviousMessage(HEAD.incarnation, 1, HEAD.number, before)}
+    assert decode(data, FABRIC, VNS, 0, known)[1].sender is before.sender  # which is not looked through again
     flags = len(data) - MAX_PAIRS
     rows = flags - (5 if make is report else 0) * MAX_PAIRS  # behind receivers, which are behind senders
     of_flags = [flags + at, flags - MAX_PAIRS + at][: 2 if make is report else 1]

@@ -219,33 +219,6 @@ def test_the_digest_is_of_which_vns_the_rows_are_and_not_of_their_limits():
     assert len({fabric_digest(vns, links) for links in ((), ("a", "b"), ("b", "a"), ("ab",))}) == 4
 
 
-@settings(max_examples=200)
-@given(frame=frames(), data=st.data())
-def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
-    _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS, LINKS)
-    whole = bytearray(encode(HEAD, FABRIC, data.draw(st.just(frame) | frames())))
-    for _ in range(data.draw(st.integers(0, 2))):
-        whole[data.draw(st.integers(80, max(len(whole) - 1, 80))) % len(whole)] ^= 1 << data.draw(st.integers(0, 7))
-
-    def read(known):
-        try:
-            return decode(bytes(whole), FABRIC, VNS, LINKS, known)
-        except MessageRejectedError as error:
-            return error.cause
-
-    has_pairs = isinstance(before, ReportMessage | GrantMessage)
-    known = {type(before): PreviousMessage(HEAD.incarnation, 7, 7, before)} if has_pairs else {}
-    alone, after = read(None), read(known)
-    if isinstance(alone, RejectCause):
-        assert after is alone
-        return
-    assert encode(*after[:1], FABRIC, after[1]) == encode(*alone[:1], FABRIC, alone[1]) == bytes(whole)
-    if not has_pairs or type(after[1]) is not type(before):
-        return
-    if np.array_equal(after[1].sender, before.sender):
-        assert after[1].sender is before.sender  # which is not looked through again
-
-
 @given(frame=frames(), data=st.data())
 def test_a_frame_without_pairs_has_those_that_are_known(frame, data):
     if not isinstance(frame, ReportMessage | GrantMessage):
