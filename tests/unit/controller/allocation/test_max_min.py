@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from controller.allocation import native
 from controller.allocation.max_min import BY_DEMAND, FlowPaths, max_min
 from controller.errors import ColumnError, InvalidValueError
+from controller.units import MAX_WEIGHT, MIN_WEIGHT
 
 
 @pytest.fixture(params=["numpy", "compiled"], autouse=True)
@@ -38,7 +39,7 @@ def instance(rng):
     capacity = rng.integers(1, 5, constraints) * 1.0 if whole else rng.uniform(0.2, 4.0, constraints)
     demand = rng.choice([0.0, 0.25, 0.5, 1.0, 9.0], flows) if whole else rng.exponential(1.0, flows)
     demand[rng.random(flows) < 0.3] = np.inf
-    weight = np.ones(flows) if rng.random() < 0.5 else rng.choice([0.5, 1.0, 2.0, 3.0], flows)
+    weight = np.ones(flows) if rng.random() < 0.5 else rng.choice([0.5, 1.0, 2.0, 3.0, MIN_WEIGHT, MAX_WEIGHT], flows)
     return rows, capacity, demand, weight
 
 
