@@ -152,9 +152,10 @@ def test_capacity_shares():
     assert share == pytest.approx([25e6, 60e6, 20e6, 60e6])
 
 
-def test_what_one_vn_leaves_of_its_port_others_have():
-    share = capacity_shares(np.full(1, C), np.zeros(2, dtype=int), np.array([5e6, np.inf]), np.ones(2), np.full(2, C))
-    assert share == pytest.approx([50e6, 95e6])
+def test_what_one_vn_leaves_of_its_port_others_have_by_weight():
+    demand_bps, weight = np.array([5e6, np.inf, np.inf]), np.array([1.0, 1.0, 2.0])
+    share = capacity_shares(np.full(1, C), np.zeros(3, dtype=int), demand_bps, weight, np.full(3, C))
+    assert share == pytest.approx([25e6, 95e6 / 3, 95e6 * 2 / 3])
 
 
 def test_newcomers():
