@@ -261,7 +261,7 @@ def test_a_host_whose_port_goes_down_at_one_node_has_moved_when_it_comes_to_a_fu
         assert node.network.known.moved_from(moving) == VNS.row_of(10, *left)
 
 
-MANY_PORTS, EACH = 50, 20
+MANY_PORTS, EACH = 25, 20
 CROWD = fabric({dpid: {port: list(VLANS) for port in range(1, MANY_PORTS + 1)} for dpid in (1, 2)})
 
 
