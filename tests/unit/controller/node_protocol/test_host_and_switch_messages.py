@@ -92,6 +92,11 @@ def one_snapshot(sent_to=(5,)):
     return encode_snapshot(SnapshotHeader(3, 7), FABRIC, SwitchSnapshot(nothing, *hellos, column(sent_to), nothing))
 
 
+def test_a_snapshot_is_on_the_wire_as_the_table_says():
+    head = b"DETS" + bytes([7, 3, 0, 0]) + FABRIC + struct.pack("<QQIIII", 3, 7, 0, 1, 1, 0)
+    assert one_snapshot() == head + struct.pack("<QQII?I", 1, 2, 1, 1, False, 5)
+
+
 @pytest.mark.parametrize("sent_to", [[], [0]])
 def test_a_fabric_of_one_vn_has_snapshots_too(sent_to):
     assert decode_places(one_snapshot(sent_to), FABRIC, 1)[1].sent_to.tolist() == sent_to
