@@ -88,7 +88,7 @@ class InstalledMeters:
         with self._run.fabric.locked():
             for dpid, log in self._logs.items():
                 assert self._meters[dpid].keys() & log.deleted == set()  # a switch is tested with a meter of its own
-                assert log.filled_again == []
+                assert not log.filled_again, f"switch {dpid}: filled again {log.filled_again}, of {log.set}"
                 most = {number: rate for (at, number), rate in self._most_kbps.items() if at == dpid}
                 above = [(number, rate) for number, rate in log.set if number in most and rate > most[number]]
                 assert not above, f"switch {dpid}: set above {most}: {above}, of {log.set}"
