@@ -76,6 +76,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     wire = [item for item in items if item.path.parent == WIRE_FOLDER]
     others = [item for item in items if item.path.parent != WIRE_FOLDER]
     items[:] = lanes.dealt(others, wire, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    if part := os.environ.get(lanes.PART):
+        items[:] = lanes.part_of(items, part)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -9,7 +9,7 @@ import pytest
 from experiments.runs.ovs_run import run_on_ovs
 from experiments.scenarios.scenario import Limits, Scenario, Source
 
-pytestmark = [pytest.mark.rates, pytest.mark.scenario]
+pytestmark = pytest.mark.rates
 
 LINK_BPS = 50_000_000
 JOIN_S, SETTLED_S, END_S = 2.0, 4.0, 9.0

@@ -11,7 +11,7 @@ import pytest
 from experiments.experiment_options import ExperimentOptions
 from experiments.experiment_runner import run
 
-pytestmark = [pytest.mark.rates, pytest.mark.scenario]
+pytestmark = pytest.mark.rates
 
 OPTIONS = ExperimentOptions(
     senders=3,

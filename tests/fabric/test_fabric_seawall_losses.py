@@ -13,7 +13,7 @@ from controller.whatif.replay import replay
 from experiments.measure.frame_sizes import UDP_FRAME_BYTES
 from experiments.runs.ovs_run import run_on_ovs
 
-pytestmark = [pytest.mark.rates, pytest.mark.scenario]
+pytestmark = pytest.mark.rates
 
 SCALE = 0.05
 FULL, HALF_FULL = (2.0, 7.0), (7.5, 10.0)

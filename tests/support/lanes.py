@@ -2,9 +2,9 @@
 
 Most tests share the processors. Lanes are a pytest each, with a network and an Open vSwitch of its own
 (``scripts/lane``). In that of functions are the fabric tier, the kernel tier and the web UI, which wait most of the
-time, beside those that share. After them comes what compares rates in real time, in two lanes at once, each of which
-takes about half a processor: limits on Open vSwitch, and scenarios and software switches. In the last lane is what
-keeps the processors busy itself. Each pytest writes down what its tests came to, so that one table tells of all.
+time, beside those that share. After them comes what compares rates in real time, in ``RATE_LANES`` lanes at once, each
+of which takes less than half a processor. In the last lane is what keeps the processors busy itself. Each pytest writes
+down what its tests came to, so that one table tells of all.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 FUNCTIONS, RATES, ALONE = LANES = ("functions", "rates", "alone")  # the names of the marks
 TALLY = "DETS_TEST_TALLY"  # the environment variable that names the file
+PART = "DETS_TEST_PART"  # the environment variable that selects a part of the files: "NUMBER/COUNT"
+RATE_LANES = 3
 COUNTED = ("passed", "failed", "error", "skipped", "rerun")
 WAITING = 2  # how many of the processes that share begin with tests that wait
 FAILED, NONE_SELECTED, INTERRUPTED = 1, 5, 130
@@ -48,6 +51,16 @@ def dealt(items: Sequence[Any], waiting: Sequence[Any], processes: int) -> list[
     return order
 
 
+def part_of(items: Sequence[Any], part: str) -> list[Any]:
+    """Return the items in one of the parts of the files, "NUMBER/COUNT"; parts have about as many tests."""
+    number, count = map(int, part.split("/"))
+    tests, part_of_file = [0] * count, dict[Any, int]()
+    for path, size in Counter(item.path for item in items).most_common():
+        part_of_file[path] = tests.index(min(tests))
+        tests[part_of_file[path]] += size
+    return [item for item in items if part_of_file[item.path] == number]
+
+
 def write_tally(stats: Mapping[str, Sequence[Any]]) -> None:
     """Write down what a pytest's tests came to, where the environment says."""
     if TALLY in os.environ:
@@ -61,15 +74,16 @@ class Part:
     ``tests`` are, once it has ended, those that came to something, by what; one that was repeated as often as it was.
     """
 
-    def __init__(self, name: str, command: Sequence[str], output: IO[bytes] | None = None) -> None:
+    def __init__(self, name: str, command: Sequence[str], output: IO[bytes] | None = None, part: str = "") -> None:
         self.name, self.status, self.took_s = name, INTERRUPTED, 0.0
         self.tests: dict[str, list[str]] = {what: [] for what in COUNTED}
         self._command, self._output = command, output
+        self._variables = {PART: part} if part else {}
 
     def __enter__(self) -> Part:
         self._began_s = time.monotonic()
         self._folder = Path(tempfile.mkdtemp(prefix="tally-"))
-        environment = {**os.environ, TALLY: str(self._folder / "tally.json")}
+        environment = {**os.environ, **self._variables, TALLY: str(self._folder / "tally.json")}
         self._process = subprocess.Popen(
             self._command, stdout=self._output, stderr=self._output, env=environment, process_group=0
         )
@@ -129,23 +143,29 @@ def compile_units(root: Path, pytest: Sequence[str]) -> None:
         subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
 
 
-def run_both(part: Part, beside: Part, log: IO[bytes], first: Callable[[], None] = lambda: None) -> bool:
-    """Run two parts at once, and before the one, ``first``; then print the ``log`` of the other.
+def run_together(
+    part: Part, besides: Sequence[tuple[Part, IO[bytes]]], first: Callable[[], None] = lambda: None
+) -> bool:
+    """Run parts at once, and before the first one, ``first``; then print the logs of the others.
 
-    Return whether both went on to their ends.
+    Return whether all went on to their ends.
     """
     try:
-        with beside:
+        with contextlib.ExitStack() as running:
+            for beside, _ in besides:
+                running.enter_context(beside)
             first()
             with part:
                 part.wait()
             if part.status in GOING_ON:
-                print(f"Waiting for the lane of {beside.name}", flush=True)
-                beside.wait()
+                for beside, _ in besides:
+                    print(f"Waiting for the lane of {beside.name}", flush=True)
+                    beside.wait()
     finally:
-        log.seek(0)
-        print(log.read().decode(errors="replace"), flush=True)
-    return beside.status in GOING_ON
+        for _, log in besides:
+            log.seek(0)
+            print(log.read().decode(errors="replace"), flush=True)
+    return all(beside.status in GOING_ON for beside, _ in besides)
 
 
 def run_all(root: Path, arguments: Sequence[str]) -> int:
@@ -156,27 +176,33 @@ def run_all(root: Path, arguments: Sequence[str]) -> int:
         subprocess.run([root / "scripts/ovs", "tune"], check=False)
         lane, urgent = [str(root / "scripts/lane")], ["nice", "-n", "-10"]
     tiers = [] if arguments else ["--ignore=tests/unit"]
-    with tempfile.TemporaryFile() as functions_log, tempfile.TemporaryFile() as scenarios_log:
-        # Some processes more than processors: many tests wait.
-        processes = f"--numprocesses={(os.cpu_count() or 1) + WAITING}"
-        others = " and ".join(f"not {one}" for one in LANES)
+    # Some processes more than processors: many tests wait.
+    processes = f"--numprocesses={(os.cpu_count() or 1) + WAITING}"
+    others = " and ".join(f"not {one}" for one in LANES)
 
-        def in_lane(name: str, selected: str, *words: str, log: IO[bytes] | None = None) -> Part:
-            return Part(name, [*lane, *words, *pytest, *tiers, "-m", selected], log)
+    def in_lane(name: str, mark: str, *words: str, log: IO[bytes] | None = None, part: str = "") -> Part:
+        return Part(name, [*lane, *words, *pytest, *tiers, "-m", mark], log, part)
 
+    with contextlib.ExitStack() as stack:
+        logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(RATE_LANES)]
         shared = Part("shared", [*pytest, processes, "--dist=worksteal", "-m", others])
-        functions = in_lane(FUNCTIONS, FUNCTIONS, log=functions_log)
-        rates = in_lane(RATES, f"{RATES} and fabric and not scenario", *urgent)
-        scenarios = in_lane("scenarios", f"{RATES} and (scenario or not fabric)", *urgent, log=scenarios_log)
+        functions = in_lane(FUNCTIONS, FUNCTIONS, log=logs[0])
+        rates = [
+            in_lane(f"{RATES} {number + 1}", RATES, *urgent, log=logs[number] if number else None, part=part)
+            for number in range(RATE_LANES)
+            for part in [f"{number}/{RATE_LANES}"]
+        ]
         alone = in_lane(ALONE, ALONE, *urgent)
         try:
             compiled = (lambda: None) if arguments else (lambda: compile_units(root, pytest))
-            if run_both(shared, functions, functions_log, compiled) and run_both(rates, scenarios, scenarios_log):
+            if run_together(shared, [(functions, logs[0])], compiled) and run_together(
+                rates[0], list(zip(rates[1:], logs[1:], strict=True))
+            ):
                 with alone:
                     alone.wait()
         except KeyboardInterrupt:
             print("Interrupted", flush=True)
-    parts = [shared, functions, rates, scenarios, alone]
+    parts = [shared, functions, *rates, alone]
     print(summary(parts), flush=True)
     return status_of([part.status for part in parts])
 

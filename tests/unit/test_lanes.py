@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from support import lanes
-from support.lanes import FAILED, INTERRUPTED, NONE_SELECTED, Part, dealt, run_both, status_of, summary
+from support.lanes import FAILED, INTERRUPTED, NONE_SELECTED, Part, dealt, part_of, run_together, status_of, summary
 from support.ovs import wait_until
 from support.paths import ROOT
 
@@ -30,6 +30,15 @@ def test_two_of_the_processes_begin_with_what_waits_and_files_stay_whole() -> No
     assert [item.path for item in order[5:8]] == [*"bb", "z"]
     assert [item.path for item in dealt(items, [], 4)] == ["z"] * 14
     assert dealt(items, waiting, 1) == waiting + items
+
+
+def test_parts_share_the_files_about_equally() -> None:
+    items = [
+        Item(path, number) for path, tests in zip("abcde", (1, 6, 3, 2, 2), strict=True) for number in range(tests)
+    ]
+    parts = [part_of(items, f"{number}/3") for number in range(3)]
+    assert [sorted({item.path for item in part}) for part in parts] == [["b"], ["c", "a"][::-1], ["d", "e"]]
+    assert sorted(item for part in parts for item in part) == sorted(items)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +88,7 @@ def test_what_runs_beside_is_shown_when_both_have_ended(
     with tempfile.TemporaryFile() as log:
         beside = Part("beside", ["sh", "-c", f"echo beside; {'' if goes_on else 'sleep 60'}"], log)
         part = Part("part", ["sh", "-c", f"sleep 0.3; echo part; exit {status}"])
-        assert run_both(part, beside, log, lambda: print("first", flush=True)) == goes_on
+        assert run_together(part, [(beside, log)], lambda: print("first", flush=True)) == goes_on
     said = capfd.readouterr().out.split("\n")
     assert [line for line in said if line in ("first", "part", "beside")] == ["first", "part", "beside"]
     assert [part.status, beside.status] == [status, 0 if goes_on else INTERRUPTED]
