@@ -45,9 +45,11 @@ def test_three_nodes_are_upgraded_by_drain_restart_and_undrain(tmp_path: Path) -
         for number, node in enumerate(run.nodes):
             name, config = NAMES[number], str(run.nodes[number].config_path)
             assert dets("cluster", "drain", name, "--config", config) == (0, f"{name} is drained\n")
-            kept[change(run, 300_000_000 + number)] = 300_000_000 + number
+            # Each sets the limit's meter to another rate: the same one would look like a meter that is filled again.
+            during_bps, after_bps = 300_000_000 + number * 1_000_000, 310_000_000 + number * 1_000_000
+            kept[change(run, during_bps)] = during_bps
             assert node.stop() == 0
-            kept[change(run, 310_000_000 + number)] = 310_000_000 + number
+            kept[change(run, after_bps)] = after_bps
             node.start()
             run.wait(lambda number=number: run.health(number)["status"] == "ready", "it is back", 30.0)
             assert name not in run.owners(number).values()
