@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.constructed_runs import summary
 
 from experiments.evaluation.claims import Measured
 from experiments.figures.result_digests import conditions_digest, deciding_condition, warnings_of
@@ -31,13 +32,8 @@ def test_a_fabric_without_late_grants_has_one_difference():
     assert deciding_condition({"product": True}) == "not known"
 
 
-def summary(control, seed, **figures):
-    names = {"experiment": "dets-fig6", "control": control, "seed": seed}
-    return {**names, "figures": figures, "phases": {}}
-
-
 def test_claims_about_fe_are_judged_with_both_gains():
-    runs = [summary(control, seed, use_of_oracle=use + seed / 100, received_swing=0.2 - use / 10)
+    runs = [summary("dets-fig6", control, seed=seed, use_of_oracle=use + seed / 100, received_swing=0.2 - use / 10)
             for control, use in (("fe", 0.9), ("fe k=0.07", 0.5), ("sp", 0.8), ("fp", 0.7), ("fs", 0.6))
             for seed in (1, 2, 3)]  # fmt: skip
     holds = {claim.key: claim.judge(Measured(runs)).holds for claim in COMPARED}
@@ -48,7 +44,7 @@ def test_claims_about_fe_are_judged_with_both_gains():
 
 def test_only_runs_that_were_made_under_all_conditions_are_compared():
     runs = [
-        {**summary("sp", seed, use_of_oracle=0.5), "conditions": conditions, "notes": {}, "manifest": {}}
+        {**summary("dets-fig6", "sp", seed=seed, use_of_oracle=0.5), "conditions": conditions, "manifest": {}}
         for conditions, seeds in (("product", (1, 2, 3)), ("unshaped", (2, 3)))
         for seed in seeds
     ]

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from support.constructed_runs import with_seeds
+from support.constructed_runs import summary, verdict, with_seeds
 
 from experiments.evaluation.claims import Measured
 from experiments.figures.figure_runner import FigureOptions
-from experiments.papers.gatekeeper import AIMS, CLAIMS, paper
+from experiments.papers.gatekeeper import paper
 from experiments.papers.gatekeeper.tenant_claims import RX
 from experiments.scenarios.gatekeeper.fig5 import CELLS, cell_name
 from experiments.scenarios.gatekeeper.hadoop import PNS, name_of
 
 M = 1e6
-CLAIM = {one.key: one for one in (*CLAIMS, *AIMS)}
 
 
 def run(experiment, control, fabric="model", phases=None, **figures):
     phases = {name: {"received_bps_by_receiver": rates} for name, rates in (phases or {}).items()}
-    names = {"experiment": experiment, "control": control, "seed": 1, "fabric": fabric}
-    return {**names, "figures": figures, "phases": phases}
+    return summary(experiment, control, fabric=fabric, phases=phases, **figures)
 
 
 def fig5(control, fabric="model", scale=1.0, **other):
@@ -38,24 +36,15 @@ def job(kind, share, control, took_s, pair_mbps=None):
     return run(name_of(kind, share, control), control, **figures)
 
 
-def judged(key, *runs):
-    return paper.verdict(CLAIM[key].judge, with_seeds(runs))
-
-
-def test_every_claim_says_that_it_does_not_know_without_runs():
-    assert all(claim.judge(Measured([])).holds is None for claim in CLAIM.values())
-    assert [table.rows(Measured([])) for table in paper.tables] == [[]] * len(paper.tables)
-
-
 @pytest.mark.parametrize(("fabric", "scale"), [("model", 1.0), ("ovs", 0.05)])
 def test_cells_are_compared_at_the_rates_of_the_fabric(fabric, scale):
     good = fig5("gatekeeper", fabric, scale)
-    assert judged("fig5b-rx", good).holds is True
+    assert verdict(paper, "fig5b-rx", good).holds is True
     bad = fig5("gatekeeper", fabric, scale, **{"1 TCP/UDP": (600, 260), "none/UDP": (0, 830)})
-    found = judged("fig5b-rx", bad)
+    found = verdict(paper, "fig5b-rx", bad)
     assert (found.holds, found.result) == (False, "13 of 15 cells; worst A 1 TCP, B UDP: 600 and 260 Mb/s")
-    assert judged("beat-guarantees", good).holds is True
-    assert judged("beat-guarantees", bad).result == "TCP at least 93.0%, UDP at least 100.0%"
+    assert verdict(paper, "beat-guarantees", good).holds is True
+    assert verdict(paper, "beat-guarantees", bad).result == "TCP at least 93.0%, UDP at least 100.0%"
 
 
 def test_cells_stand_next_to_each_other_by_control():
@@ -68,8 +57,8 @@ def test_cells_stand_next_to_each_other_by_control():
 def test_a_job_that_is_not_done_is_slower_than_any():
     times = [job("udp", share, "gatekeeper", 20.0) for share in (25, 50, 75)]
     without = [job("udp", 25, "gatekeeper feedback=0", 25.0), job("udp", 50, "gatekeeper feedback=0", None)]
-    assert judged("fig7-messages", *times, *without).holds is None
-    found = judged("fig7-messages", *times, *without, job("udp", 75, "gatekeeper feedback=0", 24.0))
+    assert verdict(paper, "fig7-messages", *times, *without).holds is None
+    found = verdict(paper, "fig7-messages", *times, *without, job("udp", 75, "gatekeeper feedback=0", 24.0))
     slower = "1.250 +- 0.000 at 25 %, never (3 of 3 seeds) at 50 %, 1.200 +- 0.000 at 75 %"
     assert found.result == f"job time relative to that with notifications: {slower}"
     assert found.holds is True
@@ -111,17 +100,17 @@ def test_a_queue_drops_little_at_all_times_and_less_from_many_hosts(worst_mbps, 
         run(f"gatekeeper-queue-{n}", "gatekeeper", queue_drops_worst_bps=worst * M, queue_drops_mean_bps=mean * M)
         for n, worst, mean in zip((1, 2, 4, 8, 16), worst_mbps, mean_mbps, strict=True)
     ]
-    assert judged("queue", *runs).holds is holds
-    assert judged("queue", *runs[1:]).holds is None
+    assert verdict(paper, "queue", *runs).holds is holds
+    assert verdict(paper, "queue", *runs[1:]).holds is None
 
 
 def test_what_the_pairs_get_is_compared_with_static_limits_over_all_shares():
     runs = [job("tcp", share, "static", 20.0, 100.0) for share in (25, 50, 75)]
     runs += [job("tcp", share, "gatekeeper", 20.0, rate) for share, rate in ((25, 100.0), (50, 120.0), (75, 200.0))]
-    found = judged("fig6-background", *runs)
+    found = verdict(paper, "fig6-background", *runs)
     assert found.holds is True
     assert found.result == "1.400 +- 0.000 times (100 for 100, 120 for 100, 200 for 100 Mb/s at 25, 50, 75 %)"
-    falls = judged("fig6-shares", *runs)
+    falls = verdict(paper, "fig6-shares", *runs)
     assert (falls.result, falls.holds) == (", ".join(3 * ["20.0 +- 0.0 s"]) + " at 25, 50, 75 %", False)
     table = paper.tables[-1].rows(Measured(runs))
     assert table[1] == ["TCP", "25 %", "-", "20.0 s, 100 Mb/s", "20.0 s, 100 Mb/s", "-", "-", "-", "-"]

@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import pytest
+from support.constructed_runs import summary
 from support.paths import ROOT
 from typer.testing import CliRunner
 
@@ -141,7 +142,7 @@ def test_claims_are_judged_by_what_was_measured():
         return ClaimVerdict(measured.shown("x-a", "fp", "use"), measured.more("x-a", "fp", "fs", "use"))
 
     runs = [
-        {"experiment": "x-a", "control": control, "seed": seed, "figures": {"use": use + seed / 100}, "phases": {}}
+        summary("x-a", control, seed=seed, use=use + seed / 100)
         for control, use in (("fp", 0.8), ("fs", 0.7))
         for seed in (1, 2, 3)
     ]
@@ -162,7 +163,7 @@ def test_the_table_of_figure_5_has_what_tcp_loses_to_udp_and_by_itself():
             "victim_intervals_below_95_percent_total": below, "intervals_during_blast": 100,
             "victim_intervals_below_95_percent_before_total": before, "intervals_before_blast": 40,
         }  # fmt: skip
-        return {"experiment": "fig5", "control": "fp", "seed": seed, "figures": figures, "phases": {}}
+        return summary("fig5", "fp", seed=seed, **figures)
 
     heads, row = table_of(Measured([run(1, 3, 1), run(2, 3, 1)]), "fig5", ["fp"])
     found = dict(zip(heads, row, strict=True))
@@ -192,7 +193,7 @@ def test_a_verdict_is_undecided_where_the_interval_of_the_seeds_crosses_the_thre
 @pytest.mark.parametrize("holds", [True, False])
 def test_one_seed_decides_nothing_however_it_is_judged(holds):
     def runs(control, seeds):
-        return [{"experiment": "x-a", "control": control, "seed": seed, "figures": {}} for seed in range(1, seeds + 1)]
+        return [summary("x-a", control, seed=seed) for seed in range(1, seeds + 1)]
 
     def judge(measured):
         seen = measured.runs("x-a", "fp"), measured.runs("x-a", "none"), measured.runs("x-a", "level")
@@ -205,7 +206,7 @@ def test_one_seed_decides_nothing_however_it_is_judged(holds):
     assert paper.verdict(judge, runs("fp", 3)).holds is None
 
 
-def test_every_claim_and_aim_asks_for_runs_in_a_way_that_counts_their_seeds():
+def test_without_runs_nothing_is_known_and_every_claim_and_aim_asks_for_runs_by_their_seeds():
 
     class OneSeed(Measured):
         def _runs_of(self, experiment, control):
@@ -215,8 +216,9 @@ def test_every_claim_and_aim_asks_for_runs_in_a_way_that_counts_their_seeds():
     for one in papers().values():
         for each in (*one.claims, *one.aims):
             measured = OneSeed([])
-            each.judge(measured)
+            assert each.judge(measured).holds is None, f"{one.name} {each.key} is judged without runs"
             assert measured.fewest_seeds == 1, f"{one.name} {each.key} asks for no run by its seeds"
+        assert [table.rows(OneSeed([])) for table in one.tables] == [[]] * len(one.tables)
 
 
 def test_what_never_happens_fails_and_one_failure_decides_over_the_unknown():
@@ -236,7 +238,7 @@ def test_a_claim_is_judged_as_published_under_the_conditions_that_it_names():
         return ClaimVerdict(measured.shown("x-a", "fp", "use"), within(values, 0.8))
 
     runs = [
-        {"experiment": "x-a", "control": "fp", "seed": seed, "conditions": conditions, "figures": {"use": value}}
+        {**summary("x-a", "fp", seed=seed, use=value), "conditions": conditions}
         for conditions, value in (("product", 0.9), ("paper", 0.7))
         for seed in (1, 2, 3)
     ]
@@ -271,7 +273,7 @@ def test_runs_that_leave_a_claim_undecided_are_those_that_more_seeds_are_for():
         return lambda measured: ClaimVerdict("", within(list(measured.values(experiment, "fp", "use").values()), 0.8))
 
     runs = [
-        {"experiment": name, "control": "fp", "seed": seed, "figures": {"use": use}, "phases": {}}
+        summary(name, "fp", seed=seed, use=use)
         for name, uses in (("x-a", (0.7, 0.9, 0.8)), ("x-b", (0.9, 0.91, 0.92)))
         for seed, use in enumerate(uses, start=1)
     ]

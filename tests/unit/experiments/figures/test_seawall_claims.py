@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from support.constructed_runs import with_seeds
+from support.constructed_runs import summary, verdict, with_seeds
 
-from experiments.evaluation.claims import Measured
 from experiments.papers.seawall import paper
 from experiments.scenarios.seawall import CHANGES, PUBLISHED
-
-CLAIM = {one.key: one for one in (*paper.claims, *paper.aims)}
 
 
 def run(experiment, control, rates=None, **figures):
     phases = {} if rates is None else {"settled": {"delivered_bps_by_sender": rates}}
-    names = {"experiment": experiment, "control": control, "seed": 1, "fabric": "model"}
-    return {**names, "figures": figures, "phases": phases}
+    return summary(experiment, control, phases=phases, **figures)
 
 
 def judged(key, *runs):
-    return paper.verdict(CLAIM[key].judge, with_seeds(runs)).holds
+    return verdict(paper, key, *runs).holds
 
 
 def tasks(experiment, control, maps_s, reduce_s):
     return run(experiment, control, completions_s=[maps_s] * 5 + [reduce_s - 1.0] * 9 + [reduce_s])
-
-
-def test_every_claim_says_that_it_does_not_know_without_runs():
-    assert all(claim.judge(Measured([])).holds is None for claim in CLAIM.values())
 
 
 @pytest.mark.parametrize(("ends_s", "holds"), [(30.0, True), (26.0, False), (34.0, False)])
