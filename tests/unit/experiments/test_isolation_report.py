@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.constructed_runs import scenario_run
 
 from experiments import experiment_runner
 from experiments.evaluation import run_matrix
@@ -17,6 +18,7 @@ from experiments.experiment_options import ExperimentOptions
 from experiments.measure.manifest import manifest
 from experiments.measure.rate_series import goodput_limit_bps
 from experiments.runs.scenario_run import ScenarioRun
+from experiments.scenarios.scenario import INTERVAL_S
 
 OPTIONS = ExperimentOptions(
     link_rate_bps=100_000_000,
@@ -28,46 +30,31 @@ OPTIONS = ExperimentOptions(
     cooldown_s=1.0,
 )
 KEYS = [
-    "victim_limit_bps",
-    "victim_goodput_limit_bps",
-    "victim_goodput_bps_before",
-    "victim_goodput_bps_during",
-    "victim_intervals_below_95_percent",
-    "victim_intervals_below_95_percent_total",
-    "victim_recovery_intervals",
-    "victim_intervals_below_95_percent_before",
-    "victim_intervals_below_95_percent_before_total",
-    "intervals_before_blast",
-    "intervals_during_blast",
-    "longest_interval_s",
-    "aggressor_limit_bps",
+    *("victim_limit_bps", "victim_goodput_limit_bps", "victim_goodput_bps_before", "victim_goodput_bps_during"),
+    *("victim_intervals_below_95_percent", "victim_intervals_below_95_percent_total", "victim_recovery_intervals"),
+    *("victim_intervals_below_95_percent_before", "victim_intervals_below_95_percent_before_total"),
+    *("intervals_before_blast", "intervals_during_blast", "longest_interval_s", "aggressor_limit_bps"),
     "aggressor_received_bps_during",
 ]
 
 
 def made_up(cell) -> ScenarioRun:
     """Return a run in which TCP keeps 40 Mb/s, or 1 Mb/s without control, in full frames of 1518 bytes."""
-    time_s = np.arange(0.0, 5.0, 0.055)
-    blast = (time_s[:-1] >= 2.0) & (time_s[:-1] < 4.0)
-    during_bps = 1e6 if cell.control == "none" else 40e6
-    wire_bps = np.stack([np.where(blast, during_bps, 40e6), np.where(blast, 50e6, 0.0)], axis=1)
-    bits = wire_bps * 0.055
-    rows, pairs = len(blast), len(cell.scenario.pairs)
-    return ScenarioRun(
+    sources = cell.scenario.sources
+    time_s = np.arange(round(cell.scenario.duration_s / INTERVAL_S)) * INTERVAL_S
+    blast = (time_s >= 2.0) & (time_s < 4.0)
+    tcp_bps = np.where(blast, 1e6 if cell.control == "none" else 40e6, 40e6)
+    udp_bps = np.where(blast, 50e6, 0.0)
+    count = {protocol: sum(one.protocol == protocol for one in sources) for protocol in ("tcp", "udp")}
+    rates = [(tcp_bps if one.protocol == "tcp" else udp_bps) / count[one.protocol] for one in sources]
+    return scenario_run(
         cell.scenario,
-        cell.control,
-        cell.fabric,
-        cell.seed,
-        time_s,
-        np.ones((rows, pairs)),
-        bits,
-        bits / 8 / 1518,
-        np.ones((rows, pairs)),
-        np.zeros(pairs),
-        np.zeros(pairs),
-        np.zeros((0, 3)),
-        {"warnings": ["busy"], "cpu_idle_share": 0.5, "cpu_stolen_share": 0.0},
-        {"switches": {"s1": {"dump-meters": "none"}}, "vns": None},
+        np.stack(rates, axis=1),
+        control=cell.control,
+        fabric=cell.fabric,
+        seed=cell.seed,
+        notes={"warnings": ["busy"], "cpu_idle_share": 0.5, "cpu_stolen_share": 0.0},
+        seen={"switches": {"s1": {"dump-meters": "none"}}, "vns": None},
     )
 
 

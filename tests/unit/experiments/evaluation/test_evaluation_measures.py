@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.constructed_runs import scenario_run
 
 from experiments.evaluation.measures import confidence, measures, phase_measures, settled_after, within
 from experiments.evaluation.oracle import oracle_of
-from experiments.runs.scenario_run import ScenarioRun, load_run
+from experiments.runs.scenario_run import load_run
 from experiments.scenarios.scenario import LimitChange, Limits, Scenario, Source
 
 M = 1_000_000
@@ -32,27 +33,11 @@ def scenario_of(*sources, **changes):
     )
 
 
-def run_of(scenario, delivered_mbps, granted_mbps=None, transfers=()):
-    """A run whose sources deliver constant rates, or one row per interval."""
-    rates = np.broadcast_to(np.array(delivered_mbps, dtype=float) * M, (INTERVALS, len(scenario.sources)))
-    granted = np.array(granted_mbps if granted_mbps is not None else np.inf, dtype=float) * M
-    granted = np.broadcast_to(granted, (INTERVALS, len(scenario.pairs)))
-    bits = rates * 0.055
-    return ScenarioRun(
-        scenario,
-        "fp",
-        "model",
-        1,
-        np.arange(INTERVALS + 1) * 0.055,
-        bits,
-        bits.sum(axis=1, keepdims=True),
-        bits.sum(axis=1, keepdims=True) / 8 / 1518,
-        granted,
-        np.full(len(scenario.sources), 100.0),
-        np.full(len(scenario.sources), 10.0),
-        np.array(transfers, dtype=float).reshape(-1, 3),
-        {"warnings": []},
-    )
+def run_of(scenario, delivered_mbps, granted_mbps=np.inf, transfers=()):
+    """A run whose sources deliver constant rates, or one row per interval, and lose a tenth of their packets."""
+    delivered, granted = np.array(delivered_mbps, dtype=float) * M, np.array(granted_mbps) * M
+    sent, rows = np.full(len(scenario.sources), 100.0), np.array(transfers, dtype=float).reshape(-1, 3)
+    return scenario_run(scenario, delivered, granted, transfers=rows, sent_packets=sent, lost_packets=sent / 10)
 
 
 THREE = (Source(1, 1, 4, "udp", 80 * M), Source(1, 2, 4, "tcp"), Source(1, 3, 4, "udp", 10 * M))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.constructed_runs import scenario_run
 
 from controller.errors import InvalidValueError
 from controller.policy.registry import policies
 from experiments.evaluation.oracle import oracle_of
 from experiments.evaluation.plots import LINE_COLOURS, received_lines, title_of
-from experiments.runs.scenario_run import ScenarioRun, receivers_of
 from experiments.scenarios.scenario import LimitChange, Limits, Scenario, Source
 
 M = 1_000_000
@@ -18,19 +18,9 @@ INTERVALS = 20
 
 def run_of(sources, delivered_mbps, limits, **more):
     """A run whose sources deliver constant rates."""
-    seconds = INTERVALS * 0.055
-    more = {"topology": "dets-fig1", "pns": 6, "duration_s": seconds} | more
+    more = {"topology": "dets-fig1", "pns": 6, "duration_s": INTERVALS * 0.055} | more
     scenario = Scenario("x", "x", limits=limits, sources=sources, **more)
-    bits = np.tile(np.array(delivered_mbps) * M * 0.055, (INTERVALS, 1))
-    at = [receivers_of(scenario).index((source.vlan_vid, source.receiver)) for source in sources]
-    received = np.zeros((INTERVALS, len(receivers_of(scenario))))
-    np.add.at(received.T, at, bits.T)
-    nothing, packets = np.zeros((0, 3)), np.ones(len(sources))
-    granted = np.full((INTERVALS, len(scenario.pairs)), np.inf)
-    time_s = np.arange(INTERVALS + 1) * 0.055
-    return ScenarioRun(
-        scenario, "fp", "model", 1, time_s, bits, received, received / 1e4, granted, packets, packets, nothing, {}
-    )
+    return scenario_run(scenario, np.array(delivered_mbps) * M)
 
 
 def shown(run):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from support.constructed_runs import scenario_run
 from support.paths import ROOT
 
 from controller.errors import InvalidValueError
@@ -50,13 +51,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     def made_up(spec: run_matrix.RunSpec, _folder: Path, progress: run_matrix.Progress) -> ScenarioRun:
         found.append((spec.control, spec.seed))
         progress(1.5)
-        bits = np.tile(np.array([5, 20, 10]) * M * 0.055, (INTERVALS, 1))
-        received = bits.sum(axis=1, keepdims=True)
-        granted = np.full((INTERVALS, 2), 10.0 * M * spec.seed if spec.control == "fp" else np.nan)
-        time_s = np.arange(INTERVALS + 1) * 0.055
-        counts = np.ones(3)
-        columns = (time_s, bits, received, received / 1e4, granted, counts, counts, np.zeros((0, 3)))
-        return ScenarioRun(spec.scenario, spec.control, spec.fabric, spec.seed, *columns, notes={})
+        granted_bps = 10.0 * M * spec.seed if spec.control == "fp" else np.nan
+        names = {"control": spec.control, "fabric": spec.fabric, "seed": spec.seed}
+        return scenario_run(spec.scenario, np.array([5, 20, 10]) * M, granted_bps, **names)
 
     monkeypatch.setattr(run_matrix, "run_scenario", made_up)
     return found

@@ -6,6 +6,7 @@ import pickle
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from support import constructed_runs
 from support.paths import ROOT
 
 from experiments.evaluation.claims import Measured
@@ -19,9 +20,9 @@ from experiments.scenarios.comparison import BORROWERS, EMULATED, SYSTEMS, contr
 
 
 def summary(name, control, phases):
-    names = {"experiment": name, "control": control, "fabric": "model"}
     notes = {} if control == "none" else {"meter_mods": 160, "meters": 14, "controller_cpu_s": 0.016}
-    return {**names, "figures": {"missed_longest": 3}, "phases": phases, "notes": notes}
+    made = constructed_runs.summary(name, control, phases=phases, missed_longest=3)
+    return {**made, "notes": notes}
 
 
 def rows(figure, *summaries, block="No borrowing"):
