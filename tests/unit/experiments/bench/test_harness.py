@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from controller.errors import InvalidValueError
 from experiments.bench import harness
+from experiments.bench.agent import bench as agent_bench
 from experiments.bench.harness import Target
 
 
@@ -30,6 +33,39 @@ def test_bounds_are_of_those_that_are_given() -> None:
     harness.check_known("attack", ["a", "b"], ["a", "b"])
     with pytest.raises(InvalidValueError, match="attack: 'c' is not one of 'a', 'b'"):
         harness.check_known("attack", ["a", "c"], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("bench", "options"),
+    [
+        ("agent", {"pairs": 0}),
+        ("agent", {"seconds": 0.1}),
+        ("cluster", {"switches": 0}),
+        ("cluster", {"pairs": 99}),
+        ("cluster", {"repeats": -1}),
+        ("cluster", {"seconds": 0.5}),
+        ("cluster", {"kills": -1}),
+        ("cluster", {"node_failures": 1}),
+        ("cluster", {"node_failures": -1, "sharded": True}),
+        ("cluster", {"cross_shard_pairs": 999}),
+        ("enforcement", {"seconds": 0.5}),
+        ("enforcement", {"seed": -1}),
+        ("loop", {"switches": 0}),
+        ("loop", {"pairs": 70_000}),
+        ("loop", {"interval_ms": 5}),
+        ("loop", {"seconds": 0.1}),
+    ],
+)
+def test_what_no_bench_can_do_is_refused_by_name(bench: str, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValueError, match="outside") as refused:
+        importlib.import_module(f"experiments.bench.{bench}.bench").run(**options)
+    assert refused.value.key == next(iter(options))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may make namespaces")
+def test_the_bench_of_agents_needs_root() -> None:
+    with pytest.raises(PermissionError, match="root"):
+        agent_bench.run()
 
 
 def test_an_option_that_means_nothing_is_to_be_left_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from math import inf, isfinite
 
 import pytest
 from support.constructed_runs import summary
@@ -194,11 +195,23 @@ def test_the_table_of_figure_5_has_what_tcp_loses_to_udp_and_by_itself():
         ([0.81], "undecided"),  # one or two seeds have no interval
         ([0.81, 0.82], "undecided"),
         ([0.79, 0.78], "undecided"),
+        ([0.9, inf, inf], True),  # it never happens
+        ([-inf] * 3, False),
+        ([0.7, 0.7, inf], "undecided"),
     ],
 )
 def test_a_verdict_is_undecided_where_the_interval_of_the_seeds_crosses_the_threshold(values, outcome):
     assert within(values, 0.8) == outcome
-    assert ("+-" in show(values)) is (len(values) >= 3)
+    assert within([-one for one in values], high=-0.8) == outcome
+    assert ("+-" in show(values)) is (len(values) >= 3 and all(map(isfinite, values)))
+
+
+def test_one_failure_decides_over_the_unknown():
+    assert all_of(True, None, False) is False
+    assert all_of(True, UNDECIDED, None) is None
+    assert all_of(True, UNDECIDED) == UNDECIDED
+    assert all_of(True, True) is True
+    assert show([1.0, 1.0, inf]) == "never (1 of 3 seeds)"
 
 
 @pytest.mark.parametrize("holds", [True, False])
@@ -230,17 +243,6 @@ def test_without_runs_nothing_is_known_and_every_claim_and_aim_asks_for_runs_by_
             assert each.judge(measured).holds is None, f"{one.name} {each.key} is judged without runs"
             assert measured.fewest_seeds == 1, f"{one.name} {each.key} asks for no run by its seeds"
         assert [table.rows(OneSeed([])) for table in one.tables] == [[]] * len(one.tables)
-
-
-def test_what_never_happens_fails_and_one_failure_decides_over_the_unknown():
-    assert within([float("inf")] * 3, high=2.0) is False
-    assert within([1.0, 1.0, float("inf")], high=2.0) == UNDECIDED
-    assert within([1.5, float("inf"), float("inf")], 1.2) is True
-    assert show([1.0, 1.0, float("inf")]) == "never (1 of 3 seeds)"
-    assert all_of(True, None, False) is False
-    assert all_of(True, UNDECIDED, None) is None
-    assert all_of(True, UNDECIDED) == UNDECIDED
-    assert all_of(True, True) is True
 
 
 def test_a_claim_is_judged_as_published_under_the_conditions_that_it_names():

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from controller.central.controller import CentralController
-from controller.errors import InvalidValueError
 from experiments.bench.harness import markdown
 from experiments.bench.loop import bench, report
 from experiments.bench.loop.cost_fit import fit
@@ -35,7 +34,9 @@ def test_a_plan_has_each_of_its_pairs_once(switches: int, pairs_per_switch: int)
 def test_what_an_idle_controller_takes_is_judged_and_is_no_part_of_the_fit(share: float, met: bool) -> None:
     rows = [row("dets", 1_000, 2.0), {**row("idle", 1_000, 1.0), "cpu_share": share}]
     assert {one.name: (one.value, one.met) for one in report.targets(rows)} == {"idle, 10 switches: CPU": (share, met)}
-    assert "| idle |" in markdown(rows, report.COLUMNS)
+    lines = markdown(rows, report.COLUMNS).splitlines()
+    assert lines[2].startswith("| 1,000 | 10 | dets | 100% | 1.0 | 40.0 / 40.0 / 40.0 |")
+    assert "| idle |" in lines[3]
 
 
 def row(who: str, pairs: int, cost_us: float, round_ms: float = 40.0) -> dict[str, Any]:
@@ -107,20 +108,6 @@ def test_the_grid_is_followed_by_a_million_pairs() -> None:
     assert [size.switches * size.pairs_per_switch for size in sizes if size.baseline] == [1_000, 10_000, 100_000]
     assert all(size.pairs_per_switch <= bench.MAX_PER_SWITCH for size in sizes)
     assert bench.sizes_of(3, 500, 100) == [bench.Size(3, 500, 100)]
-
-
-def test_the_table_has_a_line_for_each_row() -> None:
-    lines = markdown(ROWS, report.COLUMNS).splitlines()
-    assert len(lines) == 2 + len(ROWS)
-    assert {line.count("|") for line in lines} == {16}
-    assert lines[2].startswith("| 1,000 | 10 | dets | 100% | 1.0 | 40.0 / 40.0 / 40.0 |")
-
-
-@pytest.mark.parametrize(("name", "value"), [("switches", 0), ("pairs", 70_000), ("interval_ms", 5), ("seconds", 0.1)])
-def test_what_no_fabric_can_have_is_refused(name: str, value: float) -> None:
-    with pytest.raises(InvalidValueError) as refused:
-        bench.run(**{name: value})  # type: ignore[arg-type]
-    assert refused.value.key == name
 
 
 @pytest.mark.parametrize("script", ["import sys; sys.exit(3)", "import sys; sys.stdin.readline(); sys.exit(3)"])
