@@ -21,15 +21,12 @@ from experiments.papers.dets import COMPARED, paper
         ((True, True, True, False), "both together"),
         ((True, False, True, True), "the two conditions make up for each other"),
         ((True, None, True, False), "not known"),
+        ((False, True), "the receiver's shaping queue"),  # a fabric without late grants
+        ((True,), "not known"),
     ],
 )
 def test_what_decides(verdicts, decides):
-    assert deciding_condition(dict(zip(("product", "unshaped", "late", "paper"), verdicts, strict=True))) == decides
-
-
-def test_a_fabric_without_late_grants_has_one_difference():
-    assert deciding_condition({"product": False, "unshaped": True}) == "the receiver's shaping queue"
-    assert deciding_condition({"product": True}) == "not known"
+    assert deciding_condition(dict(zip(("product", "unshaped", "late", "paper"), verdicts))) == decides  # noqa: B905
 
 
 def test_claims_about_fe_are_judged_with_both_gains():

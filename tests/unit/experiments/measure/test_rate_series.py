@@ -32,15 +32,9 @@ def test_a_full_tcp_segment_counts_1518_bytes_on_the_wire_and_1448_for_its_user(
     rates = rates_of(full_segments([0.0, 1.0, 1.5], [0, 1000, 2000]))
     assert rates.wire_bps.tolist() == [1518 * 8000, 2 * 1518 * 8000]
     assert rates.tcp_goodput_bps.tolist() == [1448 * 8000, 2 * 1448 * 8000]
-
-
-def test_tcp_at_its_wire_limit_is_at_its_goodput_limit() -> None:
-    rates = rates_of(full_segments([0.0, 1.0], [0, 3000]))
-    assert rates.tcp_goodput_bps[0] == pytest.approx(goodput_limit_bps(rates.wire_bps[0]))
-
-
-def test_arp_alone_is_no_negative_goodput() -> None:
-    assert rates_of(Samples(np.array([0.0, 1.0]), np.array([0.0, 42.0]), np.array([0.0, 1.0]))).tcp_goodput_bps == [0.0]
+    assert goodput_limit_bps(rates.wire_bps[0]) == pytest.approx(rates.tcp_goodput_bps[0])
+    arp = Samples(np.array([0.0, 1.0]), np.array([0.0, 42.0]), np.array([0.0, 1.0]))
+    assert rates_of(arp).tcp_goodput_bps == [0.0]
 
 
 @settings(derandomize=True, deadline=None)

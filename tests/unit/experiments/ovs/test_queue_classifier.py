@@ -82,16 +82,11 @@ def test_a_pns_way_out_has_a_class_for_each_vlan_and_one_for_the_rest() -> None:
     assert lines[-1].startswith("filter add dev x parent 1: ")
 
 
-def test_untagged_frames_have_no_class_unless_one_is_given() -> None:
-    assert run_program(classifier_program(None), frame(None)) == 0
-    assert run_program(classifier_program(11), frame(None)) == 0x1000B
-
-
-def test_a_port_with_one_vlan_takes_untagged_frames_for_it() -> None:
+def test_untagged_frames_have_no_class_unless_the_port_has_one_vlan() -> None:
     default, ten, twenty = (HtbClass(minor, 1e8, "") for minor in (1, 11, 21))
-    assert run_program(desired_program([default, ten]), frame(None)) == 0x1000B
-    assert run_program(desired_program([default, ten, twenty]), frame(None)) == 0
-    assert run_program(desired_program([default]), frame(None)) == 0
+    programs = [classifier_program(None), classifier_program(11)]
+    programs += [desired_program(classes) for classes in ([default], [default, ten], [default, ten, twenty])]
+    assert [run_program(program, frame(None)) for program in programs] == [0, 0x1000B, 0, 0x1000B, 0]
 
 
 @pytest.mark.parametrize(("ceil_bps", "packets"), [(0, 30), (1e6, 30), (40e6, 99), (100e6, 247), (1e9, 1000)])
