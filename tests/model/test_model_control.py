@@ -8,10 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
+from support.model_plane import blast, document_of, received_bps, under_control
 
-from controller.central.controller import CentralController
-from controller.config.loader import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
@@ -19,11 +17,7 @@ from controller.openflow.flows import decode_flow_stats
 from controller.openflow.multipart import encode_flow_stats_request
 from experiments.experiment_options import ExperimentOptions
 from experiments.experiment_runner import run
-from experiments.machine.controller_process import configuration
-from experiments.model.control.control_plane import ControlPlane, ControlTiming
-from experiments.model.control.settings_operator import Operator
-from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.model.sources import UdpSource
+from experiments.model.control.control_plane import ControlTiming
 from experiments.runs.model_run import run_on_model
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from topologies.builders import fabrics
@@ -40,26 +34,11 @@ FAST = replace(
 )
 
 
-def controlled(topology="dets-fig5", timing=None, **sizes):
-    fabric = fabrics[topology](pns=5, **sizes)
-    model = ModelFabric(fabric, ModelOptions())
-    limits_bps = dict(zip(fabric.vlans, (40_000_000, 50_000_000), strict=True))
-    document = configuration(fabric, limits_bps, "fp", {}, openflow_port=6653, rest_port=8080)
-    central = CentralController(parse_config(yaml.safe_dump(document), "model"))
-    plane = ControlPlane(model, central, timing)
-    plane.start()
-    return model, plane
-
-
-def blast(model, rate_bps=25e6):
-    *senders, last = model.fabric.pns
-    sources = []
-    for pn in senders:
-        source = UdpSource(rate_bps, model.slot_s)
-        model.connect(source, model.fabric.vn(2, pn.number), model.fabric.vn(2, last.number))
-        source.start(0)
-        sources.append(source)
-    return sources
+def controlled(topology="dets-fig5", timing=None, blast_bps=25e6):
+    fabric = fabrics[topology](pns=5)
+    document = document_of(fabric, dict(zip(fabric.vlans, (40_000_000, 50_000_000), strict=True)))
+    model, plane = under_control(fabric, document, timing=timing)
+    return model, plane, blast(model, blast_bps) if blast_bps else []
 
 
 def kinds(plane):
@@ -68,71 +47,59 @@ def kinds(plane):
 
 @pytest.mark.parametrize("topology", sorted(fabrics))
 def test_a_blast_is_held_to_its_limit_on_every_topology(topology):
-    model, plane = controlled(topology)
-    blast(model)
-    model.run(3.0)
-    got = model.received[model.fabric.vn(2, 5)]
-    before = got.octets
-    model.run(6.0)
-    assert (got.octets - before) * 8 / 3 == pytest.approx(50e6, rel=0.02)
+    model, plane, _ = controlled(topology)
+    assert received_bps(model, 3.0, 6.0) == pytest.approx(50e6, rel=0.02)
     assert kinds(plane).count(EventKind.CONGESTION_BEGAN) == 1
     assert len(plane.central.state.entries) == 4
     assert EventKind.COUNTERS_IMPLAUSIBLE not in kinds(plane)
 
 
-def test_senders_share_by_their_own_weights():
-    model, plane = controlled()
-    operator = Operator(plane.central)
-    operator.set_vlan(2, 0.0, algorithm="level")
+def test_senders_share_by_their_own_weights_and_limits_that_change_reach_the_queues():
+    model, plane, senders = controlled()
+    plane.operator.set_vlan(2, 0.0, algorithm="level")
     row = plane.central.vns.row_of(2, 1, 1)
-    operator.set_vn(row, 0.0, weight=3.0)
-    senders = blast(model)
-    model.run(3.0)
-    before = [source.delivered for source in senders]
-    model.run(6.0)
-    got = [source.delivered - was for source, was in zip(senders, before, strict=True)]
-    assert got[0] / (sum(got[1:]) / 3) == pytest.approx(3.0, rel=0.05)
-    operator.set_vn(row, 6.0, weight=1.0)
-    assert "weight 1" in plane.events()[-1].text
-    model.run(8.0)
-    before = [source.delivered for source in senders]
-    model.run(10.0)
-    got = [source.delivered - was for source, was in zip(senders, before, strict=True)]
-    assert got[0] / (sum(got[1:]) / 3) == pytest.approx(1.0, rel=0.05)
+    for weight, begin_s in ((3.0, 3.0), (1.0, 8.0)):
+        plane.operator.set_vn(row, model.now_s, weight=weight)
+        assert f"weight {weight:g}" in plane.events()[-1].text
+        model.run(begin_s)
+        before = [source.delivered for source in senders]
+        model.run(begin_s + 3.0)
+        first, *others = (source.delivered - was for source, was in zip(senders, before, strict=True))
+        assert first / (sum(others) / 3) == pytest.approx(weight, rel=0.05)
+    plane.operator.set_vn(plane.central.vns.row_of(2, 1, 5), model.now_s, receive_limit_bps=30_000_000)
+    plane.write_queues()
+    assert model.ports[PortId(1, 5)].port.queues[2].max_rate_bps == 30_000_000
+    assert received_bps(model, 12.0, 14.0) == pytest.approx(30e6, rel=0.03)
 
 
 def test_links_between_switches_come_up_and_stay():
-    model, plane = controlled("dets-fig7")
+    model, plane, _ = controlled("dets-fig7", blast_bps=0.0)
     model.run(8.0)
     assert kinds(plane).count(EventKind.LINK_UP) == len(model.fabric.core_links)
     assert EventKind.LINK_DOWN not in kinds(plane)
 
 
 def test_each_pair_is_reported_until_it_has_its_entry():
-    model, plane = controlled()
+    model, plane, _ = controlled(blast_bps=0.0)
     learned = plane.counts.packet_ins
     assert learned == len(model.received)
-    blast(model)
+    blast(model, 25e6)
     model.run(1.0)
     assert 4 <= plane.counts.packet_ins - learned <= 8
 
 
 @pytest.mark.parametrize("loop_delay_s", [0.0, 0.040])
 def test_a_late_loop_still_holds_the_limit(loop_delay_s):
-    model, plane = controlled(timing=ControlTiming(0.055, loop_delay_s, jitter_s=0.010))
-    blast(model)
-    model.run(3.0)
-    assert plane.counts.intervals == pytest.approx(3.0 / 0.055, abs=1)
-    first = model.received[model.fabric.vn(2, 5)].octets
-    model.run(5.0)
-    assert (model.received[model.fabric.vn(2, 5)].octets - first) * 8 / 2 == pytest.approx(50e6, rel=0.03)
+    model, plane, _ = controlled(timing=ControlTiming(0.055, loop_delay_s, jitter_s=0.010))
+    assert received_bps(model, 3.0, 5.0) == pytest.approx(50e6, rel=0.03)
+    assert plane.counts.intervals == pytest.approx(5.0 / 0.055, abs=1)
     assert EventKind.COUNTERS_IMPLAUSIBLE not in kinds(plane)
 
 
 def test_a_switch_that_sets_meters_just_before_they_are_read_is_measured():
     """What a meter counts begins again at zero when it is set; no reading is of use so soon after."""
-    model, plane = controlled(timing=ControlTiming(0.055, 0.0535))
-    for number, source in enumerate(blast(model)):
+    model, plane, sources = controlled(timing=ControlTiming(0.055, 0.0535))
+    for number, source in enumerate(sources):
         for turn in range(1, 40):  # on and off, so that grants change all the time
             change = source.stop if turn % 2 else source.start
             model.at(turn * (0.11 + 0.03 * number), lambda change=change: change(model.slot))
@@ -145,20 +112,8 @@ def test_a_switch_that_sets_meters_just_before_they_are_read_is_measured():
     assert oldest_s < 4 * 0.055  # one reading is left out, the next one counts, and half an interval to the step
 
 
-def test_counters_of_ports_and_queues_reach_the_controller():
-    model, plane = controlled()
-    blast(model, 10e6)
-    model.run(2.0)
-    delivery = plane.central.fabric.deliveries[1]
-    row = plane.central.vns.row_of(2, 1, 5)
-    port_no, queue_id = plane.central.vns.port_no[[row]], plane.central.vns.vlan_vid[[row]]
-    assert delivery.port_sent_bps(port_no)[0] == pytest.approx(40e6, rel=0.05)
-    assert delivery.queue_bps(port_no, queue_id)[0] == pytest.approx(40e6, rel=0.05)
-
-
 def test_flow_stats_are_as_old_as_the_revalidator_lets_them_be():
-    model, plane = controlled()
-    (source, *_) = blast(model)
+    model, plane, (source, *_) = controlled()
     model.run(3.0)
     seen = set()
     for _ in range(8):
@@ -181,7 +136,7 @@ def test_timing_that_makes_no_sense_is_refused():
 
 
 @pytest.mark.parametrize("options", [SHORT, FAST], ids=["100M", "10G"])
-def test_figures_2_and_5_of_the_paper(tmp_path: Path, options: ExperimentOptions):
+def test_figures_2_and_5_of_the_paper_leave_the_files_of_open_vswitch(tmp_path: Path, options: ExperimentOptions):
     starved = run("dets-fig2", replace(options, output=tmp_path / "fig2"))["none"]["figures"]
     done = run("dets-fig5", replace(options, output=tmp_path / "fig5"))
     kept, baseline = done[options.control]["figures"], done["none"]["figures"]
@@ -191,24 +146,11 @@ def test_figures_2_and_5_of_the_paper(tmp_path: Path, options: ExperimentOptions
     assert kept["victim_goodput_bps_during"] > 0.95 * allowed_bps
     assert kept["aggressor_received_bps_during"] == pytest.approx(options.aggressor_limit_bps, rel=0.02)
     assert done["none"]["fabric"] == "model"
-
-
-def test_figure_5_under_max_min(tmp_path: Path):
-    done = run(
-        "dets-fig5", replace(SHORT, algorithm="max-min", parameters={"probe": 3}, baseline=False, output=tmp_path)
-    )
-    kept = done["max-min probe=3"]["figures"]
-    assert kept["victim_goodput_bps_during"] > 0.95 * kept["victim_goodput_limit_bps"]
-    assert kept["aggressor_received_bps_during"] == pytest.approx(SHORT.aggressor_limit_bps, rel=0.02)
-
-
-def test_the_files_are_those_of_open_vswitch(tmp_path: Path):
-    run("dets-fig5", replace(SHORT, output=tmp_path))
-    assert {path.name for path in tmp_path.iterdir()} == {"summary.json", "manifest.json", "dets-fig5.png", "dets-fig5"}
-    folder = tmp_path / "dets-fig5" / SHORT.control.replace(" ", "-") / "seed-1"
+    folder = tmp_path / "fig5"
+    assert {path.name for path in folder.iterdir()} == {"summary.json", "manifest.json", "dets-fig5.png", "dets-fig5"}
+    assert json.loads((folder / "manifest.json").read_text())["options"]["fabric"] == "model"
+    folder = folder / "dets-fig5" / options.control.replace(" ", "-") / "seed-1"
     assert (folder / "controller.yaml").exists()
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    assert manifest["options"]["fabric"] == "model"
     assert json.loads((folder / "seen.json").read_text())["switches"]["s1"]["meters"]
     with (folder / "series.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -217,23 +159,9 @@ def test_the_files_are_those_of_open_vswitch(tmp_path: Path):
 
 
 @pytest.mark.parametrize("control", ["none", "static", "fp"])
-def test_a_seed_gives_the_same_bytes(control: str):
+def test_a_seed_gives_the_same_bytes_and_another_one_others(control: str):
     scenario = joined_by_udp("short", "short", senders=4, warmup_s=1, blast_s=1, cooldown_s=1).scaled(0.05)
     runs = [run_on_model(scenario, control, seed, lambda _passed_s: None) for seed in (7, 7, 8)]
-    found = [run.delivered_bits.tobytes() for run in runs]
+    found = [(run.delivered_bits.tobytes(), run.granted_bps.tobytes()) for run in runs]
     assert found[0] == found[1]
-    assert found[0] != found[2]
-
-
-def test_limits_changed_at_run_time_reach_the_queues():
-    model, plane = controlled()
-    blast(model)
-    model.run(2.0)
-    central = plane.central
-    plane.operator.set_vn(central.vns.row_of(2, 1, 5), model.now_s, receive_limit_bps=30_000_000)
-    plane.write_queues()
-    assert model.ports[PortId(1, 5)].port.queues[2].max_rate_bps == 30_000_000
-    model.run(3.0)
-    first = model.received[model.fabric.vn(2, 5)].octets
-    model.run(5.0)
-    assert (model.received[model.fabric.vn(2, 5)].octets - first) * 8 / 2 == pytest.approx(30e6, rel=0.03)
+    assert found[0][0] != found[2][0]

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import yaml
+from support.model_plane import document_of, under_control
 
-from controller.central.controller import CentralController
-from controller.config.loader import parse_config
 from controller.fabric.topology import PortId
-from experiments.machine.controller_process import configuration
-from experiments.model.control.control_plane import ControlPlane
-from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.fabric import ModelOptions
 from experiments.model.queues import QueueOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
@@ -29,20 +25,15 @@ CUT_2 = {"cut": 2, "slow": 0.02, "fast": 0.2}
 class Dumbbell:
     """``kinds``: udp, a law of TCP, or one with "+ecn"; ``marks``: what the configuration says."""
 
-    def __init__(self, kinds, parameters, source="phantom+network", weights=None, **ecn):
+    def __init__(self, kinds, parameters, source="phantom+network", **ecn):
         count = len(kinds)
         self.fabric = fabrics["dumbbell"](
             pns=2 * count, link_rate_bps=LINK_BPS, vlans=(1,), core_rate_bps=CORE_BPS, receivers=count
         )
-        document = configuration(self.fabric, {1: LINK_BPS}, "hygenicc", parameters, openflow_port=6653, rest_port=8080)
-        for number, weight in (weights or {}).items():
-            document["switches"]["s1"]["ports"][number]["vns"] = {1: {"weight": weight}}
+        document = document_of(self.fabric, {1: LINK_BPS}, "hygenicc", **parameters)
         core = QueueOptions(limit_packets=CORE_PACKETS, ecn_packets=MARK_AT)
-        self.model = ModelFabric(self.fabric, ModelOptions(seed=1, core_queues=core))
         document["ecn"] = {"source": source, **ecn}
-        config = parse_config(yaml.safe_dump(document), "m")
-        self.plane = ControlPlane(self.model, CentralController(config))
-        self.plane.start()
+        self.model, self.plane = under_control(self.fabric, document, ModelOptions(seed=1, core_queues=core))
         self.sources = [self._source(number, kind) for number, kind in enumerate(kinds, start=1)]
         for source in self.sources:
             source.start(self.model.slot)
@@ -83,6 +74,7 @@ def jain(rates_bps):
     [
         (("udp", "cubic"), {}, 0.98, 0.92),
         (("udp", "cubic"), CUT_2, 0.99, 0.95),
+        (("udp", "cubic"), {**CUT_2, "scope": 1}, 0.98, 0.95),  # a rate for each pair
         (("udp", "udp", "cubic", "reno"), {}, 0.92, 0.80),
         (("udp", "udp", "cubic", "reno"), CUT_2, 0.98, 0.90),
     ],
@@ -96,20 +88,6 @@ def test_senders_share_a_link_that_marks_and_that_nobody_named(kinds, parameters
     assert jain(rates_bps) >= fairness
     assert rates_bps.sum() >= use * CORE_BPS
     assert not any(source.marked for source in run.sources)  # cleared before the host
-
-
-def test_marks_of_a_link_respect_weights():
-    run = Dumbbell(("udp", "udp"), CUT_2, weights={1: 2.0})
-    run.rates(3.0)
-    heavy_bps, light_bps = run.rates(6.0)[0]
-    assert 1.8 <= heavy_bps / light_bps <= 2.2
-
-
-def test_one_rate_for_a_vn_and_one_for_each_pair_both_answer_to_marks():
-    for scope in (0, 1):
-        run = Dumbbell(("udp", "cubic"), {**CUT_2, "scope": scope})
-        run.rates(3.0)
-        assert jain(run.rates(5.0)[0]) >= 0.98
 
 
 def test_without_marks_udp_takes_it_all():

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import yaml
-from support.configs import star
-from support.fabrics import ControlLoop, Fabric
-from support.host_traffic import restarted
+from support.model_plane import INTERVAL_S, document_of, send, under_control
 
-from controller.central.controller import CentralController
-from controller.config.loader import parse_config
 from controller.events import EventKind
-from controller.gatekeeper.policy import BLIND_INTERVALS
 from controller.loop import control_step
 from controller.monitoring.pair_explanation import explain_pair
 from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay
-from experiments.machine.controller_process import configuration
-from experiments.model.control.control_plane import ControlPlane
-from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.fabric import ModelOptions
 from experiments.model.queues import QueueOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
 from topologies.builders import fabrics
 
 M = 1e6
-INTERVAL_S = 0.055
 LINK_BPS, IN_BPS = 1_000_000_000, 860_000_000
 A_BPS, B_BPS = 645_000_000, 215_000_000
 LITERAL = {"floor": 0, "served": 0, "targets": 0, "pair": 0}
-HUB = (1, 9)
 
 
 class Tenants:
@@ -41,29 +31,24 @@ class Tenants:
         options = {"access_rates_bps": {pns: IN_BPS}} if topology == "gatekeeper-hosts" else {}
         self.fabric = fabrics[topology](pns=pns, link_rate_bps=LINK_BPS, **options)
         limits_bps = {1: A_BPS, 2: B_BPS}
-        document = configuration(self.fabric, limits_bps, "gatekeeper", parameters or {}, 6653, 8080)
+        document = document_of(self.fabric, limits_bps, "gatekeeper", **(parameters or {}))
         for vid, values in (vlans or {}).items():
             document["vlans"][vid] = {**document["vlans"][vid], **values}
-        self.model = ModelFabric(self.fabric, ModelOptions(queues=QueueOptions(limit_packets)))
-        self.plane = ControlPlane(self.model, CentralController(parse_config(yaml.safe_dump(document), "model")))
-        self.plane.start()
+        options = ModelOptions(queues=QueueOptions(limit_packets))
+        self.model, self.plane = under_control(self.fabric, document, options)
         self.last = pns
 
     @property
     def central(self):
         return self.plane.central
 
-    def send(self, vid, pn, kind, rate_bps=1e9, flows=1):
+    def send(self, vid, pn, kind, flows=1, receiver=None):
         model = self.model
-        ends = self.fabric.vn(vid, pn), self.fabric.vn(vid, self.last)
         for _ in range(flows):
             source = (
-                UdpSource(rate_bps, model.slot_s, model.rng.random())
-                if kind == "udp"
-                else TcpSource("cubic", model.slot_s)
+                UdpSource(1e9, model.slot_s, model.rng.random()) if kind == "udp" else TcpSource("cubic", model.slot_s)
             )
-            model.connect(source, *ends)
-            source.start(model.slot)
+            send(model, source, vid, pn, receiver or self.last)
 
     def run(self, intervals):
         """Return what A and B received in each interval, in Mb/s."""
@@ -102,6 +87,15 @@ def blasted(**more):
     return tenants
 
 
+def received_mbps(model, receivers):
+    """What VNs get from 3 s to 6 s, by their VLANs and PNs."""
+    model.run(3.0)
+    got = [model.received[model.fabric.vn(vid, pn)] for vid, pn in receivers.items()]
+    before = [one.octets for one in got]
+    model.run(6.0)
+    return [(one.octets - was) * 8 / 3.0 / M for one, was in zip(got, before, strict=True)]
+
+
 def test_a_flood_that_starves_a_neighbour_before_its_port_is_held_by_messages():
     rates = blasted().run(60)
     assert (rates[3:, 0] >= 0.95 * 645).all()
@@ -125,21 +119,11 @@ def test_with_meters_alone_one_flow_next_to_ten_of_another_has_its_send_guarante
     """All leave by one uplink that knows no VLANs: what the single flow would send cannot be seen behind it."""
     chosen = {"algorithm": algorithm, "send_ceiling": IN_BPS, "receive_ceiling": IN_BPS}
     tenants = Tenants(vlans=dict.fromkeys((1, 2), chosen))
-    model, (sender, receivers) = tenants.model, (3, {1: 1, 2: 2})
     for vid, flows in ((1, 1), (2, 10)):
-        for _ in range(flows):
-            source = TcpSource("cubic", model.slot_s)
-            model.connect(source, tenants.fabric.vn(vid, sender), tenants.fabric.vn(vid, receivers[vid]))
-            source.start(model.slot)
-    model.run(3.0)
-    before = {vid: model.received[tenants.fabric.vn(vid, pn)].octets for vid, pn in receivers.items()}
-    model.run(6.0)
-    got = {
-        vid: (model.received[tenants.fabric.vn(vid, pn)].octets - before[vid]) * 8 / 3.0 / M
-        for vid, pn in receivers.items()
-    }
-    assert got[1] >= 0.9 * 645
-    assert sum(got.values()) >= 0.97 * 860
+        tenants.send(vid, 3, "tcp", flows, receiver=vid)
+    one_mbps, ten_mbps = received_mbps(tenants.model, {1: 1, 2: 2})
+    assert one_mbps >= 0.9 * 645
+    assert one_mbps + ten_mbps >= 0.97 * 860
 
 
 def test_at_the_edge_the_queue_holds_and_messages_hardly_matter():
@@ -168,28 +152,28 @@ def test_one_alone_has_all_of_the_port_and_the_papers_loses_a_part():
     assert use[1] < 0.97
 
 
-def test_it_is_explained_and_congestion_is_an_event():
+def test_it_is_explained_and_shown_and_a_flood_is_one_event_of_congestion_and_one_of_messages():
     tenants = blasted()
     tenants.run(40)
-    fabric = tenants.central.fabric
+    fabric, at, free = tenants.central.fabric, tenants.pair(2), tenants.pair(1)
     held = []
     for _ in range(4):  # its limit is halved to its floor, and rises
         tenants.run(1)
-        held.append(explain_pair(fabric, tenants.pair(2)).constraint)
-    free = explain_pair(fabric, tenants.pair(1))
-    assert free.constraint == "the lower of both ceilings"
+        held.append(explain_pair(fabric, at).constraint)
+    assert explain_pair(fabric, free).constraint == "the lower of both ceilings"
     assert "its floor: its part of s3:1's receive guarantee" in held
     assert any("last notified by s3:1 (dropped " in bound for bound in held)
-    assert any("VLAN 2 at s3:1: congestion began" in event.text for event in tenants.plane.events())
-
-
-def test_a_flood_is_one_event_of_messages():
-    tenants = blasted()
-    tenants.run(100)
-    texts = [event.text for event in tenants.plane.events() if event.kind is EventKind.CONGESTION_NOTIFICATION_SENT]
-    assert len(texts) == 1
-    assert texts[0].startswith("VLAN 2 at s3:1: notifies 1 of its senders of congestion; its queue dropped ")
-    assert tenants.central.fabric.notifications[tenants.row(2)] > 5
+    limit_bps, notification_age_s = fabric.sender_limits()
+    assert limit_bps[at] == tenants.decision().limit_bps[at]
+    assert 0.0 <= notification_age_s[at] < 2.0
+    assert np.isnan(notification_age_s[free])
+    assert not np.isnan(fabric.queue_dropped_bps[tenants.row(2)])
+    tenants.run(60)
+    events = tenants.plane.events()
+    (text,) = [event.text for event in events if event.kind is EventKind.CONGESTION_NOTIFICATION_SENT]
+    assert text.startswith("VLAN 2 at s3:1: notifies 1 of its senders of congestion; its queue dropped ")
+    assert any("VLAN 2 at s3:1: congestion began" in event.text for event in events)
+    assert fabric.notifications[tenants.row(2)] > 5
 
 
 def test_it_is_recorded_replayed_and_shadowed():
@@ -204,54 +188,6 @@ def test_it_is_recorded_replayed_and_shadowed():
     again = list(replay(decode(recorder.drain()), PolicyChoice("gatekeeper", {"decrease": 0.2})))
     assert len(again) >= 38
     assert all(one.same for one in again)
-
-
-def test_queues_that_are_not_read_send_no_message_and_let_nobody_rise_for_a_while(monkeypatch):
-    tenants = blasted()
-    tenants.run(20)
-    for delivery in tenants.central.fabric.deliveries.values():
-        monkeypatch.setattr(delivery, "read_queues", lambda *_: None)  # the replies do not come any more
-    tenants.run(1)
-    at = tenants.pair(2)
-    before_bps = tenants.decision().limit_bps[at]
-    tenants.run(BLIND_INTERVALS - 2)
-    assert tenants.decision().limit_bps[at] == before_bps
-    assert len(tenants.decision().feedback) == 0
-    tenants.run(4)
-    assert tenants.decision().limit_bps[at] > before_bps
-
-
-def test_a_lost_round_of_messages_is_made_good_by_the_next(monkeypatch):
-    """Feedback is off for a while, as if messages were lost: the limit rises on, and is halved again afterwards."""
-    tenants = blasted()
-    tenants.run(20)
-    at, operator = tenants.pair(2), tenants.plane.operator
-    operator.set_vlan(2, tenants.model.now_s, algorithm="gatekeeper", parameters={"feedback": 0})
-    tenants.run(40)
-    assert tenants.decision().limit_bps[at] == IN_BPS
-    operator.set_vlan(2, tenants.model.now_s, algorithm="gatekeeper", parameters={})
-    rates = tenants.run(40)
-    assert rates[15:].mean(axis=0) == pytest.approx([645, 215], rel=0.02)
-
-
-def test_after_a_restart_limits_go_on_where_meters_stand():
-    vlans = {10: {"algorithm": "gatekeeper"}}
-    net = Fabric(star(9, capacity="100M", limits={10: "40M"}, vlans=vlans))
-    net.start()
-    loop = ControlLoop(net)
-    loop.add((1, 1), HUB, 10, 80 * M)
-    loop.run(5)
-    central = net.central
-    meter_id = int(central.state.entries.meter_id[0])
-    meter = net.switches[1].meters[meter_id]
-    meter.setting = meter.setting._replace(rate_kbps=10_000)
-    again = restarted(net)
-    again.start()
-    loop.fabric = again
-    loop.run(1)
-    (decision,) = again.central.state.allocators.decisions
-    assert decision.limit_bps.tolist() == [10 * M]
-    assert "its egress limit, which it began with" in explain_pair(again.central.fabric, 0).constraint
 
 
 def test_when_the_controller_stops_meters_stand_at_the_guarantee():
@@ -289,30 +225,21 @@ def test_a_limit_a_ceiling_and_a_weight_change_under_traffic():
 
 def test_dets_max_min_and_gatekeeper_share_a_port():
     """DETS keeps its limit and leaves the rest; the other two have their guarantees and borrow what is left."""
-    limits = {1: "200M", 2: "200M", 3: "200M"}
     fabric = fabrics["dets-fig5"](pns=7, link_rate_bps=LINK_BPS, vlans=(1, 2, 3))
-    limits_bps = dict.fromkeys(limits, 200_000_000)
-    document = configuration(fabric, limits_bps, "fp", {}, 6653, 8080)
+    document = document_of(fabric, dict.fromkeys((1, 2, 3), 200_000_000))
     lends = {"algorithm": "max-min", "send_ceiling": LINK_BPS, "receive_ceiling": LINK_BPS, "parameters": {}}
     document["vlans"][2] |= lends
     document["vlans"][3] |= {"algorithm": "gatekeeper", "parameters": {}}
-    model = ModelFabric(fabric, ModelOptions())
-    plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model")))
-    plane.start()
+    model, plane = under_control(fabric, document)
     kinds = {1: "udp", 2: "tcp", 3: "udp"}
     for pn in range(1, 7):
         vid = (pn + 1) // 2
         source = UdpSource(700e6, model.slot_s) if kinds[vid] == "udp" else TcpSource("cubic", model.slot_s)
-        model.connect(source, fabric.vn(vid, pn), fabric.vn(vid, 7))
-        source.start(0)
-    model.run(3.0)
-    before = {vid: model.received[fabric.vn(vid, 7)].octets for vid in limits}
-    model.run(6.0)
-    got = {vid: (model.received[fabric.vn(vid, 7)].octets - before[vid]) * 8 / 3.0 / M for vid in limits}
-    assert got[1] == pytest.approx(200, rel=0.03)
-    assert got[2] >= 0.97 * 200
-    assert got[3] >= 0.97 * 200
-    assert sum(got.values()) >= 0.98 * 1000
+        send(model, source, vid, pn, 7)
+    dets_mbps, *borrowers_mbps = received_mbps(model, dict.fromkeys((1, 2, 3), 7))
+    assert dets_mbps == pytest.approx(200, rel=0.03)
+    assert min(borrowers_mbps) >= 0.97 * 200
+    assert dets_mbps + sum(borrowers_mbps) >= 0.98 * 1000
     names = {explain_pair(plane.central.fabric, row).constraint for row in range(6)}
     assert len(names) >= 3
 
@@ -326,14 +253,3 @@ def test_a_missed_send_guarantee_is_an_event_that_says_which_way():
     assert any("VLAN 2 at s2:1: sends " in text and "offered within both ends' limits" in text for text in texts)
     assert any("VLAN 2 at s3:1: receives " in text for text in texts)
     assert tenants.central.fabric.notifications[tenants.row(2)] > 0
-
-
-def test_senders_limits_are_shown():
-    tenants = blasted()
-    tenants.run(30)
-    limit_bps, notification_age_s = tenants.central.fabric.sender_limits()
-    at, free = tenants.pair(2), tenants.pair(1)
-    assert limit_bps[at] == tenants.decision().limit_bps[at]
-    assert 0.0 <= notification_age_s[at] < 2.0
-    assert np.isnan(notification_age_s[free])
-    assert not np.isnan(tenants.central.fabric.queue_dropped_bps[tenants.row(2)])

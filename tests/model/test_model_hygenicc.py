@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
-import yaml
+from support.model_plane import INTERVAL_S, document_of, send, under_control
 
-from controller.central.controller import CentralController
-from controller.config.loader import parse_config
 from controller.monitoring.pair_explanation import explain_pair
 from controller.monitoring.policy_metrics import policy_columns
-from controller.policy.policy_groups import PolicyChoice
-from controller.whatif.recording import Recorder, decode
-from controller.whatif.replay import replay
-from experiments.machine.controller_process import configuration
-from experiments.model.control.control_plane import ControlPlane
-from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.fabric import ModelOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
 from topologies.builders import fabrics
 
 LINK_BPS = 100_000_000
-INTERVAL_S = 0.055
 CUT_2 = {"cut": 2, "slow": 0.02, "fast": 0.2}
 CUT_1 = {"cut": 1, "beta": 0.1, "slow": 0.06, "fast": 0.06}
 
@@ -31,31 +21,22 @@ CUT_1 = {"cut": 1, "beta": 0.1, "slow": 0.06, "fast": 0.06}
 class Run:
     """Senders to the last PN of one switch; the last ``newcomers`` of them come at ``newcomer_s``."""
 
-    def __init__(self, kinds, parameters, newcomer_s=2.0, weights=None, vlans=(1,), newcomers=1, **sections):
+    def __init__(self, kinds, parameters, newcomer_s=2.0, weights=None, newcomers=1):
         count = len(kinds)
-        self.fabric = fabrics["dets-fig5"](pns=count + 1, link_rate_bps=LINK_BPS, vlans=vlans)
-        limits_bps = dict.fromkeys(vlans, LINK_BPS // len(vlans))
-        document = configuration(self.fabric, limits_bps, "hygenicc", parameters, openflow_port=6653, rest_port=8080)
+        self.fabric = fabrics["dets-fig5"](pns=count + 1, link_rate_bps=LINK_BPS, vlans=(1,))
+        document = document_of(self.fabric, {1: LINK_BPS}, "hygenicc", **parameters)
         for number, weight in (weights or {}).items():
-            port = document["switches"]["s1"]["ports"][number]
-            port.setdefault("vns", {})[1] = {**port.get("vns", {}).get(1, {}), "weight": weight}
-        self.model = ModelFabric(self.fabric, ModelOptions(seed=1))
-        self.plane = ControlPlane(self.model, CentralController(parse_config(yaml.safe_dump(document | sections), "m")))
-        self.plane.start()
+            document["switches"]["s1"]["ports"][number]["vns"] = {1: {"weight": weight}}
+        self.model, self.plane = under_control(self.fabric, document, ModelOptions(seed=1))
         self.sources = []
         for number, kind in enumerate(kinds, start=1):
             ends = self.fabric.vn(1, number), self.fabric.vn(1, count + 1)
             source = UdpSource(0.9 * LINK_BPS, self.model.slot_s) if kind == "udp" else self._tcp(ends, kind)
-            self.model.connect(source, *ends)
-            self.sources.append(source)
             at_s = newcomer_s if number > count - newcomers else 0.5
-            self.model.at(at_s, functools.partial(self._start, source))
+            self.sources.append(send(self.model, source, 1, number, count + 1, at_s))
 
     def _tcp(self, ends, law):
         return TcpSource(law, self.model.slot_s, return_s=self.model.round_trip_s(*ends) / 2, rng=self.model.rng)
-
-    def _start(self, source):
-        source.start(self.model.slot)
 
     def rates(self, until_s):
         """Let time pass; return what each source delivered meanwhile, in bit/s."""
@@ -135,42 +116,3 @@ def test_what_binds_is_said():
                 assert np.isnan(shown.lost[0])  # the policy reads no losses
     assert {"marks", "recovering"} <= seen
     assert seen <= {"marks", "recovering", "its last rate", "its share of port s1"}
-
-
-def test_congestion_is_said():
-    run = Run(("udp", "udp", "udp"), {}, newcomer_s=0.5)
-    run.model.run(3.0)
-    assert any("congestion" in event.text for event in run.plane.events())
-
-
-def test_it_shadows_is_recorded_and_replayed():
-    run = Run(("udp", "cubic"), {}, newcomer_s=0.5, vlans=(1, 2))
-    central = run.plane.central
-    run.plane.operator.set_vlan(2, run.model.now_s, algorithm="fs", shadow="hygenicc")
-    run.model.run(0.8)
-    recorder = central.recorder = Recorder()
-    run.model.run(2.0)
-    run.plane.operator.set_vlan(1, run.model.now_s, algorithm="hygenicc", parameters=CUT_2)
-    run.model.run(3.0)
-    again = list(replay(decode(recorder.drain()), PolicyChoice("hygenicc", {"cut": 1})))
-    assert len(again) > 35
-    assert all(one.same for one in again)
-    assert not np.isnan(again[-1].alternative_bps).any()
-    mine = central.vns.vlan_vid == 2
-    asked = central.fabric.phantoms.meter_id[mine] > 0
-    assert not asked.any()  # nobody sends there
-
-
-def test_where_no_marks_come_back_rates_stand():
-    """Feedback lost: the receiver's switch says nothing of its phantom meter, and no rate rises or falls."""
-    run = Run(("udp", "cubic"), {}, newcomer_s=0.5)
-    run.model.run(2.0)
-    fabric = run.plane.central.fabric
-    marks = fabric.phantoms
-    before_bps = fabric.state.machines.limit_bps.copy()
-    dumb = type(marks).initial(len(fabric.vns))
-    for number in range(10):
-        fabric.phantoms = dumb
-        run.model.run(2.0 + (number + 1) * INTERVAL_S)
-    after_bps = fabric.state.machines.limit_bps
-    assert after_bps == pytest.approx(before_bps, rel=1e-6)

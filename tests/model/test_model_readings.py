@@ -6,49 +6,33 @@ import dataclasses
 
 import numpy as np
 import pytest
-import yaml
+from support.model_plane import blast, document_of, under_control
 
-from controller.central.controller import CentralController
 from controller.central.readings_collector import collect_readings
-from controller.config.loader import parse_config
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.metering.fabric_readings import ReadingKind
 from controller.policy.max_min import MaxMinPolicy
 from controller.whatif.recording import Interval, Recorder, decode, encode_interval, encode_start
 from controller.whatif.replay import replay
-from experiments.machine.controller_process import configuration
-from experiments.model.control.control_plane import ControlPlane
 from experiments.model.control.uncontrolled import install_forwarding
 from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.model.sources import UdpSource
 from topologies.builders import fabrics
 
 NUMBER_OF_LAST_PN = 5
 
 
-def controlled(topology="dets-fig5", algorithm="fp"):
-    """A model under control, with the capacities of its core links in the configuration."""
+def controlled(topology="dets-fig5", algorithm="fp", blast_bps=25e6):
+    """A model under control, with the capacities of its core links in the configuration, and a blast of its last PN."""
     fabric = fabrics[topology](pns=NUMBER_OF_LAST_PN)
-    limits_bps = dict(zip(fabric.vlans, (40_000_000, 50_000_000), strict=True))
-    document = configuration(fabric, limits_bps, algorithm, {}, openflow_port=6653, rest_port=8080)
+    document = document_of(fabric, dict(zip(fabric.vlans, (40_000_000, 50_000_000), strict=True)), algorithm)
     document["links"] = [
         {"between": [f"{link.switch_a}:{link.port_a}", f"{link.switch_b}:{link.port_b}"], "capacity": link.rate_bps}
         for link in fabric.core_links
     ]
-    model = ModelFabric(fabric, ModelOptions())
-    plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model")))
-    plane.start()
+    model, plane = under_control(fabric, document)
+    blast(model, blast_bps)
     return model, plane
-
-
-def blast(model, rate_bps=25e6):
-    """Send UDP from all PNs to the last one, in VLAN 2."""
-    *senders, last = model.fabric.pns
-    for pn in senders:
-        source = UdpSource(rate_bps, model.slot_s)
-        model.connect(source, model.fabric.vn(2, pn.number), model.fabric.vn(2, last.number))
-        source.start(0)
 
 
 def recorded(plane, model, seconds):
@@ -68,12 +52,7 @@ def test_the_models_counters_are_what_its_sources_sent_got_and_lost():
     """Without meters all that is lost is lost in queues, of one VLAN here, and of the port without queues there."""
     model = ModelFabric(fabrics["dets-fig7"](pns=4, link_rate_bps=100_000_000), ModelOptions())
     install_forwarding(model)
-    sources = []
-    for number in (1, 2, 3):
-        source = UdpSource(60e6, model.slot_s)
-        model.connect(source, model.fabric.vn(1, number), model.fabric.vn(1, 4))
-        source.start(0)
-        sources.append(source)
+    sources = blast(model, 60e6, 1)
     model.run(2.0)
     for source in sources:
         source.stop(model.slot)
@@ -93,7 +72,6 @@ def test_a_queue_that_overflows_is_read_and_no_other():
     model, plane = controlled()
     at = PortId(1, NUMBER_OF_LAST_PN)
     model.set_queues({at: {1: (40_000_000, 40_000_000), 2: (10_000_000, 10_000_000)}})  # below the limit
-    blast(model)
     model.run(2.0)
     intervals = recorded(plane, model, 2.0)
     mine, other = receiver(plane), receiver(plane, 1)
@@ -112,8 +90,7 @@ def test_a_queue_that_overflows_is_read_and_no_other():
 
 
 def test_links_are_read():
-    model, plane = controlled("dets-fig7")
-    blast(model, 5e6)
+    model, plane = controlled("dets-fig7", blast_bps=5e6)
     model.run(2.0)
     *_, last = recorded(plane, model, 0.5)
     ports, fabric = last.observed.ports, plane.central.fabric
@@ -146,7 +123,6 @@ def test_a_policy_sees_the_readings_that_it_asks_for_and_no_others(monkeypatch):
         MaxMinPolicy, "decide", lambda self, view, memory: views.append(view) or decide(self, view, memory)
     )
     model, plane = controlled(algorithm="max-min")
-    blast(model)
     model.run(2.0)
     assert views[-1].queues.known[receiver(plane)]
     assert views[-1].queues.served_bps[receiver(plane)] == pytest.approx(50e6, rel=0.01)
@@ -156,7 +132,6 @@ def test_a_policy_sees_the_readings_that_it_asks_for_and_no_others(monkeypatch):
 
 def test_a_reply_older_than_that_of_the_meters_is_not_known():
     model, plane = controlled()
-    blast(model)
     model.run(2.0)
     fabric, now_s, both = plane.central.fabric, model.now_s, frozenset(ReadingKind)
     fresh = {dpid: delivery.queues.received_s for dpid, delivery in fabric.deliveries.items()}
@@ -175,7 +150,6 @@ def test_a_reply_older_than_that_of_the_meters_is_not_known():
 
 def test_a_queue_made_again_is_unknown_once_and_a_jump_is_reported():
     model, plane = controlled()
-    blast(model)
     model.run(2.0)
     at, mine = PortId(1, NUMBER_OF_LAST_PN), receiver(plane)
 
@@ -198,7 +172,6 @@ def test_a_queue_made_again_is_unknown_once_and_a_jump_is_reported():
 
 def test_readings_are_recorded_and_decided_on_again():
     model, plane = controlled()
-    blast(model)
     central = plane.central
     central.recorder = recorder = Recorder()
     model.run(2.0)

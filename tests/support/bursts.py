@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import yaml
+from support.model_plane import document_of, under_control
 
-from controller.central.controller import CentralController
-from controller.config.loader import parse_config
-from experiments.machine.controller_process import configuration
-from experiments.model.control.control_plane import ControlPlane
-from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.fabric import ModelOptions
 from experiments.model.sources import UdpSource
 from topologies.builders import fig5
 
@@ -22,9 +18,8 @@ def received_bits(pattern, algorithm, *, senders, limit_bps, rate_factor, seed=1
     """Return sample times and the bits received up to each; each sender offers ``rate_factor`` times the limit."""
     fabric = fig5(pns=senders + 1, link_rate_bps=10 * limit_bps)
     _, vid = fabric.vlans
-    document = configuration(fabric, dict.fromkeys(fabric.vlans, limit_bps), algorithm, {}, 6653, 8080, queues=False)
-    model = ModelFabric(fabric, ModelOptions(slot_s=slot_s, seed=seed))
-    ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model"))).start()
+    document = document_of(fabric, dict.fromkeys(fabric.vlans, limit_bps), algorithm, queues=False)
+    model, _ = under_control(fabric, document, ModelOptions(slot_s=slot_s, seed=seed))
     receiver = fabric.vn(vid, fabric.pns[-1].number)
     begin_s = SETTLE_S + senders * INTRODUCED_S + ASLEEP_S
     for number, pn in enumerate(fabric.pns[:-1]):
