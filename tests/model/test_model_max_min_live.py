@@ -7,11 +7,10 @@ import json
 import numpy as np
 import pytest
 from support.configs import star
-from support.fabrics import ControlLoop, Fabric
+from support.fabrics import started_loop
 
 from controller.config.loader import parse_config
 from controller.dets.send_rate_controller import MachineState
-from controller.fabric.topology import PortId
 from controller.loop import control_step
 from controller.monitoring.pair_explanation import explain_pair
 
@@ -27,39 +26,29 @@ def lending(**ceilings):
 
 def loop_of(vlans, **sections):
     config = star(9, capacity="100M", limits={10: "40M", 20: "50M"}, vlans=vlans, **sections)
-    net = Fabric(config)
-    net.start()
-    return ControlLoop(net)
+    return started_loop(config)
 
 
-def test_idle_capacity_is_lent_across_vlans():
-    """One VLAN alone gets up to its ceiling."""
-    loop = loop_of(lending())
-    loop.add((1, 1), HUB, 10, 60 * M)
-    loop.add((1, 2), HUB, 10, 60 * M)
-    loop.run(40)
-    assert loop.rate(HUB, 10, -10) == pytest.approx(95 * M, rel=0.03)
-
-
-def test_nothing_is_lent_without_a_ceiling():
-    loop = loop_of({10: {"algorithm": "max-min"}, 20: {"algorithm": "max-min"}})
-    loop.add((1, 1), HUB, 10, 60 * M)
-    loop.add((1, 2), HUB, 10, 60 * M)
-    loop.run(40)
-    assert loop.rate(HUB, 10, -10) == pytest.approx(40 * M, rel=0.03)
-
-
-def test_a_ceiling_can_be_moved_and_taken_away_while_it_is_used():
+def test_idle_capacity_is_lent_up_to_a_ceiling_that_can_be_moved_and_taken_away():
     loop = loop_of(lending())
     central = loop.fabric.central
-    loop.add((1, 1), HUB, 10, 60 * M)
-    loop.add((1, 2), HUB, 10, 60 * M)
+    senders = [loop.add((1, port), HUB, 10, 5 * M) for port in (1, 2)]
+    loop.run(3)
+    assert (central.state.machines.control == MachineState.LIMITED).all()  # from the first interval on
+    assert not central.state.allocators.congested.any()
+    for sender in senders:
+        sender.rate_bps = 60 * M
     row = central.vns.row_of(10, *HUB)
     for ceiling_bps, most_bps in ((95 * M, 95 * M), (60 * M, 60 * M), (None, 40 * M), (80 * M, 80 * M)):
         given = None if ceiling_bps is None else int(ceiling_bps)
         loop.fabric.operator.set_vn(row, loop.fabric.now_s, receive_ceiling_bps=given)
         loop.run(40)
         assert loop.rate(HUB, 10, -10) == pytest.approx(most_bps, rel=0.03), ceiling_bps
+
+
+def explanations(loop):
+    fabric = loop.fabric.central.fabric
+    return [str(explain_pair(fabric, row)) for row in range(len(fabric.state.entries))]
 
 
 @pytest.mark.parametrize("other", ["max-min", "fs"])
@@ -116,9 +105,7 @@ def core_fabric(capacity="60M"):
         "switches": {"s1": {"dpid": 1, "ports": ports}, "s2": {"dpid": 2, "ports": {1: ports[1]}}, "c1": {"dpid": 3}},
         "links": links,
     }
-    net = Fabric(parse_config(json.dumps(document)), [(PortId(1, 101), PortId(3, 1)), (PortId(2, 101), PortId(3, 2))])
-    net.start()
-    return ControlLoop(net)
+    return started_loop(parse_config(json.dumps(document)), [((1, 101), (3, 1)), ((2, 101), (3, 2))])
 
 
 def test_a_core_link_bounds_what_is_lent():
@@ -129,8 +116,7 @@ def test_a_core_link_bounds_what_is_lent():
     loop.run(60)
     assert loop.rate((2, 1), 10, -10) == pytest.approx(22.5 * M, rel=0.03)
     assert loop.rate((2, 1), 20, -10) == pytest.approx(37.5 * M, rel=0.03)
-    central = loop.fabric.central
-    text = str(explain_pair(central.fabric, 0))
+    text = explanations(loop)[0]
     assert "bound by its own send limit and link out of s1:101, share 2 of 2" in text, text  # guarantee and excess
 
 
@@ -139,16 +125,6 @@ def test_a_core_link_that_is_not_named_bounds_nothing():
     loop.add((1, 1), (2, 1), 10, 70 * M)
     loop.run(40)
     assert loop.rate((2, 1), 10, -10) == pytest.approx(70 * M, rel=0.03)
-
-
-def test_all_senders_are_under_control_from_the_first_interval_on():
-    loop = loop_of(lending())
-    loop.add((1, 1), HUB, 10, 5 * M)
-    loop.add((1, 2), HUB, 20, 5 * M)
-    loop.run(3)
-    state = loop.fabric.central.state
-    assert (state.machines.control == MachineState.LIMITED).all()
-    assert not state.allocators.congested.any()
 
 
 def test_leaving_max_min_takes_back_what_was_lent():
@@ -172,8 +148,7 @@ def test_an_entry_is_explained():
         loop.add((1, port), HUB, 10, 100 * M)
         loop.add((1, port + 2), HUB, 20, 100 * M)
     loop.run(60)
-    central = loop.fabric.central
-    texts = [str(explain_pair(central.fabric, row)) for row in range(4)]
+    texts = explanations(loop)
     assert "bound by s1:9's receive limit of VLAN 10 and link s1:9 (receiving), share" in texts[0], texts
     assert "next bound: its own send limit and s1:9's receive ceiling of VLAN 10 at" in texts[0], texts
 
@@ -183,8 +158,7 @@ def test_a_standing_rate_is_explained_as_what_it_is():
     loop.add((1, 1), HUB, 10, 60 * M)
     loop.add((1, 2), HUB, 10, 3 * M)
     loop.run(40)
-    central = loop.fabric.central
-    texts = [str(explain_pair(central.fabric, row)) for row in range(2)]
+    texts = explanations(loop)
     assert texts[0].startswith("VLAN 10, s1:1 to s1:9: 66.0 Mb/s; bound by its demand; next bound: "), texts
     assert texts[1].startswith("VLAN 10, s1:2 to s1:9: 20.0 Mb/s; bound by an equal share of the guarantee, "), texts
 
@@ -195,13 +169,12 @@ def test_what_changed_since_the_last_interval_is_explained_by_its_ceilings():
         loop.add((1, port), HUB, 10, 60 * M)
         loop.add((1, port + 2), HUB, 20, 60 * M)
     loop.run(10)
-    central = loop.fabric.central
     loop.fabric.operator.set_vlan(10, loop.fabric.now_s, algorithm="max-min")
-    texts = [str(explain_pair(central.fabric, row)) for row in range(4)]
+    texts = explanations(loop)
     assert "VLAN 10" in texts[0]
     both = "its own send limit and s1:9's receive limit of VLAN 10"
     assert f"bound by {both}; next bound: the capacity of port s1:1 at 100.0 Mb/s" in texts[0]
     loop.add((1, 5), HUB, 20, 60 * M)
-    assert all(str(explain_pair(central.fabric, row)) for row in range(4))
+    assert all(explanations(loop))
     loop.run(2)
-    assert "bound by s1:9's receive limit of VLAN 10, share" in str(explain_pair(central.fabric, 0))
+    assert "bound by s1:9's receive limit of VLAN 10, share" in explanations(loop)[0]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
 from support.configs import star
-from support.fabrics import ControlLoop, Fabric
+from support.fabrics import started_loop
 from support.paths import ROOT
 
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
@@ -15,9 +14,6 @@ from controller.loop import control_step
 from controller.monitoring.pair_explanation import explain_pair
 from controller.policy import registry
 from controller.policy.interface import StaleMode
-from controller.policy.policy_groups import PolicyChoice
-from controller.whatif.recording import Recorder, decode
-from controller.whatif.replay import replay
 
 M = 1e6
 HUB = (1, 9)
@@ -37,9 +33,7 @@ def steps(monkeypatch):
 
 def loop_of(vlans, limits=None):
     limits = limits or dict.fromkeys(vlans, "40M")
-    net = Fabric(star(9, capacity="100M", limits=limits, vlans=vlans))
-    net.start()
-    return ControlLoop(net)
+    return started_loop(star(9, capacity="100M", limits=limits, vlans=vlans))
 
 
 def test_it_runs_and_is_explained():
@@ -93,26 +87,6 @@ def test_while_no_meter_is_read_its_class_says_what_holds(steps, monkeypatch, si
     else:
         assert (then_bps > before_bps).all()
         assert ((at_last_bps == 40 * M) == (silence == "FREE")).all()
-
-
-def test_it_shadows_is_recorded_and_replayed():
-    loop = loop_of({10: {"algorithm": "steps"}, 20: {"algorithm": "fs", "shadow": "steps"}})
-    for port in (1, 2):
-        loop.add((1, port), HUB, 10, 30 * M)
-        loop.add((1, port), HUB, 20, 30 * M)
-    loop.run(10)
-    recorder = loop.fabric.central.recorder = Recorder()
-    loop.run(20)
-    loop.add((1, 3), HUB, 10, 30 * M)
-    loop.run(20)
-    fabric = loop.fabric.central.fabric
-    rates_bps = fabric.control.shadow.rates_of(fabric.state.entries)
-    of_shadow = fabric.vns.vlan_vid[fabric.state.entries.receiver] == 20
-    assert (np.isnan(rates_bps) == ~of_shadow).all()
-    again = list(replay(decode(recorder.drain()), PolicyChoice("steps", {"gentle": 1})))
-    assert len(again) == 40
-    assert all(one.same for one in again)
-    assert not np.isnan(again[-1].alternative_bps).any()
 
 
 def test_three_policies_share_a_port():

@@ -259,3 +259,10 @@ class ControlLoop:
         for dpid, meter_id in sender._behind:  # what these drop has gone out
             self.fabric.switches[dpid].meters[meter_id].pass_bits(bits, self.fabric.now_s)
         return bits
+
+
+def started_loop(config: Config, links: Iterable[tuple[PortId, PortId]] = ()) -> ControlLoop:
+    """Return the loop of a fabric whose switches are all connected."""
+    net = Fabric(config, links)
+    net.start()
+    return ControlLoop(net)
