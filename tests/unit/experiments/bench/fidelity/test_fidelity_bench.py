@@ -40,3 +40,11 @@ def test_without_open_vswitch_the_model_stands_alone(monkeypatch):
 def test_a_meter_modified_every_interval_gives_its_burst_away_each_time():
     got = measure_on_model(Metered(0.020, udp=True))
     assert got == pytest.approx(50e6 + 1e6 / 0.055, rel=0.02)
+
+
+def test_every_burst_size_is_a_row():
+    asked = []
+    rows = bench.metered_rows(lambda case: asked.append(case) or 1.0)
+    assert len(rows) == 6
+    assert [case.burst_kbits for case in asked] == [1_000, 2_500, 5_000, 10_000, 20_000, 1_000]
+    assert [case.udp for case in asked] == [False] * 5 + [True]
