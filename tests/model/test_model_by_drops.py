@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fluid_meters import INTERVAL_S, PORTS, World
-from support.sharded_simulation import Network, OneProcess, ShardedSimulation
+from support.sharded_simulation import OneProcess, ShardedSimulation, cut
 
 from controller.gatekeeper.ingress_monitor import MIN_DROPPED_BITS
 from controller.gatekeeper.policy import BLIND_INTERVALS, Gatekeeper
@@ -28,13 +28,6 @@ HELD = int(GRANT_HOLD_S / INTERVAL_S)
 def two_vlans(algorithm: str) -> World:
     """Every port has a VN of either VLAN, whose guarantees leave a fifth of it."""
     return World(algorithm, {10: "4M", 20: "4M"}, capacity="10M")
-
-
-def cut(world: World, owner: list[int], settled: int = 6, **network: float) -> ShardedSimulation:
-    """Return a cut fabric whose shards have heard each other; limits have risen to their most after ``settled``."""
-    made = ShardedSimulation(world, [owner[port_no - 1] for port_no in world.vns.port_no.tolist()], Network(**network))
-    made.run(SILENCE, settled + 4 * (made.network.delay + made.network.jitter))
-    return made
 
 
 def to_vns(world: World, loads_kbit: dict[int, int]) -> list[int]:
@@ -60,7 +53,7 @@ loads = st.lists(
 @settings(derandomize=True, max_examples=3, deadline=None)
 @given(owner=owners, offered=loads)
 def test_with_frames_at_once_shards_grant_what_one_process_grants_bit_for_bit(algorithm, owner, offered):
-    whole, shards = OneProcess(two_vlans(algorithm)), cut(two_vlans(algorithm), owner)
+    whole, shards = OneProcess(two_vlans(algorithm)), cut(two_vlans(algorithm), owner, 6)
     np.testing.assert_array_equal(whole.run(SILENCE, 6), shards.limit_bps)
     for one in (whole, *shards.shards.values()):
         one.reset_policies()  # what was learned before all had heard each other
@@ -114,7 +107,7 @@ def test_who_sends_from_one_port_keeps_its_guarantee_by_frames_that_come_late():
 
 @pytest.mark.parametrize(("owner", "network"), [(CUTS[0], LATE), (CUTS[1], LOSSY)])
 def test_shards_come_to_the_shares_of_seawall_with_frames_late_or_lost(owner, network):
-    whole, shards = OneProcess(two_vlans("seawall")), cut(two_vlans("seawall"), owner, **network)
+    whole, shards = OneProcess(two_vlans("seawall")), cut(two_vlans("seawall"), owner, 6, **network)
     for load in ({RECEIVER: GREEDY_KBIT, RECEIVER + 1: GREEDY_KBIT}, {RECEIVER: GREEDY_KBIT, 0: 100}):
         offered = to_vns(whole.world, load)
         shards.run(offered, 60)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fluid_meters import INTERVAL_S, PORTS, World, ints
-from support.sharded_simulation import Network, OneProcess, ShardedSimulation
+from support.sharded_simulation import OneProcess, cut
 
 from controller.metering.enforcement import RATE_STEP_BPS
 from controller.node_protocol.rejection import RejectCause
@@ -47,14 +47,6 @@ def with_others() -> World:
     """Ports that VLANs under FS and under max-min share: these borrow what those leave."""
     ceilings = {"send_ceiling": "12M", "receive_ceiling": "12M"}
     return World("max-min", {10: "4M", 20: "4M"}, capacity="12M", vlans={10: {"algorithm": "fs"}, 20: ceilings})
-
-
-def cut(world: World, owner: list[int], **network) -> ShardedSimulation:
-    """Return a cut fabric whose shards have heard each other."""
-    owner_of_vns = [owner[port_no - 1] for port_no in world.vns.port_no.tolist()]
-    made = ShardedSimulation(world, owner_of_vns, Network(**network))
-    made.run(SILENCE, HELLO + 4 * (made.network.delay + made.network.jitter))
-    return made
 
 
 def on_links_bps(world: World, limit_bps: np.ndarray) -> np.ndarray:

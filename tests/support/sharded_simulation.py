@@ -114,6 +114,14 @@ class ShardedSimulation:
         return np.bincount(world.entries.receiver, self.limit_bps, len(world.vns))
 
 
+def cut(world: str | World, owner: list[int], settled: int = 4, **network: float) -> ShardedSimulation:
+    """Return a simulation whose shards have heard each other; ``owner`` is by port, (ports,)."""
+    world = World(world) if isinstance(world, str) else world
+    made = ShardedSimulation(world, [owner[port_no - 1] for port_no in world.vns.port_no.tolist()], Network(**network))
+    made.run([0], settled + 4 * (made.network.delay + made.network.jitter))
+    return made
+
+
 def one_each(frames: dict[int, bytes]) -> dict[int, list[bytes]]:
     """Return the message to each peer as a list."""
     return {receiver: [data] for receiver, data in frames.items()}
