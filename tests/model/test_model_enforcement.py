@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import yaml
+from support.model_plane import received_bps, send, under_control
 
-from controller.central.controller import CentralController
-from controller.config.loader import parse_config
 from experiments.bench.enforcement.bench import SENDERS_VLAN, describe_control, describe_fabric
 from experiments.bench.enforcement.grant_schedules import grants_bps
-from experiments.model.control.control_plane import ControlPlane
-from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.fabric import ModelOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
 
@@ -22,11 +19,10 @@ SLOT_S = 0.0005
 def delivered_over_granted(nominal_bps, pattern, sources, slots=1, warm_up_s=WARM_UP_S, measured_s=MEASURED_S):
     """Return the ratio, and how many times a second meters were modified; the VLAN has two VNs for each slot."""
     fabric = describe_fabric(nominal_bps, slots)
-    model = ModelFabric(fabric, ModelOptions(slot_s=SLOT_S))
     config = describe_control(fabric, nominal_bps, 1, 2)
     config["queues"]["max_rate"] = "capacity"  # meters alone are to hold the grants
-    central = CentralController(parse_config(yaml.safe_dump(config), "model"))
-    plane = ControlPlane(model, central)
+    model, plane = under_control(fabric, config, ModelOptions(slot_s=SLOT_S))
+    central = plane.central
     grants = grants_bps(pattern, nominal_bps, 300, 1)
     row = central.vns.row_of(SENDERS_VLAN, 1, 2)
     granted, changed = [], []
@@ -42,19 +38,14 @@ def delivered_over_granted(nominal_bps, pattern, sources, slots=1, warm_up_s=WAR
         return result
 
     central.interval = follow
-    plane.start()
-    sender, receiver = (fabric.vn(SENDERS_VLAN, number) for number in (1, 2))
     for source in sources:
-        model.connect(source, sender, receiver)
-        source.start(0)
+        send(model, source, SENDERS_VLAN, 1, 2)
     begin_s = model.now_s + warm_up_s
-    model.run(begin_s)
-    before = model.received[receiver].octets
-    model.run(begin_s + measured_s)
+    got_bps = received_bps(model, begin_s, begin_s + measured_s, SENDERS_VLAN, 2)
     times, limits = np.array(granted, dtype=float).T
     granted_bits = (limits * np.diff(np.clip(np.append(times, np.inf), begin_s, model.now_s))).sum()
     modifies = sum(count for now_s, count in changed if now_s >= begin_s)
-    return (model.received[receiver].octets - before) * 8 / granted_bits, modifies / measured_s
+    return got_bps * measured_s / granted_bits, modifies / measured_s
 
 
 @pytest.mark.parametrize("nominal_bps", [1_000_000, 20_000_000])

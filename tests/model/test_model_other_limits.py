@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-import yaml
+from support.model_plane import INTERVAL_S, document_of, send, under_control
 
-from controller.central.controller import CentralController
-from controller.config.loader import parse_config
-from experiments.machine.controller_process import configuration
 from experiments.model.control.control_plane import ControlPlane
-from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.fabric import ModelFabric
 from experiments.model.sources import UdpSource
 from topologies.builders import dumbbell
 
-INTERVAL_S, BEGIN_S, END_S = 0.055, 3.0, 8.0
+BEGIN_S, END_S = 3.0, 8.0
 BLUE, RED = 10, 20
 Change = Callable[[ControlPlane, int], None]
 
@@ -23,15 +20,10 @@ Change = Callable[[ControlPlane, int], None]
 def controlled(algorithm: str) -> tuple[ModelFabric, ControlPlane]:
     """Two senders of 300 Mb/s in VLAN 20 behind s1, and s2:2, which may receive 500."""
     fabric = dumbbell(pns=4, receivers=2, vlans=(BLUE, RED), link_rate_bps=10**9, core_rate_bps=10**10)
-    model = ModelFabric(fabric, ModelOptions())
-    limits_bps = {BLUE: 400_000_000, RED: 500_000_000}
-    document = configuration(fabric, limits_bps, algorithm, {}, openflow_port=6653, rest_port=8080, queues=False)
-    plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model")))
-    plane.start()
-    for pn in fabric.pns[:2]:
-        source = UdpSource(300e6, model.slot_s)
-        model.connect(source, fabric.vn(RED, pn.number), fabric.vn(RED, 4))
-        source.start(0)
+    document = document_of(fabric, {BLUE: 400_000_000, RED: 500_000_000}, algorithm, queues=False)
+    model, plane = under_control(fabric, document)
+    for number in (1, 2):
+        send(model, UdpSource(300e6, model.slot_s), RED, number, 4)
     return model, plane
 
 

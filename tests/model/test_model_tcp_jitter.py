@@ -28,7 +28,4 @@ def test_a_longer_round_trip_lets_the_least_window_fit_the_meter() -> None:
     assert immediate < 0.5
     assert immediate + 0.1 < jittery < slow
     assert slow > 0.9
-
-
-def test_the_same_seed_gives_the_same_bytes() -> None:
-    assert goodput_share(0.0006, seed=7) == goodput_share(0.0006, seed=7)
+    assert goodput_share(0.0006) == jittery, "the same seed gives the same bytes"
