@@ -55,58 +55,41 @@ def run(scenario=SCENARIO, control="level", seed=1):
     return run_on_model(scenario, control, seed, lambda _passed_s: None)
 
 
-@pytest.mark.parametrize("control", ["static", "fs", "fp", "max-min", "level"])
-def test_no_control_of_limits_lets_more_through(control):
-    found = run(control=control)
-    assert found.received_bits.sum(axis=1).max() <= 1.02 * 300 * M * 0.055
-    assert len(found.delivered_bits) == 60
-    np.testing.assert_allclose(found.delivered_bits.sum(), found.received_bits.sum())
+def short(name, *sources, limits, **more):
+    """A scenario of 3.3 s whose fabric is one switch with three PNs."""
+    return Scenario(name, "", limits, sources, **{"duration_s": 3.3, "topology": "dets-fig1", "pns": 3, **more})
 
 
-def test_without_control_the_limit_is_passed():
-    found = run(control="none")
-    assert found.received_bits.sum() / 3.3 > 500 * M
-    assert np.isnan(found.granted_bps).all()
-
-
-def test_fair_level_uses_what_fair_share_wastes():
-    uses = {control: measures(run(control=control))["use_of_oracle"] for control in ("static", "fs", "level")}
+def test_controls_of_limits_let_no_more_through_and_fair_level_uses_what_fair_share_wastes():
+    without = run(control="none")
+    assert without.received_bits.sum() / 3.3 > 500 * M
+    assert np.isnan(without.granted_bps).all()
+    uses = {}
+    for control in ("static", "fs", "fp", "max-min", "level"):
+        found = run(control=control)
+        assert found.received_bits.sum(axis=1).max() <= 1.02 * 300 * M * 0.055
+        assert len(found.delivered_bits) == 60
+        np.testing.assert_allclose(found.delivered_bits.sum(), found.received_bits.sum())
+        uses[control] = measures(found)["use_of_oracle"]
     assert uses["static"] < uses["level"] - 0.15
     assert uses["fs"] < uses["level"] - 0.05
     assert uses["level"] > 0.95
 
 
-def test_the_same_seed_is_the_same_run_and_another_is_not():
-    one, again, other = run(), run(), run(seed=2)
-    np.testing.assert_array_equal(one.delivered_bits, again.delivered_bits)
-    np.testing.assert_array_equal(one.granted_bps, again.granted_bps)
-    assert (one.delivered_bits != other.delivered_bits).any()
-
-
-def test_an_application_with_little_to_say_does_not_send_more():
-    scenario = Scenario(
-        name="slow",
-        title="",
-        topology="dets-fig1",
-        pns=2,
-        limits={1: Limits(400 * M, 300 * M)},
-        sources=(Source(1, 1, 2, "tcp", 20 * M),),
-        duration_s=2.2,
-    )
-    found = run(scenario)
-    assert found.delivered_bits.sum() / 2.2 == pytest.approx(20 * M, rel=0.02)
+@pytest.mark.parametrize("flows", [1, 4])
+def test_the_flows_of_an_application_share_its_rate(flows):
+    source = Source(1, 1, 2, "tcp", 20 * M, flows=flows)
+    found = run(short("slow", source, limits={1: Limits(400 * M, 300 * M)}))
+    assert found.delivered_bits.sum() / 3.3 == pytest.approx(20 * M, rel=0.02)
 
 
 def test_events_change_limits_and_algorithms():
-    scenario = Scenario(
-        name="events",
-        title="",
-        topology="dets-fig1",
-        pns=3,
+    scenario = short(
+        "events",
+        Source(1, 1, 3, "udp", 290 * M),
+        Source(1, 2, 3, "udp", 290 * M),
         limits={1: Limits(400 * M, 300 * M)},
-        sources=(Source(1, 1, 3, "udp", 290 * M), Source(1, 2, 3, "udp", 290 * M)),
         events=(LimitChange(1.1, 1, 3, receive_bps=100 * M), AlgorithmChange(1.1, 1, "fs")),
-        duration_s=3.3,
         phases={"before": (0.55, 1.1), "after": (1.65, 3.3)},
     )
     phases = phase_measures(run(scenario))
@@ -116,16 +99,8 @@ def test_events_change_limits_and_algorithms():
 
 
 def test_a_transfer_is_timed():
-    scenario = Scenario(
-        name="file",
-        title="",
-        topology="dets-fig1",
-        pns=2,
-        limits={1: Limits(200 * M, 100 * M)},
-        sources=(Source(1, 1, 2, "tcp", spans=((0.5, 3.3),), octets=10_000_000),),
-        duration_s=3.3,
-    )
-    found = run(scenario)
+    source = Source(1, 1, 2, "tcp", spans=((0.5, 3.3),), octets=10_000_000)
+    found = run(short("file", source, limits={1: Limits(200 * M, 100 * M)}))
     figures_of_it = measures(found)
     assert figures_of_it["transfers_done"] == 1
     assert figures_of_it["completion_mean_s"] == pytest.approx(0.84, rel=0.05)  # 10 MB at 100 Mb/s of wire rate
@@ -134,16 +109,8 @@ def test_a_transfer_is_timed():
 
 def test_a_source_of_many_flows_takes_its_part_of_a_plain_link():
     """Without control ten flows against one have most of the link; measured are two sources, not eleven."""
-    scenario = Scenario(
-        name="flows",
-        title="",
-        topology="dets-fig1",
-        pns=3,
-        limits={1: Limits(900 * M, 900 * M)},
-        sources=(Source(1, 1, 3, "tcp"), Source(1, 2, 3, "tcp", flows=10)),
-        duration_s=5.5,
-        phases={"settled": (2.2, 5.5)},
-    )
+    sources = Source(1, 1, 3, "tcp"), Source(1, 2, 3, "tcp", flows=10)
+    scenario = short("flows", *sources, limits={1: Limits(900 * M, 900 * M)}, duration_s=5.5)
     found = run(scenario, "none")
     one, ten = found.delivered_bits[40:].sum(axis=0)
     assert found.delivered_bits.shape == (100, 2)
@@ -153,23 +120,15 @@ def test_a_source_of_many_flows_takes_its_part_of_a_plain_link():
     assert (other.delivered_bits != found.delivered_bits).any()
 
 
-def test_flows_share_the_rate_of_their_application():
-    sources = (Source(1, 1, 2, "tcp", 40 * M, flows=4),)
-    limits = {1: Limits(400 * M, 300 * M)}
-    found = run(Scenario("slow", "", limits, sources, 2.2, topology="dets-fig1", pns=2), "none")
-    assert found.delivered_bits.sum() / 2.2 == pytest.approx(40 * M, rel=0.02)
-
-
 def web(flood_bps=0):
     flood = tuple(Source(2, pn, 3, "udp", flood_bps) for pn in (2, 4)) if flood_bps else ()
     requests = WebRequests(20.0, 5.0, ((5_000, 0.9), (500_000, 0.1)))
-    return Scenario(
-        name="web",
-        title="",
-        topology="dets-fig1",
-        pns=4,
+    return short(
+        "web",
+        Source(1, 1, 3, "tcp", requests=requests, flows=16),
+        *flood,
         limits={1: Limits(400 * M, 400 * M), 2: Limits(500 * M, 500 * M)},
-        sources=(Source(1, 1, 3, "tcp", requests=requests, flows=16), *flood),
+        pns=4,
         duration_s=5.5,
         phases={"first": (0.0, 2.2), "later": (2.2, 5.5)},
     )
@@ -201,15 +160,11 @@ def test_a_flood_without_control_starves_a_web_server_and_under_control_does_not
 
 def test_ceilings_and_weights_reach_the_controller_and_change_as_the_product_changes_them():
     """Two senders under max-min: the first may send 100 Mb/s, then borrow up to 300, then is given another limit."""
-    scenario = Scenario(
-        name="borrowing",
-        title="",
-        topology="dets-fig1",
-        pns=3,
+    scenario = short(
+        "borrowing",
+        Source(1, 1, 3, "udp", 280 * M),
         limits={1: Limits(100 * M, 200 * M, 100 * M, 500 * M)},
-        sources=(Source(1, 1, 3, "udp", 280 * M),),
         events=(LimitChange(1.1, 1, 1, send_ceiling_bps=250 * M), LimitChange(2.2, 1, 1, send_ceiling_bps=150 * M)),
-        duration_s=3.3,
         phases={"limit": (0.55, 1.1), "ceiling": (1.65, 2.2), "lower": (2.75, 3.3)},
         promise="ceilings",
     )
@@ -243,7 +198,6 @@ def test_late_grants_settle_two_intervals_later():
 
 
 def test_each_condition_has_runs_of_its_own(only_four, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
     monkeypatch.setattr(runs_module, "scenarios", lambda: {"four": COMPARED})
     monkeypatch.setattr(figures, "scenarios", lambda: {"four": COMPARED})
     of_fluid = [name for name, conditions in CONDITIONS.items() if not conditions.packets]
@@ -265,6 +219,7 @@ def test_each_condition_has_runs_of_its_own(only_four, tmp_path, monkeypatch):
 @pytest.fixture
 def only_four(monkeypatch):
     """As if the folder of scenarios held one file, and figure 2 were short."""
+    pytest.importorskip("matplotlib")
     starved = joined_by_udp(
         "dets-fig2", "starved", senders=3, udp_rate_bps=300 * M, warmup_s=1.0, blast_s=1.0, cooldown_s=1.0,
         controls=("none",),
@@ -282,7 +237,6 @@ def _one_after_the_other(todo, options, finished):
 
 
 def test_figures_are_made_written_down_and_resumed(only_four, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
     options = FigureOptions(seeds=1, results=tmp_path / "results", docs=tmp_path / "docs", quiet=True)
     made = make_figures(options)
     assert made["runs"] == 5
@@ -301,7 +255,6 @@ def test_figures_are_made_written_down_and_resumed(only_four, tmp_path, monkeypa
 
 
 def test_a_fabric_keeps_its_results_when_another_is_run(only_four, tmp_path):
-    pytest.importorskip("matplotlib")
     folder = tmp_path / "docs" / "results"
     folder.mkdir(parents=True)
     kept = {"fabric": "ovs", "command": "make figures FABRIC=ovs", "runs": 3, "runs_with_warnings": 0, "trees": []}
@@ -335,7 +288,6 @@ def test_a_fabric_keeps_its_results_when_another_is_run(only_four, tmp_path):
 
 
 def test_a_failed_run_is_told_after_the_others(only_four, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
     real = figures.execute_run
 
     def some(spec, folder, progress):
@@ -350,17 +302,6 @@ def test_a_failed_run_is_told_after_the_others(only_four, tmp_path, monkeypatch)
     with pytest.raises(RuntimeError, match="1 of 2 runs failed, four fs seed 1: OSError: no room"):
         make_figures(options)
     assert (tmp_path / "figures" / "model" / "four" / "static" / "seed-1" / "summary.json").exists()
-
-
-def test_names_that_do_not_exist_are_refused():
-    from controller.errors import InvalidValueError
-
-    every = {"fabric": "air", "experiments": ("x",), "seeds": 0, "conditions": "x"}
-    for wrong, key in (({name: value}, "only" if name == "experiments" else name) for name, value in every.items()):
-        with pytest.raises(InvalidValueError) as caught:
-            FigureOptions(**wrong).chosen()
-        assert caught.value.key == key
-    assert package.scenarios()
 
 
 def test_figures_that_are_ended_end_their_workers(tmp_path):
