@@ -13,23 +13,21 @@ from random import Random
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.model_plane import INTERVAL_S, Document, document_of, under_control
 
-from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
 from controller.config.loader import parse_config
 from controller.errors import InvalidValueError
-from controller.fabric.config_model import Config
 from controller.openflow.flows import decode_flow_stats
 from controller.openflow.meters import decode_meter_config
 from controller.openflow.multipart import encode_flow_stats_request, encode_meter_config_request
-from experiments.machine.controller_process import configuration
 from experiments.model.control.control_plane import ControlPlane
 from experiments.model.control.settings_operator import Operator
-from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.fabric import ModelFabric
 from experiments.model.sources import OnOff, UdpSource
 from topologies.builders import fig7
 
-INTERVAL_S, BEGIN_S, END_S = 0.055, 2.0, 4.0
+BEGIN_S, END_S = 2.0, 4.0
 BLUE, RED, GREEN, NEW = 10, 20, 30, 5
 LIMITS_BPS = {BLUE: 200_000_000, RED: 400_000_000, GREEN: 300_000_000, NEW: 50_000_000}
 Algorithms = tuple[str, str]  # red's and green's
@@ -38,23 +36,21 @@ Change = Callable[[ControlPlane], None]
 Seen = list[dict[tuple[int, int], tuple[int, int, int]]]
 
 
-def configured(algorithms: Algorithms, *vlans: int, blue_bps: int = LIMITS_BPS[BLUE]) -> Config:
+def configured(algorithms: Algorithms, *vlans: int, blue_bps: int = LIMITS_BPS[BLUE]) -> Document:
     """PNs 1 and 3 are behind s1, 2 and 4 behind s2, and 5 is behind s3."""
     fabric = fig7(pns=5, edges=3, link_rate_bps=10**10, vlans=vlans)
-    document = configuration(fabric, {**LIMITS_BPS, BLUE: blue_bps}, "fs", {}, 6653, 8080, queues=False)
+    document = document_of(fabric, {**LIMITS_BPS, BLUE: blue_bps}, "fs", queues=False)
     for vid, algorithm in zip((BLUE, RED, GREEN), ("max-min", *algorithms), strict=True):
         document["vlans"][vid]["algorithm"] = algorithm
         if algorithm == "gatekeeper":  # which else lends it what others leave of the receiving port
             document["vlans"][vid] |= dict.fromkeys(("send_ceiling", "receive_ceiling"), LIMITS_BPS[vid])
-    return parse_config(yaml.safe_dump(document), "model")
+    return document
 
 
 def running(algorithms: Algorithms) -> tuple[ModelFabric, ControlPlane]:
     """All three tenants send more than their receivers may get: blue without a pause, red and green now and then."""
     fabric = fig7(pns=5, edges=3, link_rate_bps=10**10, core_rate_bps=10**11, vlans=(BLUE, RED, GREEN))
-    model = ModelFabric(fabric, ModelOptions())
-    plane = ControlPlane(model, CentralController(configured(algorithms, BLUE, RED, GREEN)))
-    plane.start()
+    model, plane = under_control(fabric, configured(algorithms, BLUE, RED, GREEN))
     senders = {BLUE: ((1, 2, 4), 150e6), RED: ((1, 3), 300e6), GREEN: ((1, 3), 200e6)}
     for vid, (pns, rate_bps) in senders.items():
         for pn in pns:
@@ -107,7 +103,8 @@ def reload(*vlans: int, blue_bps: int = LIMITS_BPS[BLUE]) -> Change:
     def change(plane: ControlPlane) -> None:
         plane.push()
         now = plane.central.config.vlans
-        config = configured((now[RED].algorithm, now[GREEN].algorithm), *vlans, blue_bps=blue_bps)
+        document = configured((now[RED].algorithm, now[GREEN].algorithm), *vlans, blue_bps=blue_bps)
+        config = parse_config(yaml.safe_dump(document), "model")
         reconfigure(plane.central, config, plane.model.now_s).finish(plane.central)
         plane.operator = Operator(plane.central)
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import yaml
 from support.core_bottleneck import NEVER_CUTS, core_bottleneck_scenario, reported_lost_bits
+from support.model_plane import under_control
 
-from controller.central.controller import CentralController
-from controller.config.loader import parse_config
 from experiments.evaluation.measures import pair_rates
-from experiments.model.control.control_plane import ControlPlane
-from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.fabric import ModelOptions
 from experiments.runs.model_run import SETTLE_S, ModelTraffic, baseline_limits_bps, run_on_model
 from experiments.runs.run_configuration import controller_configuration
 from experiments.scenarios import scenarios
@@ -61,10 +58,9 @@ def test_a_loop_for_each_tunnel_gives_three_tunnels_more():
 @pytest.mark.parametrize(("part", "protocol"), [(0.2, "udp"), (0.3, "udp"), (0.45, "udp"), (0.35, "tcp")])
 def test_the_ledger_tells_what_the_sources_lost(part, protocol):
     scenario = core_bottleneck_scenario((part, protocol, (0.0, 30.0)))
-    model = ModelFabric(scenario.fabric(), ModelOptions(seed=1))
-    document = controller_configuration(scenario, model.fabric, NEVER_CUTS, 6653, 8080)
-    plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "test")))
-    plane.start()
+    fabric = scenario.fabric()
+    document = controller_configuration(scenario, fabric, NEVER_CUTS, 6653, 8080)
+    model, plane = under_control(fabric, document, ModelOptions(seed=1))
     traffic = ModelTraffic(model, scenario, 1, "cubic", SETTLE_S, lambda: baseline_limits_bps(scenario, "none"))
     said_bits = 0.0
     for interval in range(40, 161):
