@@ -11,6 +11,8 @@ from controller.central.fabric_state import SWITCH_WAIT_S
 from controller.central.reconfiguration import reconfigure
 from controller.loop import control_step
 from controller.switch.adoption import split_own_flows
+from controller.whatif.recording import Recorder, decode
+from controller.whatif.replay import replay
 
 MBIT = 1e6
 RISE = 1.1  # once all are there: FP offers a sender a tenth more, to see whether it takes it
@@ -89,6 +91,18 @@ def test_grants_are_held_from_the_first_piece_of_the_first_switch_on():
         granted_bps = control_step.effective_limits_bps(central.state, central.vns)
         assert all(granted_bps <= max(standing_bps.values()))
     assert len(central.state.entries) == 2
+
+
+def test_a_recording_of_held_grants_is_decided_again_bit_for_bit():
+    loop = taken_over(shared("fe"))
+    recorder = loop.fabric.central.recorder = Recorder()
+    loop.fabric.connect(1)
+    loop.run(10)
+    loop.fabric.connect(2)
+    loop.run(10)
+    again = list(replay(decode(recorder.drain())))
+    assert len(again) == 20
+    assert all(one.same for one in again)
 
 
 def test_who_comes_while_grants_are_held_gets_a_share():
