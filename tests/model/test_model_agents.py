@@ -357,12 +357,12 @@ def test_frames_that_waited_for_a_reload_are_no_flood() -> None:
 
 @pytest.mark.parametrize("mode", ["verify", "trust"])
 def test_a_reload_forgets_nothing_that_agents_have_reported(mode) -> None:
-    model, plane, _ = fabric_of(mode)
-    blast(model)
+    model, plane, _ = fabric_of(mode, blast_bps=16e6)
     model.run(3.0)
     before = plane.central.agents.shaping()
     assert Shaping.METER not in before
-    reconfigure(plane.central, config_of(model.fabric, mode), model.now_s).finish(plane.central)
+    config = parse_config(yaml.safe_dump(document_of(model.fabric, mode)), "model")
+    reconfigure(plane.central, config, model.now_s).finish(plane.central)
     for _ in range(4):
         assert plane.central.agents.shaping() == before
         model.run(model.now_s + INTERVAL_S)

@@ -261,9 +261,8 @@ def test_recording_changes_nothing():
 @pytest.mark.parametrize("ports", [8, 6])
 def test_another_algorithm_begins_again_where_a_reload_changed_the_vns(ports, algorithm):
     """The first recorded VNs have other rows after the reload, or none."""
-    net = Fabric(star(7, capacity="100M", limits={10: "40M", 20: "40M"}))
-    net.start()
-    loop = ControlLoop(net)
+    loop = started_loop(star(7, capacity="100M", limits={10: "40M", 20: "40M"}))
+    net = loop.fabric
     for sender in (3, 4):
         loop.add((1, sender), (1, 5), 10, 30 * M)
     loop.run(10)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fluid_meters import INTERVAL_S, PORTS, World
-from support.sharded_simulation import OneProcess, ShardedSimulation, cut
+from support.sharded_simulation import Network, OneProcess, ShardedSimulation
 
 from controller.dets.rate_allocator import CALM_INTERVALS, RateAllocators
 from controller.errors import InvalidValueError
@@ -16,9 +16,16 @@ from controller.shards.shard import GRANT_HOLD_S, Shard
 
 ALGORITHMS = ("fs", "sp", "fp", "level", "max-min")
 CUTS = ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2], [0, 1, 2, 3, 4, 5])
-SILENCE, GREEDY = [0], [600]
+SILENCE, GREEDY, MIXED = [0], [600], [600, 500, 400, 300, 200, 100, 50]
 HELLO = 4  # intervals until all have heard each other
 HELD = int(GRANT_HOLD_S / INTERVAL_S)
+
+
+def cut(world: str | World, owner: list[int], **network) -> ShardedSimulation:
+    """Return a cut fabric whose shards have heard each other."""
+    made = ShardedSimulation(world, owner, Network(**network))
+    made.run(SILENCE, HELLO + 4 * (made.network.delay + made.network.jitter))
+    return made
 
 
 owners = st.lists(st.integers(0, 3), min_size=PORTS, max_size=PORTS)
@@ -62,6 +69,14 @@ def test_frames_that_are_lost_doubled_and_overtaken_change_nothing_in_the_end(ow
     assert shards.causes[RejectCause.ORDER] > 10  # duplicated, or overtaken
     for _ in range(60):  # and nothing moves after that
         np.testing.assert_array_equal(shards.run(GREEDY), whole.run(GREEDY))
+
+
+def test_who_comes_later_gets_its_share_from_both_sides():
+    whole, shards = OneProcess("fs"), cut("fs", [0, 0, 0, 1, 1, 1], delay=1)
+    some = [600, 0, 600, 0, 0, 600, 0]
+    shards.run(some, 40)
+    whole.run(some, 40)
+    np.testing.assert_array_equal(shards.run(GREEDY, 160), whole.run(GREEDY, 160))
 
 
 # -- a peer that is silent
@@ -108,13 +123,48 @@ def test_a_peer_that_comes_back_is_decided_on_again():
     np.testing.assert_array_equal(shards.run(GREEDY, 20), whole.run(GREEDY, 20 + 40))
 
 
-def test_a_new_owner_of_the_same_switches_frees_nobody():
+def test_frames_that_waited_for_a_paused_peer_are_refused_and_it_recovers():
+    """Its inbox holds what others said before they gave it up; by its own clock that answers nothing recent."""
+    whole, shards = OneProcess("fs"), cut("fs", [0, 0, 0, 1, 1, 1], delay=1)
+    whole.run(GREEDY, 60)
+    shards.run(GREEDY, 40)
+    shards.paused = {1}
+    kept, shards.network.delay = shards.network.delay, 40
+    shards.run(GREEDY, 3)
+    shards.network.delay = kept
+    shards.run(GREEDY, 37)
+    shards.paused = set()
+    late = shards.causes[RejectCause.LATE]
+    shards.run(GREEDY, 1)
+    assert shards.causes[RejectCause.LATE] > late
+    np.testing.assert_array_equal(shards.run(GREEDY, 20), whole.limit_bps)
+
+
+def test_a_new_owner_speaks_for_the_same_switches_and_the_old_one_is_not_heard():
     shards = cut("fs", [0, 0, 0, 1, 1, 1], delay=1)
     before_bps = shards.run(GREEDY, 40).copy()
     old, shards.shards[1] = shards.shards[1], shards.shard(1, token=2)
     shards.shards[1].state = old.state  # what it finds on the switches
     for _ in range(40):
         assert (shards.run(GREEDY) <= before_bps * (1 + 1e-9)).all()
+    now_s, readings = shards.world.now_s, shards.world.readings(shards.rows[1])
+    error = shards.shards[0].receive(1, old.report(readings, now_s)[0], now_s)
+    assert error is not None
+    assert error.cause is RejectCause.TOKEN
+
+
+def test_who_knows_other_owners_is_not_heard_and_nobody_gains_by_it():
+    whole, shards = OneProcess("fs"), cut("fs", [0, 0, 1, 1, 2, 2], delay=1)
+    before_bps = shards.run(GREEDY, 40).copy()
+    shards.shards[0].repartition(shards.owner, 1, owners_digest=b"new")
+    for _ in range(40):
+        assert (shards.run(GREEDY) <= before_bps * (1 + 1e-9)).all()
+    refused = shards.causes[RejectCause.FABRIC]
+    assert refused > 40
+    for one in (1, 2):
+        shards.shards[one].repartition(shards.owner, 1, owners_digest=b"new")
+    np.testing.assert_array_equal(shards.run(GREEDY, 40), whole.run(GREEDY, 40))
+    assert shards.causes[RejectCause.FABRIC] == refused + 8  # what 1 and 2 had under way
 
 
 def test_a_receiver_is_calm_at_its_own_shard_alone_so_that_a_new_owner_frees_nobody():
