@@ -160,8 +160,8 @@ class Client:
             if time.monotonic() >= end_s:
                 break
             time.sleep(POLL_INTERVAL_S)
-        reasons = [f"{name} has not confirmed it" for name in status.get("unconfirmed_switches", ())]
-        reasons += [f"{name} is not connected" for name in status.get("disconnected_switches", ())]
+        reasons = [f"{name} has not confirmed it" for name in status.get("unconfirmed_switches") or ()]
+        reasons += [f"{name} is not connected" for name in status.get("disconnected_switches") or ()]
         reason = ", ".join(reasons) or "the controller has not sent it"
         raise RequestError(f"revision {revision} is kept, but not in force after {timeout_s:g} s: {reason}")
 

@@ -230,13 +230,21 @@ def test_wait_tells_where_it_does_not_know(
     assert done == (0, "VLAN 10, sw1:3: send 1M (revision 17, in force)\n", said)
 
 
-def test_wait_tells_which_switches_lag(desk: FakeRestServer, dets: Any) -> None:
+@pytest.mark.parametrize(
+    ("unconfirmed", "disconnected", "lagging"),
+    [
+        (["sw1"], ["sw2"], "sw1 has not confirmed it, sw2 is not connected"),
+        (None, None, "the controller has not sent it"),  # which the answer may have
+    ],
+)
+def test_wait_tells_which_switches_lag(
+    desk: FakeRestServer, dets: Any, unconfirmed: list[str] | None, disconnected: list[str] | None, lagging: str
+) -> None:
     desk.on("PATCH", VN_PATH, VN)
-    late = {"installed_revision": 16, "unconfirmed_switches": ["sw1"], "disconnected_switches": ["sw2"]}
+    late = {"installed_revision": 16, "unconfirmed_switches": unconfirmed, "disconnected_switches": disconnected}
     desk.on("GET", "/v1/revision", late)
     status, out, err = dets("limit", "set", *HERE, "--send", "1M", "--wait", "--timeout", "0.01")
     assert (status, out) == (1, "")
-    lagging = "sw1 has not confirmed it, sw2 is not connected"
     assert err == f"dets: revision 17 is kept, but not in force after 0.01 s: {lagging}\n"
 
 
