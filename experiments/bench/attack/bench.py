@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
+from apps.cli.support.answers import RequestError
 from experiments.bench.attack.attacks import ATTACKS, GOOD_DPIDS
 from experiments.bench.attack.hostile_peer import HOSTILE_DPID
 from experiments.bench.harness import Target, check_bounds, check_known, finished, missed_intervals, resident_bytes
@@ -218,7 +219,7 @@ class AttackedFabric:
             self.controller.check_alive()
             try:
                 return dict(self.controller.get("/v1/loop"))
-            except OSError:
+            except RequestError:
                 if time.monotonic() > deadline_s:
                     raise
                 time.sleep(_POLL_INTERVAL_S)
@@ -239,8 +240,9 @@ class AttackedFabric:
             try:
                 states = self.controller.health().get("switches", {})
                 loop = self.controller.get("/v1/loop")
-            except OSError:
+            except RequestError:
                 last_loop = None
+                time.sleep(_POLL_INTERVAL_S)
                 continue
             ready = all(states.get(f"s{dpid}") == "ready" for dpid in GOOD_DPIDS)
             keeps_interval = (
