@@ -252,7 +252,7 @@ class Reconciler:
         differing = differing | unwanted
         if not tidy:
             numbers = self.fabric.network.numbers
-            differing -= {packed for packed in unwanted if _may_be_desired(packed, record, numbers)}
+            differing -= {packed for packed in unwanted if may_be_desired(packed, record, numbers)}
         wrong = plan_flows(desired, record.installed, differing)
         record.set_flows(wrong)
         return len(wrong)
@@ -349,7 +349,7 @@ class Reconciler:
             yield
 
 
-def _may_be_desired(packed: bytes, record: SwitchRecord, numbers: PortNumbers) -> bool:
+def may_be_desired(packed: bytes, record: SwitchRecord, numbers: PortNumbers) -> bool:
     """Return whether another switch may need a flow entry; entries of edge ports depend on the configuration alone."""
     key = unpack_key(packed)
     in_port = key.match.in_port

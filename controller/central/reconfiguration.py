@@ -9,14 +9,14 @@ differences are sent.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from controller.central.controller import CentralController
 from controller.central.fabric_state import FabricState
-from controller.central.reconciliation import Reconciler
+from controller.central.reconciliation import Reconciler, may_be_desired
 from controller.columns import NEW_ROW, IntArray, reindex
 from controller.dets.rate_allocator import RateAllocators
 from controller.errors import InvalidValueError
@@ -36,13 +36,15 @@ class Reconfiguration:
     """A half-finished reconfiguration: ``finish`` completes it, ``undo`` reverts it.
 
     ``removed`` are the switches that the new configuration lacks, or has with another profile or other queue classes.
-    ``_standing`` are the installed meter settings of the other connected switches.
+    ``_standing`` are the installed meter settings of the other connected switches, ``_leftovers`` the packed keys of
+    their flow entries of an earlier run that a switch may need that has not connected yet.
     """
 
     removed: frozenset[int]
     _before: Reconciler
     _rows: _Rows
     _standing: Mapping[int, MeterSettingsTable]
+    _leftovers: Mapping[int, set[bytes]]
     _allocators: RateAllocators
 
     def undo(self, central: CentralController) -> None:
@@ -57,7 +59,7 @@ class Reconfiguration:
         central.pairs.flush()
         _inherit_marks(self._before.fabric, fabric, self._rows)
         for dpid, installed in self._standing.items():
-            _plan(fabric, fabric.switches[dpid], installed)
+            _plan(fabric, fabric.switches[dpid], installed, self._leftovers.get(dpid, set()))
 
 
 class PreparedReconfiguration:
@@ -132,7 +134,9 @@ def reconfigure(
     reconciler.agents.inherit(central.agents)
     unmetered = [pair for pair in map(row_of.pair, central.pairs.unmetered) if pair is not None]
     reconciler.pairs.inherit(unmetered)
-    done = Reconfiguration(frozenset(before.switches.keys() - kept), central.reconciler, row_of, installed, allocators)
+    leftovers = {dpid: _leftovers(before, dpid) for dpid in present} if after.awaits_switches(now_s) else {}
+    removed = frozenset(before.switches.keys() - kept)
+    done = Reconfiguration(removed, central.reconciler, row_of, installed, leftovers, allocators)
     central.set_reconciler(reconciler)
     return done
 
@@ -184,7 +188,7 @@ def _inherit_record(
     after.capabilities, after.connected = before.capabilities, before.connected
     after.ports = {port_no: before.ports[port_no] for port_no in before.ports.keys() & after.switch.ports.keys()}
     after.installed, after.changed_keys = before.installed.copy(), set(before.changed_keys)
-    after.foreign = before.foreign
+    after.foreign, after.deferred = before.foreign, before.deferred
 
 
 def _inherit_network(before: FabricState, made: PreparedReconfiguration, row_of: _Rows, kept: set[int]) -> None:
@@ -271,11 +275,21 @@ def _inherit_marks(before: FabricState, after: FabricState, row_of: _Rows) -> No
     after.measuring = after.measuring.remembering(before.measuring, find_pairs(before.measuring, *ends))
 
 
-def _plan(fabric: FabricState, record: SwitchRecord, installed: MeterSettingsTable) -> None:
-    """Queue the differences between the installed and the desired tables of a switch."""
+def _leftovers(fabric: FabricState, dpid: int) -> set[bytes]:
+    """Return the packed keys of a switch's undesired flow entries that another switch may need."""
+    record, numbers = fabric.switches[dpid], fabric.network.numbers
+    undesired = record.installed.missing_from(fabric.network.desired.flows_at(dpid))
+    return {packed for packed in undesired if may_be_desired(packed, record, numbers)}
+
+
+def _plan(
+    fabric: FabricState, record: SwitchRecord, installed: MeterSettingsTable, leftovers: Collection[bytes]
+) -> None:
+    """Queue the differences between the installed and the desired tables of a switch; undesired ``leftovers`` stay."""
     record.update = SwitchUpdate()
     desired = fabric.network.desired.flows_at(record.switch.dpid)
-    record.set_flows(plan_flows(desired, record.installed))
+    stays = {packed for packed in leftovers if not desired.has(packed)}
+    record.set_flows(plan_flows(desired, record.installed, desired.differing(record.installed) - stays))
     settings = fabric.desired_meters(record)
     differing = settings.differing(installed)
     removed = np.setdiff1d(installed.meter_id, settings.meter_id).tolist()

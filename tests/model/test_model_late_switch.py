@@ -115,11 +115,19 @@ def test_who_comes_while_grants_are_held_gets_a_share():
     assert (newcomer.received_bits - before_bits) / (20 * 0.055) >= 0.9 * 100 * MBIT
 
 
-def test_a_reload_goes_on_holding_grants():
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
+def test_a_reload_goes_on_holding_grants_and_takes_nothing_from_whom_has_yet_to_come(first, second):
+    """Meanwhile a sender behind a switch without a controller goes on sending; it fails if its frames do not arrive."""
     before = shared("fs")
     standing_bps = before.limits(10)
     loop = taken_over(before)
-    loop.fabric.connect(1)
+    loop.fabric.connect(first)
     loop.run(5)
-    reconfigure(loop.fabric.central, loop.fabric.config, loop.fabric.now_s)
+    reconfigure(loop.fabric.central, loop.fabric.config, loop.fabric.now_s).finish(loop.fabric.central)
+    loop.fabric.push()
     assert highest_rise(loop, standing_bps, 40) <= COMPENSATED
+    loop.fabric.connect(second)
+    loop.fabric.hello()
+    assert highest_rise(loop, standing_bps, 60) <= RISE
+    assert loop.rate(RECEIVER, 10, -20) <= 1.03 * 400 * MBIT
+    assert len(loop.limits(10)) == 3
