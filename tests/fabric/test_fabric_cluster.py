@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from support.cluster import NAMES, ClusterNodes, needs_etcd
+from support.cluster import NAMES, ClusterNodes, dets, needs_etcd
 from support.ovs import flow_durations, meter_durations, meter_rates
-from support.sharded_blast import dets
 
 from experiments.ovs.ovs_vsctl import find_rows, vsctl
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 from support.cluster import ShardedRun, check_one_writer
-from support.paths import ROOT
 from support.wire import EVERYBODY, frame
 
 from controller.openflow.match import Match
@@ -19,13 +16,6 @@ LINKS = [((1, 101), (2, 101)), ((2, 102), (3, 101))]
 RECEIVER = (3, 31)
 SENDERS = [(1, 11), (1, 12), (2, 21)]
 LIMIT_BPS = 400e6
-
-
-def dets(*arguments: str) -> tuple[int, str]:
-    """Run ``dets``; return its exit status and what it has said."""
-    command = [sys.executable, "-m", "apps.cli", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout + done.stderr
 
 
 def offer(run: ShardedRun, rate_bps: float) -> None:
@@ -43,12 +33,12 @@ def offer(run: ShardedRun, rate_bps: float) -> None:
 def blast(run: ShardedRun) -> None:
     """Let them send more than it may get, until the limit is shared."""
     offer(run, 300e6)
-    run.wait(lambda: is_shared(run, range(len(run.nodes))) and _meters_stand(run), "the limit is shared", 30.0)
+    run.wait(lambda: is_shared(run, range(len(run.nodes))), "the limit is shared", 30.0)
 
 
-def _meters_stand(run: ShardedRun) -> bool:
+def _meters_stand(meters: Iterable[Mapping[int, tuple[int, int]]]) -> bool:
     """Whether no meter stands below its sender's grant, as it does while it takes back what it let through before."""
-    rates_bps = [1e3 * rate for dpid in EDGES for rate, _ in run.meters(dpid).values()]
+    rates_bps = [1e3 * rate for of_switch in meters for rate, _ in of_switch.values()]
     return sum(rate_bps == pytest.approx(LIMIT_BPS / 3, rel=0.05) for rate_bps in rates_bps) == len(SENDERS)
 
 
@@ -71,14 +61,22 @@ def is_shared(run: ShardedRun, nodes: Sequence[int] = (0, 1)) -> bool:
 class InstalledMeters:
     """The meters of the switches as they stand, and what is done to them from now on.
 
-    ``most_kbps`` is what they may be set to, by switch and meter; None: none may rise by a fifth.
+    ``most_kbps`` is what they may be set to, by switch and meter. None: none may rise by a fifth, once those of the
+    senders stand at their grants.
     """
 
     def __init__(self, run: ShardedRun, most_kbps: Mapping[tuple[int, int], float] | None = None) -> None:
         self._run = run
-        with run.fabric.locked():
-            self._logs = {dpid: MeterLog(run.fabric.switches[dpid]) for dpid in EDGES}
-            self._meters = {dpid: run.meters(dpid) for dpid in EDGES}
+
+        def taken() -> bool:
+            with run.fabric.locked():
+                self._meters = {dpid: run.meters(dpid) for dpid in EDGES}
+                if most_kbps is None and not _meters_stand(self._meters.values()):
+                    return False
+                self._logs = {dpid: MeterLog(run.fabric.switches[dpid]) for dpid in EDGES}
+                return True
+
+        run.wait(taken, "meters stand at the grants", 30.0)
         self._most_kbps = most_kbps or {
             (dpid, number): 1.2 * rate for dpid, meters in self._meters.items() for number, (rate, _) in meters.items()
         }

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import NAMES, ShardedRun, needs_etcd
-from support.sharded_blast import EDGES, LINKS, InstalledMeters, blast, dets, is_shared
+from support.cluster import NAMES, ShardedRun, dets, needs_etcd
+from support.sharded_blast import EDGES, LINKS, InstalledMeters, blast, is_shared
 
 pytestmark = [needs_etcd]
 VN = "/v1/vns/10/s1/11"

@@ -67,6 +67,7 @@ def test_a_source_of_multicast_may_flood_as_much_as_its_own_limit(run: WireRun) 
     assert run.app.get("/v1/vns/10/s1/2")["flood_limit_bps"] == 1_666_000
 
 
+@pytest.mark.rates
 def test_floods_take_no_more_than_admission_promised(run: WireRun) -> None:
     """Three VNs send 400 Mb/s each to an address that nobody has; the fourth also gets more than its limit from one."""
     mac = {port_no: 0x0200_0000_0A00 + port_no for port_no in PORTS}
