@@ -136,11 +136,19 @@ def is_isolating() -> bool:
     return os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def compile_units(root: Path, pytest: Sequence[str]) -> None:
-    """Let pytest compile the unit tests once: each process that shares would compile all of them, at the same time."""
-    if not any((root / "tests/unit").rglob("*-pytest-*.pyc")):
-        command = [*pytest, "--collect-only", "-qq", root / "tests/unit"]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+def compile_first(root: Path, pytest: Sequence[str], *, units: bool) -> None:
+    """Compile the model, and let pytest compile the ``units`` tests once.
+
+    Each process that shares would compile all unit tests, at the same time.
+    """
+    model = subprocess.Popen([sys.executable, "-m", "experiments.model.native_build"], cwd=root)
+    try:
+        if units and not any((root / "tests/unit").rglob("*-pytest-*.pyc")):
+            command = [*pytest, "--collect-only", "-qq", root / "tests/unit"]
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        model.wait()
+    finally:
+        model.terminate()
 
 
 def run_together(
@@ -194,10 +202,9 @@ def run_all(root: Path, arguments: Sequence[str]) -> int:
         ]
         alone = in_lane(ALONE, ALONE, *urgent)
         try:
-            compiled = (lambda: None) if arguments else (lambda: compile_units(root, pytest))
-            if run_together(shared, [(functions, logs[0])], compiled) and run_together(
-                rates[0], list(zip(rates[1:], logs[1:], strict=True))
-            ):
+            if run_together(
+                shared, [(functions, logs[0])], lambda: compile_first(root, pytest, units=not arguments)
+            ) and run_together(rates[0], list(zip(rates[1:], logs[1:], strict=True))):
                 with alone:
                     alone.wait()
         except KeyboardInterrupt:
