@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 from support.wire import WireRun
 
 from controller.config.loader import parse_config
@@ -27,6 +28,7 @@ def recorded(run: WireRun, seconds: float) -> list[Start | Interval]:
     return list(decode(base64.b64decode(answer["records"])))
 
 
+@pytest.mark.rates
 def test_what_a_queue_drops_is_read_with_the_meters_and_replayed(tmp_path: Path) -> None:
     """A queue of 50 Mb/s where the limit is 400: 300 Mb/s pass the meter, and 250 of them are dropped behind it."""
     with WireRun(tmp_path, {1: [1, 2]}) as run:
