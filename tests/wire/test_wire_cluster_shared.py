@@ -38,8 +38,13 @@ def run(cluster: ShardedRun) -> Iterator[ShardedRun]:
         if not node.running:
             node.start()
     cluster.wait_whole()
-    dets("cluster", "balance", "--config", str(cluster.nodes[0].config_path))
-    cluster.wait(lambda: cluster.owners(0) == cluster.owners(1) == OWNERS, "they are shared out", 20.0)
+
+    def shared_out() -> bool:
+        # Again, if a node that has come back is not connected to all switches yet.
+        dets("cluster", "balance", "--config", str(cluster.nodes[0].config_path))
+        return cluster.owners(0) == cluster.owners(1) == OWNERS
+
+    cluster.wait(shared_out, "they are shared out", 20.0)
     cluster.wait_whole()
     yield cluster
     check_one_writer(cluster, EDGES)
