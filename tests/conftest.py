@@ -56,7 +56,7 @@ def forked_controllers(request: pytest.FixtureRequest) -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Mark what stands in tests/fabric, and skip it where it cannot run; repeat what fails in real time.
 
-    The wire tier, which waits most, comes first: it is not left when the others are done.
+    The wire tier, which waits most, and files marked as long come first: they are not left when the others are done.
     """
     # A file at a time: there are twenty times as many tests.
     paths = {item.path for item in items}
@@ -73,9 +73,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if missing is not None:
             item.add_marker(pytest.mark.skip(reason=f"fabric: {missing}"))
     yield
-    wire = [item for item in items if item.path.parent == WIRE_FOLDER]
-    others = [item for item in items if item.path.parent != WIRE_FOLDER]
-    items[:] = lanes.dealt(others, wire, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    is_long = {item: item.get_closest_marker(lanes.LONG) is not None for item in items}
+    first = [item for item in items if is_long[item] or item.path.parent == WIRE_FOLDER]
+    first.sort(key=lambda item: not is_long[item])
+    others = [item for item in items if not is_long[item] and item.path.parent != WIRE_FOLDER]
+    items[:] = lanes.dealt(others, first, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     if part := os.environ.get(lanes.PART):
         items[:] = lanes.part_of(items, part)
 

@@ -20,6 +20,8 @@ from controller import plugins
 from controller.errors import InvalidValueError
 from topologies import _mininet_import
 
+pytestmark = pytest.mark.long
+
 Dets = Callable[..., str]
 
 

@@ -1,10 +1,11 @@
 """Which tests run when, and what all of them came to: ``scripts/run-tests``.
 
-Most tests share the processors. Lanes are a pytest each, with a network and an Open vSwitch of its own
-(``scripts/lane``). In that of functions are the fabric tier, the kernel tier and the web UI, which wait most of the
-time, beside those that share. After them comes what compares rates in real time, in ``RATE_LANES`` lanes at once, each
-of which takes less than half a processor. In the last lane is what keeps the processors busy itself. Each pytest writes
-down what its tests came to, so that one table tells of all.
+Most tests share the processors; of the processes that run these, two begin with the wire tier, and with files marked
+as long. Lanes are a pytest each, with a network and an Open vSwitch of its own (``scripts/lane``). In that of functions
+are the fabric tier, the kernel tier and the web UI, which wait most of the time, beside those that share. After them
+comes what compares rates in real time, in ``RATE_LANES`` lanes at once, each of which takes less than half a processor.
+In the last lane is what keeps the processors busy itself. Each pytest writes down what its tests came to, so that one
+table tells of all.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 FUNCTIONS, RATES, ALONE = LANES = ("functions", "rates", "alone")  # the names of the marks
+LONG = "long"  # the mark of files that begin first: nothing long is left when the others are done
 TALLY = "DETS_TEST_TALLY"  # the environment variable that names the file
 PART = "DETS_TEST_PART"  # the environment variable that selects a part of the files: "NUMBER/COUNT"
 RATE_LANES = 3

@@ -16,7 +16,7 @@ from experiments.bench.cluster.bench import run
 from experiments.bench.cluster.fault_runner import run_faults
 from experiments.machine.process_runner import wait_until
 
-pytestmark = [needs_etcd]
+pytestmark = [needs_etcd, pytest.mark.long]
 FAULTS = ("disks of the nodes full", "clocks step")
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.cluster import NAMES, ShardedRun, check_one_writer, needs_etcd
 from support.sharded_blast import EDGES, LIMIT_BPS, LINKS, RECEIVER, SENDERS, InstalledMeters, granted_bps, offer
 
-pytestmark = [needs_etcd]
+pytestmark = [needs_etcd, pytest.mark.long]
 LEASE_S = 4  # so that only the one that is killed loses its lease, however busy the machine
 MAX_S = 40.0  # limits go down and up by steps, an interval each
 OWNERS = {"s1": "n2", "s2": "n1", "s3": "n3"}  # by hash; n2, the allocator, dies, which has two of the senders

@@ -21,6 +21,7 @@ from controller.openflow.constants import MessageType, MultipartType
 from experiments.bench.attack import attacks
 from experiments.bench.attack.hostile_peer import HostilePeer, message, multipart_reply, open_connections
 
+pytestmark = pytest.mark.long
 HOSTILE = attacks.HOSTILE_DPID
 LINK = [((1, 10), (2, 10))]
 ATTACK_S = 2.0

@@ -15,6 +15,7 @@ from controller.openflow.constants import MessageType
 from experiments.switch.meter_table import MeterLimits
 from experiments.switch.options import DatapathOptions
 
+pytestmark = pytest.mark.long
 PORTS = OneSwitch.ports
 # Of each VN: for its send limit, floods, discovery, newcomers and reports; two of them it cannot do without.
 VN_METERS, NEEDED_METERS = 5 * 2 * len(PORTS), 2 * 2 * len(PORTS)

@@ -17,6 +17,7 @@ from controller import __version__
 from experiments.machine.controller_process import configuration, free_ports
 from topologies.builders import fig1
 
+pytestmark = pytest.mark.long
 INSTALL_S = 300.0
 CONTROL = ROOT / "tests" / "support" / "installed_control.sh"
 CONTROLLED = [f"{name}: limit set and reset" for name in ("dets run", "ryu-manager")]
