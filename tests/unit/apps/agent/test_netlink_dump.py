@@ -1,4 +1,4 @@
-"""The end of a dump: in a datagram of its own, or behind the last classes; and its errors."""
+"""The end of a dump: in a datagram of its own, or behind the last classes; and the errors of dumps and changes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from apps.agent.netlink import RTM_NEWTCLASS, TCA_KIND, TCA_STATS2, Netlink, attribute, tc_message
+from apps.agent.netlink import RTM_NEWTCLASS, TCA_KIND, TCA_STATS2, Netlink, Request, attribute, tc_message
 
 DONE, ERROR, MULTI = 3, 2, 2
 MINOR = 0x3001
 
 
-def message(kind: int, body: bytes) -> bytes:
-    return struct.pack("=IHHII", 16 + len(body), kind, MULTI, 1, 0) + body
+def message(kind: int, body: bytes, sequence: int = 1) -> bytes:
+    return struct.pack("=IHHII", 16 + len(body), kind, MULTI, sequence, 0) + body
+
+
+def result(number: int, sequence: int = 1) -> bytes:
+    return message(ERROR, struct.pack("=i", -number) + bytes(16), sequence)
 
 
 def done(number: int = 0) -> bytes:
@@ -40,10 +44,13 @@ class Kernel:
         self.netlink.close()
         self.netlink._socket = agents_end
 
-    def reply(self, *datagrams: bytes) -> list[int]:
-        """Let a dump have this reply; return the classes that were read."""
+    def send(self, *datagrams: bytes) -> None:
         for datagram in datagrams:
             self._socket.send(datagram)
+
+    def reply(self, *datagrams: bytes) -> list[int]:
+        """Let a dump have this reply; return the classes that were read."""
+        self.send(*datagrams)
         return self.netlink.class_counters(1).minor.tolist()
 
     def close(self) -> None:
@@ -66,7 +73,7 @@ def test_a_dump_ends_wherever_its_end_stands(kernel: Kernel, end: tuple[bytes, .
 @pytest.mark.parametrize(
     "end",
     [
-        (message(ERROR, struct.pack("=i", -errno.ENODEV) + bytes(16)),),
+        (result(errno.ENODEV),),
         (class_of(MINOR), done(errno.ENODEV)),
         (class_of(MINOR) + done(errno.ENODEV),),
     ],
@@ -78,3 +85,11 @@ def test_an_error_of_a_dump_is_no_end(kernel: Kernel, end: tuple[bytes, ...]) ->
 
 def test_a_dump_without_classes_has_none(kernel: Kernel) -> None:
     assert kernel.reply(done()) == []
+
+
+@pytest.mark.parametrize("last", [0, errno.ENODEV])
+def test_the_first_rejection_of_a_change_is_raised_when_all_were_tried(kernel: Kernel, last: int) -> None:
+    kernel.send(result(errno.ENOENT, 2) + result(errno.EINVAL, 3), result(last, 4))
+    with pytest.raises(OSError, match=f"rtnetlink: {os.strerror(errno.ENOENT)}"):
+        kernel.netlink.change([Request(RTM_NEWTCLASS, 0, b"")] * 4)
+    assert kernel.reply(done()[:8] + struct.pack("=I", 5) + done()[12:]) == []  # the change's replies have been read

@@ -76,6 +76,17 @@ def test_receivers_of_many_senders_have_the_bits_of_numpy(name, spread):
 
 
 @needs_kernel
+@pytest.mark.parametrize("seed", range(2))
+def test_an_idle_sender_has_the_share_of_one_more_active_sender(seed):
+    requests = table(seed, SIZES)
+    receiver = np.repeat(np.arange(requests.receivers), np.diff(requests.offsets))
+    share_bps = (requests.limit_bps / (np.bincount(receiver, requests.active, requests.receivers) + 1))[receiver]
+    grants_bps = 0.5 * requests.available_bps
+    expected_bps = np.where(requests.active, grants_bps, np.minimum(share_bps, requests.available_bps))
+    np.testing.assert_array_equal(native.with_idle_share(requests, grants_bps), expected_bps)
+
+
+@needs_kernel
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_columns_whose_rows_are_apart_are_read_as_they_are(name):
     requests = table(5, SIZES)
