@@ -157,7 +157,7 @@ MacText = Annotated[
     WithJsonSchema(
         {
             "type": "string",
-            "pattern": "^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$",
+            "pattern": "^[0-9A-Fa-f]{2}((:[0-9A-Fa-f]{2}){5}|(-[0-9A-Fa-f]{2}){5})$",
             "description": "MAC address, with colons or dashes",
             "example": "00:00:00:00:00:01",
         }
