@@ -269,10 +269,10 @@ class _RestService(rest.Service):
         return self._dets.shell.times.view(after)
 
     def reload(self, dry_run: bool) -> ConfigDiff:
-        changes = self._dets.reloader.reload(dry_run=dry_run)
-        if changes and not dry_run:
+        diff = self._dets.reloader.reload(dry_run=dry_run)
+        if diff.changes and not dry_run:
             self._change_tracker.changed(self.settings.revision)
-        return changes
+        return diff
 
     def metrics(self) -> Iterator[bytes]:
         return self._dets.metrics.page()
