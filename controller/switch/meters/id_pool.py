@@ -13,7 +13,7 @@ _FREE, _USED, _RESERVED = 0, 1, 2
 
 
 class MeterIdPool:
-    """Allocates the lowest free id of ``first`` to ``last``.
+    """Allocates free ids of ``first`` to ``last``, low ones first.
 
     The state of each id is a byte, up to the greatest id that was ever in use.
     """
