@@ -57,7 +57,7 @@ _SEQUENCES = 2**16
 
 
 class Opcode(IntEnum):
-    """The message in a frame. The first five are the paper's messages (section II-A)."""
+    """The message in a frame. The first five are the paper's messages (section II.A)."""
 
     TRAFFIC_REPORT = 0xDE01
     INITIALIZE = 0xDE02

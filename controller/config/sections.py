@@ -74,7 +74,7 @@ class ControlSection(Section):
     path = "control"
     renamed: ClassVar = {"report_rate": "packet_in_rate"}
     interval_ms: Annotated[int, Field(ge=MIN_INTERVAL_MS, le=MAX_INTERVAL_MS)] = 55
-    """The control interval, milliseconds."""
+    """The control interval, milliseconds; the default is the DETS paper's (section III.A)."""
     on_stop: Literal["keep", "remove"] = "keep"
     """Whether meters, flow entries and queues stay on the switches when the controller stops."""
     mac_ageing_s: Annotated[int, Field(ge=1, le=MAX_IDLE_TIMEOUT_S)] = 300

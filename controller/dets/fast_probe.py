@@ -48,6 +48,8 @@ class FastProbe(SlowProbe):
     "below the mean" and able to rise, and the others never become equal. Deviation: when all are within 1 % of the
     mean, they get the mean. Averages of pairs approach the mean without reaching it, and each step would modify every
     meter; with this rule the shares become equal after some intervals.
+
+    The default of ``d`` is that of the paper's measurements (section IV); section III.A asks for d > 1.
     """
 
     d: float = parameter(

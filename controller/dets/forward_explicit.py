@@ -36,7 +36,8 @@ class ForwardExplicit(PerReceiverPolicy):
     Choice: the target is the receive limit, and the first r is RAA-FS's: the limit over the number of active senders.
     Choice: the receiving rate is the sum of the Traffic Reports of the receiver's senders. Choice: r stays between
     ``floor`` of that fair share and the limit, and does not fall by more than half in one interval; it keeps its value
-    while no sender is active. No sender is granted more than its sending capacity.
+    while no sender is active. No sender is granted more than its sending capacity. Choice: k is 0.5; the paper gives no
+    value.
     """
 
     k: float = parameter(

@@ -1,4 +1,4 @@
-"""The five DETS messages (DETS, section II-A) as columns, and ``ReceiverLoads``, which the paper does not have.
+"""The five DETS messages (DETS, section II.A) as columns, and ``ReceiverLoads``, which the paper does not have.
 
 Send-rate controllers and rate allocators exchange these messages only, so that they can run on different machines. A
 column holds one value per message. ``entry`` addresses both ends: it is a row of the pair table, which has the sending

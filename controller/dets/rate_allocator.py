@@ -1,7 +1,8 @@
-"""The rate allocators' communication part: congestion, and the messages to and from the senders (DETS, section III-A).
+"""The rate allocators' communication part: congestion, and the messages to and from the senders (DETS, section III).
 
-Every receiving VN has a rate allocator. The communication part declares congestion and exchanges messages with the
-senders; the allocation part is the policy of the VLAN. All allocators run at once, as columns over VNs.
+Every receiving VN has a rate allocator of two parts (section III, figure 4). The communication part declares congestion
+(section II) and exchanges messages with the senders (II.A); the allocation part (III.A) is the policy of the VLAN. All
+allocators run at once, as columns over VNs.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def _plain_reports(
     """Return the Traffic Reports of the machines in ``rows``: measured rate, effective limit and available rate.
 
     A sender's available rate towards one receiver is its send limit less its rate to all other receivers (section
-    III-A: a VN that sends 80 of its 100 Mb/s to another receiver can send at most 20 Mb/s to this one).
+    III.A: a VN that sends 80 of its 100 Mb/s to another receiver can send at most 20 Mb/s to this one).
 
     Deviation: in the paper the set rate caps the measurements. A meter passes its burst in addition, so the measured
     rate is capped here.

@@ -162,7 +162,7 @@ def control_step(
     observed: FabricReadings | None = None,
     shaped: BoolArray | None = None,
 ) -> tuple[ControlState, StepResult]:
-    """Run one interval (DETS, sections II-A and III) of a controller without peers.
+    """Run one interval (DETS, sections II.A and III) of a controller without peers.
 
     ``links``: None where only access links count. ``observed`` are the readings of queues and links, for policies that
     use them; None: no policy does. ``shaped`` (pairs,) is the mask of pairs that an agent on the sender's host shapes

@@ -1,4 +1,4 @@
-"""The receivers' side of an interval: congestion, receive budgets and grants (DETS, section III-A).
+"""The receivers' side of an interval: congestion, receive budgets and grants (DETS, sections II and III).
 
 This side has receiving VNs and their senders, but no meters. It receives ``ReceiverLoads`` and ``TrafficReport``, and
 sends the other four messages. Where no queue holds a receiver, it also sends what the senders' meters may pass

@@ -1,6 +1,6 @@
 """Feedback from a receiving node to a sending node that decides its own rate: a sixth message next to DETS's five.
 
-Deviation: DETS (section II-A) has five messages, and rates go from the receiver to the sender. In Gatekeeper, Seawall
+Deviation: DETS (section II.A) has five messages, and rates go from the receiver to the sender. In Gatekeeper, Seawall
 and HyGenICC the sender decides on what the receiver observed, so that the message carries observations. The policy
 names the columns. Here only Gatekeeper's policy sends such messages, with ``floor_bps`` and ``room_bps``; the policies
 of Seawall and HyGenICC read the counters of links and meters instead.

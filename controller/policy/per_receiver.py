@@ -74,7 +74,7 @@ class ReceiverRows:
 
 
 class PerReceiverPolicy(Policy):
-    """Senders are under control while their receiver is congested, and share its limit (DETS, section III-A).
+    """Senders are under control while their receiver is congested, and share its limit (DETS, II and III.A).
 
     A subclass is a rate allocation algorithm. ``weighted`` tells whether it uses the senders' weights.
     """
