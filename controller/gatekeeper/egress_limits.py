@@ -57,9 +57,9 @@ def halved(
 ) -> FloatArray:
     """Return (pairs,) the limits after the messages; all arguments have this shape.
 
-    The limits of ``notified`` pairs are lowered by the part ``decrease``, once, but not below ``floor_bps``. A limit
-    above ABOVE_OFFER times ``offered_bps``, or above ``room_bps``, the pair's part of the receiver's port, is first
-    lowered to that.
+    The limits of ``notified`` pairs are lowered by the part ``decrease`` (section 2: "by half on each congestion
+    message"), once. Deviation: not below ``floor_bps``. A limit above ABOVE_OFFER times ``offered_bps``, or above
+    ``room_bps``, the pair's part of the receiver's port, is first lowered to that.
     """
     near_bps = np.where(offered_bps > 0.0, np.minimum(limit_bps, ABOVE_OFFER * offered_bps), limit_bps)
     near_bps = np.minimum(near_bps, room_bps)

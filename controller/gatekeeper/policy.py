@@ -41,7 +41,12 @@ FLOOR_BPS, ROOM_BPS = "floor_bps", "room_bps"
 
 @dataclass(frozen=True)
 class Gatekeeper(Policy):
-    """Guaranteed access links in both directions: receivers report drops to senders, whose limits halve and rise."""
+    """Guaranteed access links in both directions: receivers report drops to senders, whose limits halve and rise.
+
+    The paper has ``decrease`` 0.5, ``feedback`` 1, and 0 for ``floor``, ``served``, ``targets`` and ``pair`` (section
+    2); its ``window`` is 100 ms (section 3.1). It found threshold and slope by experiment (section 2), and gives
+    neither. Choice: ``threshold``, ``slope``, and ``hold``, which the paper does not have.
+    """
 
     threshold: float = parameter(
         0.02, "drops above this part of the port's capacity are congestion", above=0.0, maximum=0.5

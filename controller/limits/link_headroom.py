@@ -1,7 +1,7 @@
 """Link headroom: finds ports where guarantees fill the link before the switch, so that drops happen before its queues.
 
-A policy that acts on the drops of receivers' queues cannot see drops before them (Gatekeeper, section 2: 5 % of the
-link stay unused).
+A policy that acts on the drops of receivers' queues cannot see drops before them. So a part of the link stays unused
+(Gatekeeper, section 2): 5 % (section 3.1).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
 
 MAX_PROMISED = 0.95
-"""Maximum share of a link for guarantees, from the paper."""
+"""Maximum share of a link for guarantees, from the paper (section 3.1)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
