@@ -94,11 +94,13 @@ def allocate(
     idle shares of their links (laws.idle_shares), ``weight`` (loops,) their weights, ``ceiling_bps`` (loops,) the most
     that an entity may send, ``capacity_bps`` (links,) the links' capacity for all of them.
 
-    1. The part of each destination (section 4.3, 1), and with it the feedback of each loop (2).
+    1. The part of each destination, and with it the feedback of each loop (section 4.3, Step 1; Class 2, lines 7 and
+       10).
     2. The unit of each loop's rise (see laws.steps).
     3. The law.
     4. Bounds by the loop's use; new loops start at their idle shares.
-    5. Each loop's rate is divided among its destinations; a pair gets the lowest rate on its path (3).
+    5. Each loop's rate is divided among its destinations; a pair gets the lowest rate on its path (Step 2;
+       line 16).
     """
     part = shares(loops, traffic.passed_bps, traffic.active)  # 1
     feedback = laws.Feedback.from_uses(loops, part, lost, marked)

@@ -239,7 +239,10 @@ class _SenderShares(Policy):
 
 @dataclass(frozen=True)
 class Seawall(_SenderShares):
-    """The default: proportional to marks that the controller computes, which come before any loss."""
+    """The default: proportional to marks that the controller computes, which come before any loss.
+
+    Choice: ``alpha``, ``a``; the paper gives no values. ``beta`` is section 4.3's, ``kappa`` a choice (4.5).
+    """
 
     name: ClassVar[str] = "seawall"
     title: ClassVar[str] = "Seawall"
@@ -248,6 +251,12 @@ class Seawall(_SenderShares):
 
 @dataclass(frozen=True)
 class _OnACurve(_SenderShares):
+    """Class 3 (section 4.4): the constants of the curve.
+
+    The paper gives no values: it follows past work (section 4.6), CUBIC and DCTCP (4.4). Choice: ``a`` (the paper's
+    step w has no unit), ``delta``, ``t_s`` (T_s), and ``hold``, which the paper does not have.
+    """
+
     a: float = parameter(0.01, "part of a link's remaining capacity by which the rise grows", above=0.0, maximum=1.0)
     delta: float = parameter(0.4, "how fast the concave part nears its goal", above=0.0, maximum=1.0)
     t_s: float = parameter(10.0, "intervals of the concave part", minimum=1.0, maximum=1000.0)
@@ -258,7 +267,7 @@ class _OnACurve(_SenderShares):
 
 @dataclass(frozen=True)
 class SeawallCubic(_OnACurve):
-    """The paper's Class 3 on losses alone (section 4.4)."""
+    """The paper's Class 3 on losses alone (section 4.4); with ``path`` 1 as published. Choice: ``alpha``."""
 
     alpha: float = parameter(0.2, "decrease of a rate at a loss", above=0.0, maximum=1.0)
 
@@ -269,7 +278,10 @@ class SeawallCubic(_OnACurve):
 
 @dataclass(frozen=True)
 class SeawallDctcp(_OnACurve):
-    """The paper's Class 3 on losses and on marks that the controller computes (section 4.4)."""
+    """The paper's Class 3 on losses and on marks that the controller computes (section 4.4).
+
+    ``alpha`` and ``gamma`` are DCTCP's (RFC 8257); the paper gives no values.
+    """
 
     gamma: float = parameter(1 / 16, "how fast the mean share of marks follows", above=0.0, maximum=1.0)
 

@@ -38,6 +38,8 @@ class SeawallStrawman(Policy):
     1. Each pair's share of each link on its path, by weight among the active pairs: every pair counts.
     2. After a loss: a decrease; otherwise: a step, as a part of the lowest share of 1.
     3. At most KAPPA times the pair's use, or the lowest share of 1 if that is more; and at most the pair's ceiling.
+
+    Choice: ``alpha`` and ``a``; the paper gives no values.
     """
 
     alpha: float = parameter(0.5, "decrease of a rate when all of its traffic is lost", above=0.0, maximum=1.0)
