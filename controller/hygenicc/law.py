@@ -24,7 +24,7 @@ from controller.allocation.segments import Segments, fill_level
 from controller.metering.enforcement import RESPONSIVE_BURST_S
 
 # Choice: no rate falls below this part of its share, nor below this many frames per interval, since marks need traffic.
-# The paper's rate may become 0, and then stays 0.
+# The paper's rate may become 0 (line 39), and then stays 0.
 FLOOR_PART = 0.01
 FLOOR_BITS = 3 * 1518 * 8
 # Choice: a queue that is too long marks every frame behind its threshold until it is drained. A phantom meter counts
@@ -152,8 +152,8 @@ def capacity_shares(
 
     Deviation: in the paper an active VM keeps its part of the NIC though it sends little, and the rest is lost. Here
     other VNs use that rest, and the VN gets its part back when it needs more; until their rates fall, the link is
-    shared. So two differences do not matter: idleness is detected earlier here (IDLE_INTERVALS; the paper: 1 s), and a
-    VM that only receives counts as active in the paper.
+    shared. So two differences do not matter: idleness is detected earlier here (IDLE_INTERVALS; the paper: 1 s, section
+    IV.A, footnote 3, and line 25), and a VM that only receives counts as active in the paper (III.A).
     """
     ports = len(capacity_bps)
     sends = demand_bps > 0

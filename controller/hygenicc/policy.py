@@ -120,7 +120,13 @@ class Limiters:
 
 @dataclass(frozen=True)
 class HyGenICC(Policy):
-    """Rates fall while frames are marked and rise while none is, within each VN's share of its port."""
+    """Rates fall while frames are marked and rise while none is, within each VN's share of its port.
+
+    In the paper, every 5 round trips (section V), a rate rises by C / 1000 (Algorithm 1, line 37; here ``slow``) or C /
+    100 (line 33; ``fast``), and falls by C / 1000 for each mark (line 35; ``beta``). ``timeout`` is line 30's; the
+    paper gives no value. ``scope`` and ``start`` are 0 (section IV.A), and ``admit`` is 1, for connections (section
+    II). The paper has neither ``gamma`` nor the cuts 1 and 2.
+    """
 
     cut: float = parameter(
         0.0,

@@ -1,7 +1,7 @@
 """HyGenICC's Algorithms 1 and 2 as printed, with slips repaired, frame by frame in plain Python: a reference.
 
 Sources at one bottleneck (``experiments.model.packets``), updates every 0.5 ms. A flag of ``Slips`` restores a slip, to
-show its effect.
+show its effect. Deviation: a rate does not fall below 1 % of its share; in line 39 it may become 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Slips:
 
 @dataclass(frozen=True)
 class PaperConstants:
-    """The constants of the paper (sections IV and V)."""
+    """The constants of the paper: 1 Gb/s (section V.A), and updates every 5 round trips (V) of 100 us (V.A)."""
 
     capacity_bps: float = 1e9
     update_s: float = 0.5e-3
@@ -66,17 +66,18 @@ class Source:
         self.fed_back_s = now_s
 
     def update(self, now_s: float) -> None:
-        """Run the timer (Algorithm 1, step 5), once for all flows of the VM."""
+        """Run the timer (Algorithm 1, lines 29 to 39), once for all flows of the VM."""
         capacity_bps = self.paper.capacity_bps
         if now_s - self.fed_back_s >= self.paper.congestion_timeout_s:
-            self.detected = False
+            self.detected = False  # 31
         if not self.detected:
-            self.rate_bps += capacity_bps / 100
+            self.rate_bps += capacity_bps / 100  # 33
         elif self.marks > 0 or self.slips.always_fed_back:
-            self.rate_bps -= self.marks * capacity_bps / 1000
+            self.rate_bps -= self.marks * capacity_bps / 1000  # 35
         else:
-            self.rate_bps += capacity_bps / 1000
-        self.marks = 0
+            self.rate_bps += capacity_bps / 1000  # 37
+        self.marks = 0  # 38
+        # Deviation from line 39, which has MAX(0, ...).
         self.rate_bps = max(0.01 * self.share_bps, min(self.share_bps, self.rate_bps))
 
 
