@@ -102,6 +102,19 @@ def test_a_decrease_is_put_in_force():
     assert after.goal_bps == pytest.approx([C])
 
 
+def test_a_rate_rises_by_lines_14_to_19_of_class_3():
+    rate, state = curve(C * one, UNUSED, laws.Feedback(0.1 * one, 0 * one, one, 0 * one, 0 * one))
+    expected_bps, increment_bps, part = 0.8 * C, 0.0, 0.7
+    for since in range(1, 15):
+        time = min(since / 10, 0.9)
+        if time < 0.9:
+            expected_bps += part * 0.4 * (C - expected_bps) * (1 - time) ** 3
+        else:
+            expected_bps, increment_bps = expected_bps + part * increment_bps, increment_bps + part * 0.01 * C
+        rate, state = curve(rate, state, laws.Feedback(0 * one, 0 * one, 0 * one, 0 * one, (1 - part) * one))
+        assert rate == pytest.approx([expected_bps], rel=1e-12)
+
+
 def test_the_concave_part_ends():
     """As printed two entities stand at 0.89 and 0.11 of the link for good."""
     world = World([[0], [0]], [0, 1], [C], law=Law.CUBIC, options={"a": 0.01, "alpha": 0.2}, demand_bps=[1e12, 0.0])
