@@ -203,7 +203,7 @@ def test_an_algorithm_changed_at_run_time_keeps_the_congestion():
 
 
 def test_limits_of_one_vn_hold_towards_several_receivers():
-    """A sender's available rate towards one receiver is what it leaves of its send limit (section III-A)."""
+    """A sender's available rate towards one receiver is what it leaves of its send limit (section III.A)."""
     loop = loop_of("fs", 0, vlans={10: {"send_limit": "100M", "receive_limit": "150M"}})
     loop.add((1, 1), (1, 8), 10, 80 * MBIT)
     for port in (1, 2, 3):

@@ -101,7 +101,7 @@ def test_keep_alive_and_set_rate_put_the_expiry_off():
 
 
 def test_reports():
-    """Senders 0 and 1: the first sends 60 of its 100 Mb/s elsewhere, and its burst went beyond its limit.
+    """Senders 0 and 1: the first sends 60 of its 100 Mb/s elsewhere, and its burst went beyond its limit (III.A).
 
     Sender 2 sends more than it may to VN 1, and has nothing left for VN 0.
     """
