@@ -212,6 +212,15 @@ class ShardedRun(ClusterRun):
         """Return the node of each switch by the switch's name, as a node says."""
         return dict(self.health(number)["cluster"]["owners"])
 
+    def balance(self, owners: Mapping[str, str | None]) -> None:
+        """Ask that switches are shared out, again if a node is not connected to all of them yet; wait for it."""
+
+        def shared_out() -> bool:
+            dets("cluster", "balance", "--config", str(self.nodes[0].config_path))
+            return all(self.owners(number) == owners for number in range(len(self.nodes)))
+
+        self.wait(shared_out, "they are shared out", 20.0)
+
 
 def check_one_writer(run: ClusterRun, dpids: Iterable[int]) -> None:
     """By the switches' own logs: masters only, and never an older generation after a newer one."""

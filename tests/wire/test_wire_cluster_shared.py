@@ -38,13 +38,7 @@ def run(cluster: ShardedRun) -> Iterator[ShardedRun]:
         if not node.running:
             node.start()
     cluster.wait_whole()
-
-    def shared_out() -> bool:
-        # Again, if a node that has come back is not connected to all switches yet.
-        dets("cluster", "balance", "--config", str(cluster.nodes[0].config_path))
-        return cluster.owners(0) == cluster.owners(1) == OWNERS
-
-    cluster.wait(shared_out, "they are shared out", 20.0)
+    cluster.balance(OWNERS)
     cluster.wait_whole()
     yield cluster
     check_one_writer(cluster, EDGES)
@@ -78,9 +72,10 @@ def test_what_operators_see_and_may_not_do(run: ShardedRun) -> None:
     assert (code, shown["active"], shown["owners"]) == (0, "n1", OWNERS)
     assert "s1      n2" in dets("cluster", "status", "--config", config)[1]
     assert "s1      n2    ready" in dets("status", "--url", run.nodes[0].url)[1]
+    received = ("dets_cluster_messages_total", "n1", "received")
+    run.wait(lambda: run.nodes[1].metrics()[received] > 0, "n1 has told n2 something")
     metrics = run.nodes[1].metrics()
     assert [metrics[f"dets_cluster_{what}_switches",] for what in ("owned", "unowned")] == [1.0, 0.0]
-    assert metrics["dets_cluster_messages_total", "n1", "received"] > 0
     assert [metrics.get(("dets_switch_ready", name)) for name in OWNERS] == [1.0, None, None]
     refusals = [
         ("PATCH", "/v1/vlans/10", {"algorithm": "fe"}, "cannot be sharded"),
