@@ -216,8 +216,8 @@ class ShardedRun(ClusterRun):
         """Ask that switches are shared out, again if a node is not connected to all of them yet; wait for it."""
 
         def shared_out() -> bool:
-            dets("cluster", "balance", "--config", str(self.nodes[0].config_path))
-            return all(self.owners(number) == owners for number in range(len(self.nodes)))
+            status, _ = dets("cluster", "balance", "--config", str(self.nodes[0].config_path))
+            return status == 0 and all(self.owners(number) == owners for number in range(len(self.nodes)))
 
         self.wait(shared_out, "they are shared out", 20.0)
 

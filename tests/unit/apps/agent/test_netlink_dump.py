@@ -24,8 +24,8 @@ def result(number: int, sequence: int = 1) -> bytes:
     return message(ERROR, struct.pack("=i", -number) + bytes(16), sequence)
 
 
-def done(number: int = 0) -> bytes:
-    return message(DONE, struct.pack("=i", -number))
+def done(number: int = 0, sequence: int = 1) -> bytes:
+    return message(DONE, struct.pack("=i", -number), sequence)
 
 
 def class_of(minor: int) -> bytes:
@@ -92,4 +92,4 @@ def test_the_first_rejection_of_a_change_is_raised_when_all_were_tried(kernel: K
     kernel.send(result(errno.ENOENT, 2) + result(errno.EINVAL, 3), result(last, 4))
     with pytest.raises(OSError, match=f"rtnetlink: {os.strerror(errno.ENOENT)}"):
         kernel.netlink.change([Request(RTM_NEWTCLASS, 0, b"")] * 4)
-    assert kernel.reply(done()[:8] + struct.pack("=I", 5) + done()[12:]) == []  # the change's replies have been read
+    assert kernel.reply(done(sequence=5)) == []  # the change's replies have been read
