@@ -77,8 +77,7 @@ class Source:
         else:
             self.rate_bps += capacity_bps / 1000  # 37
         self.marks = 0  # 38
-        # Deviation from line 39, which has MAX(0, ...).
-        self.rate_bps = max(0.01 * self.share_bps, min(self.share_bps, self.rate_bps))
+        self.rate_bps = max(0.01 * self.share_bps, min(self.share_bps, self.rate_bps))  # 39
 
 
 @dataclass
