@@ -82,9 +82,10 @@ def test_a_part_that_is_left_has_ended_with_its_children(
 
 @pytest.mark.parametrize(("status", "goes_on"), [(FAILED, True), (4, False)])
 def test_what_runs_beside_is_shown_when_both_have_ended(
-    capfd: pytest.CaptureFixture[str], status: int, goes_on: bool
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], status: int, goes_on: bool
 ) -> None:
     """If the one was not understood, the other is ended."""
+    monkeypatch.setattr(lanes, "GRACE_S", 1.0)
     with tempfile.TemporaryFile() as log:
         beside = Part("beside", ["sh", "-c", f"echo beside; {'' if goes_on else 'sleep 60'}"], log)
         part = Part("part", ["sh", "-c", f"sleep 0.3; echo part; exit {status}"])
