@@ -20,7 +20,8 @@ def few_skipped(app: Application) -> Iterator[None]:
     """
     before, withheld = app.get("/v1/loop"), withheld_s(app.pid)
     yield
-    app.wait_for(lambda: app.get("/v1/loop")["rounds"] > before["rounds"], "another round")
+    rounds = app.get("/v1/loop")["rounds"]
+    app.wait_for(lambda: app.get("/v1/loop")["rounds"] > rounds, "another round, which counts those skipped before")
     after = app.get("/v1/loop")
     skipped = after["skipped_rounds"] - before["skipped_rounds"]
     by_machine = (withheld_s(app.pid) - withheld) * 1e3 / after["interval_ms"]
