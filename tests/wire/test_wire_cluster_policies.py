@@ -58,11 +58,11 @@ def test_policies_give_what_one_process_does_and_free_nobody_when_the_allocator_
         offer(run, 390e6)
         run.wait(lambda: near_parts(run, range(3)), "parts of the guarantee, whosever the senders are", MAX_S)
         installed = InstalledMeters(run, most_kbps(run))
+        told = len(run.nodes[0].events("congestion-notification-sent"))
         run.nodes[ALLOCATOR].send_signal(signal.SIGKILL)
         run.nodes[ALLOCATOR].wait_ended()
         run.wait(lambda: NAMES[ALLOCATOR] not in run.owners(0).values(), "the others have its switches", MAX_S)
         run.wait(lambda: {run.health(one)["status"] for one in LIVE} == {"ready"}, "they control them", MAX_S)
-        told = len(run.nodes[0].events("congestion-notification-sent"))
         run.wait(
             lambda: len(run.nodes[0].events("congestion-notification-sent")) > told,
             "who decides now tells senders",
