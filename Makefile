@@ -60,8 +60,9 @@ figures: environment $(if $(filter ovs,$(FABRIC)),ovs)
 screenshots: environment
 	@$(BIN)/python tests/ui/screenshots.py docs
 
+# It compiles the model itself, beside tests that need no compiled model.
 test:
-	@$(MAKE) --no-print-directory -j2 environment tools
+	@$(MAKE) --no-print-directory -j2 $(STAMP) tools
 	@scripts/run-tests $(BIN)/python $(PYTEST_ARGS)
 
 test-kernel: environment ovs

@@ -138,15 +138,23 @@ def is_isolating() -> bool:
     return os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def compile_units(root: Path, pytest: Sequence[str]) -> None:
-    """Let pytest compile the unit tests once: each process that shares would compile all of them, at the same time."""
-    if not any((root / "tests/unit").rglob("*-pytest-*.pyc")):
-        command = [*pytest, "--collect-only", "-qq", root / "tests/unit"]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+def compile_first(root: Path, pytest: Sequence[str], *, units: bool) -> None:
+    """Compile the model, and let pytest compile the ``units`` tests once.
+
+    Each process that shares would compile all unit tests, at the same time.
+    """
+    model = subprocess.Popen([sys.executable, "-m", "experiments.model.native_build"], cwd=root)
+    try:
+        if units and not any((root / "tests/unit").rglob("*-pytest-*.pyc")):
+            command = [*pytest, "--collect-only", "-qq", root / "tests/unit"]
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        model.wait()
+    finally:
+        model.terminate()
 
 
 def run_together(
-    part: Part, besides: Sequence[tuple[Part, IO[bytes]]], first: Callable[[], object] = lambda: None
+    part: Part, besides: Sequence[tuple[Part, IO[bytes]]], first: Callable[[], None] = lambda: None
 ) -> bool:
     """Run parts at once, and before the first one, ``first``; then print the logs of the others.
 
@@ -197,7 +205,7 @@ def run_all(root: Path, arguments: Sequence[str]) -> int:
         alone = in_lane(ALONE, ALONE, *urgent)
         try:
             if run_together(
-                shared, [(functions, logs[0])], lambda: arguments or compile_units(root, pytest)
+                shared, [(functions, logs[0])], lambda: compile_first(root, pytest, units=not arguments)
             ) and run_together(rates[0], list(zip(rates[1:], logs[1:], strict=True))):
                 with alone:
                     alone.wait()
