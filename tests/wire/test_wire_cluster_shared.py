@@ -76,7 +76,12 @@ def test_what_operators_see_and_may_not_do(run: ShardedRun) -> None:
     run.wait(lambda: run.nodes[1].metrics()[received] > 0, "n1 has told n2 something")
     metrics = run.nodes[1].metrics()
     assert [metrics[f"dets_cluster_{what}_switches",] for what in ("owned", "unowned")] == [1.0, 0.0]
-    assert [metrics.get(("dets_switch_ready", name)) for name in OWNERS] == [1.0, None, None]
+
+    def ready() -> list[float | None]:
+        now = run.nodes[1].metrics()
+        return [now.get(("dets_switch_ready", name)) for name in OWNERS]
+
+    run.wait(lambda: ready() == [1.0, None, None], "n2 has been told who controls the others")
     refusals = [
         ("PATCH", "/v1/vlans/10", {"algorithm": "fe"}, "cannot be sharded"),
         ("PATCH", "/v1/vlans/10", {"shadow": "sp"}, "a shadow sees the whole fabric"),
