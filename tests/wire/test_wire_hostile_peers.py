@@ -232,6 +232,15 @@ def test_a_handshake_that_is_not_done_ends(run: WireRun, data: bytes) -> None:
     wait_counted(run, "evictions", "no handshake in time", before)
 
 
+def test_the_first_message_is_text_because_mininet_decodes_it(run: WireRun) -> None:
+    """Mininet asks by telnet whether a controller listens, and ends if it cannot decode what the controller sends."""
+    for _ in range(10):
+        with HostilePeer(address(run)) as peer:
+            hello = peer.await_message(MessageType.HELLO, 5.0)
+            assert hello is not None
+            assert hello.isascii()
+
+
 def test_few_connections_may_be_without_a_handshake(run: WireRun) -> None:
     before = run.app.metrics()
     with unharmed(run), open_connections(address(run), 100):

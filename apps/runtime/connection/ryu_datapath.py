@@ -88,19 +88,19 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self.eviction_reason: EvictionReason | None = None
         self.on_introduced: Callable[[], None] = lambda: None
         self.on_keep: Callable[[], None] = lambda: None
-        self._ended = False
         raw_socket = getattr(sock, "fd", None)
         self._plain = raw_socket if type(raw_socket) is _PlainSocket else None  # None: the connection is encrypted
         self.fileno = -1 if self._plain is None else int(self._plain.fileno())  # for replies to bulk requests
         self._queue = SendQueue(sock, self._plain)
         self._buffer = bytearray()
-        self._controlled = self._peer_closed = False
+        self._ended = self._controlled = self._peer_closed = False
         self._shared = False  # whether the shared reader reads the socket, not the connection's own loop
         self._interrupted = hub.Event()  # the shared reader has found a message for the connection's own loop
         self.gate = PeerDatapath.new_gate()
         self._ryu_requests: OrderedDict[int, None] = OrderedDict()  # xids of requests of other applications
         self._budget = MessageBudget(UNMANAGED_ALLOWANCE, PeerDatapath.clock, lambda: len(PeerDatapath.unmanaged))
         super().__init__(sock, address)
+        self.xid = 0  # not Ryu's random one: Mininet ends if telnet, with which it looks for us, shows bytes above 0x7f
 
     # -- beginning and end
 
