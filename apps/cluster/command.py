@@ -65,10 +65,7 @@ def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> i
         return 0 if active else 1
     row["owners"] = {name: view.owners.get(switch.dpid) for name, switch in loaded.switches.items()}
     row["pinned"], row["drained"] = requests.pinned(view), sorted(view.drained)
-    row["connected"] = {
-        node: [name for name, switch in loaded.switches.items() if switch.dpid in view.reached.get(node, ())]
-        for node in sorted({*view.nodes, *view.drained})
-    }
+    row["connected"] = requests.connected(view)
     show([row], output, COLUMNS)
     if output is OutputFormat.table:
         _show_shared(row, set(view.nodes))
@@ -83,13 +80,8 @@ def _show_shared(row: dict[str, Any], live: set[str]) -> None:
     owners = list(row["owners"].values())
     drained_states = {name: "drained" if name in live else "drained, not connected" for name in row["drained"]}
     nodes = [
-        {
-            "node": name,
-            "state": drained_states.get(name, ""),
-            "connected": len(connected),
-            "owned": owners.count(name),
-        }
-        for name, connected in row["connected"].items()
+        {"node": name, "state": drained_states.get(name, ""), "connected": len(names), "owned": owners.count(name)}
+        for name, names in row["connected"].items()
     ]
     show(nodes, OutputFormat.table, [Column(key, key) for key in ("node", "state", "connected", "owned")])
     switches = [
@@ -176,7 +168,11 @@ def balance(config: OfConfig = CONFIG) -> int:
     """
     with _placement_requests(config) as requests:
         moved, requested = requests.move_to_first_candidates()
+        view = requests.read_state()
     echo(f"{moved} switches have changed hands" + (f", of {requested}" if moved < requested else ""))
+    for node, switches in requests.connected(view).items():
+        if node not in view.drained and len(switches) < len(view.owners):
+            echo(f"{node} is connected to {len(switches)} of {len(view.owners)} switches, and takes only these")
     return 0 if moved == requested else 1
 
 

@@ -63,6 +63,11 @@ class PlacementRequests:
             if dpid in view.requested_nodes and f"{self._prefix}{self._request_key(dpid)}" not in self._leased
         }
 
+    def connected(self, view: ClusterView) -> dict[str, list[str]]:
+        """Return the names of the switches that each live or drained node is connected to."""
+        nodes, switches = sorted({*view.nodes, *view.drained}), self._switches.items()
+        return {node: [name for name, dpid in switches if dpid in view.reached.get(node, ())] for node in nodes}
+
     def drain(self, node: str) -> None:
         """Drain a node: it hands its switches over and takes none."""
         view = self.read_state()

@@ -105,6 +105,7 @@ def test_shared_out_bridges_go_to_the_other_node_when_theirs_is_killed_and_back_
         run.wait(lambda: run.health(1)["status"] == "ready", "it controls both")
         run.nodes[0].start()
         run.wait(lambda: run.health(0)["status"] == "ready", "the first one is back", 30.0)
+        run.wait_connected()
         moved = dets("cluster", "move", "s197", "n1", "--config", str(run.nodes[0].config_path))
         assert moved == (0, "s197 is with n1\n")
         run.wait(lambda: run.owners(0) == run.owners(1) == OWNERS, "they are shared out as before")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import signal
 import socket
@@ -134,6 +135,19 @@ class ClusterNodes(Cluster):
         """Wait until a node is active, and has all switches under control."""
         self.wait(lambda: self.controls(number), f"{NAMES[number]} is active", timeout_s)
 
+    def wait_connected(self) -> None:
+        """Wait until etcd has all nodes as connected to all switches, so that each may take any of them."""
+        config = str(self.nodes[0].config_path)
+
+        def connected() -> bool:
+            status, said = dets("cluster", "status", "--config", config, "--output", "json")
+            if status != 0:
+                return False
+            row = json.loads(said)[0]
+            return row["connected"] == {name: list(row["owners"]) for name in NAMES[: len(self.nodes)]}
+
+        self.wait(connected, "all nodes are connected to all switches", 30.0)
+
     def wait(self, condition: Callable[[], object], what: str, timeout_s: float = 15.0) -> None:
         """Wait until a condition is true; a node that does not answer makes it false. Raises ControllerError."""
         super().wait(condition, what, timeout_s)
@@ -213,13 +227,12 @@ class ShardedRun(ClusterRun):
         return dict(self.health(number)["cluster"]["owners"])
 
     def balance(self, owners: Mapping[str, str | None]) -> None:
-        """Ask that switches are shared out, again if a node is not connected to all of them yet; wait for it."""
-
-        def shared_out() -> bool:
-            status, _ = dets("cluster", "balance", "--config", str(self.nodes[0].config_path))
-            return status == 0 and all(self.owners(number) == owners for number in range(len(self.nodes)))
-
-        self.wait(shared_out, "they are shared out", 20.0)
+        """Ask that switches are shared out, once all nodes are connected to all of them; wait for it."""
+        self.wait_connected()
+        status, said = dets("cluster", "balance", "--config", str(self.nodes[0].config_path))
+        assert status == 0, said
+        whole = range(len(self.nodes))
+        self.wait(lambda: all(self.owners(number) == owners for number in whole), "they are shared out", 20.0)
 
 
 def check_one_writer(run: ClusterRun, dpids: Iterable[int]) -> None:

@@ -176,6 +176,7 @@ def test_a_node_that_was_paused_finds_its_switches_taken_and_shares_again_when_i
     run.wait(lambda: run.owners(0) == dict.fromkeys(OWNERS, "n2"), "n1 knows", 20.0)
     run.wait(lambda: run.health(0)["status"] == "ready", "n1 is ready to take over")
     assert all({node for node, _, _ in run.writers(dpid)[before[dpid] :]} <= {1} for dpid in EDGES)
+    run.wait_connected()
     config = str(run.nodes[0].config_path)
     assert dets("cluster", "balance", "--config", config) == (0, "2 switches have changed hands\n")
     run.wait(lambda: run.owners(0) == run.owners(1) == OWNERS, "they are shared out again", 20.0)

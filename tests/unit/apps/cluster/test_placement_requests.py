@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
+from support.cluster import dets
 from support.memory_etcd import MemoryEtcd
 
 from apps.cluster.etcd_client import delete, put
@@ -96,6 +98,16 @@ def test_balance_gives_each_switch_to_the_first_that_reaches_it(cluster: Cluster
     assert cluster.owners() == {**first, 3: "n1"}
     assert moved == wanted == list(first.values()).count("n2")
     assert cluster.requests.move_to_first_candidates() == (0, 0)
+
+
+def test_balance_says_who_cannot_take_all_switches(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apps.cluster.command._placement_requests", lambda _config: nullcontext(cluster.requests))
+    cluster.requests.move_to_first_candidates()
+    said = "0 switches have changed hands\n"
+    assert dets("cluster", "balance") == (0, f"{said}n2 is connected to 2 of 3 switches, and takes only these\n")
+    cluster.requests.drain("n2")
+    cluster.requests.wait_drained("n2")
+    assert dets("cluster", "balance") == (0, said)
 
 
 @pytest.mark.parametrize(
