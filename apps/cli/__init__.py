@@ -21,7 +21,6 @@ from controller import __version__, plugins, rooms
 from controller.errors import DetsError, InvalidValueError
 
 app = typer.Typer(
-    name="dets",
     cls=Commands,
     help="DETS: tenants' rate limits enforced by one OpenFlow 1.3 controller.",
     no_args_is_help=True,
@@ -76,7 +75,7 @@ def _words_of(error: Exception) -> str:
 def _run(arguments: list[str]) -> int:
     """Run a command; return its exit status, with each error of the user on one line of stderr."""
     try:
-        status = app(arguments, prog_name="dets", standalone_mode=False)
+        status = COMMAND(arguments, prog_name="dets", standalone_mode=False)
     except InvalidValueError as error:
         is_option = error.key.isidentifier() and not error.key.isupper()
         option = f"--{error.key.removesuffix('_bps').replace('_', '-')}" if is_option else error.key
@@ -131,3 +130,6 @@ def _top(
     if version:
         print(f"dets {__version__}")
         raise typer.Exit
+
+
+COMMAND = typer.main.get_command(app)

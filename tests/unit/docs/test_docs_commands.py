@@ -5,16 +5,14 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer.main
 import yaml
 from support.paths import ROOT
 
-from apps.cli import app
+from apps.cli import COMMAND
 from apps.cli.support.limits_file import read_limits
 from controller.config.loader import parse_config
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
-TREE = typer.main.get_command(app)
 _SAID = re.compile(r"`dets ([^`\n]+)`|^(?: {4})?(?:\S*/bin/)?dets (.+)$", re.MULTILINE)
 
 
@@ -26,7 +24,7 @@ def commands(text: str) -> list[str]:
 
 def unknown(words: str) -> str | None:
     """Return what in a command line ``dets`` does not know, None if it knows all of it."""
-    command, options = TREE, []
+    command, options = COMMAND, []
     for word in shlex.split(words.replace("'s", "").replace("|", " ")):
         children = command.list_commands(None) if hasattr(command, "list_commands") else []
         if word.startswith("-") and word != "-":
@@ -37,7 +35,7 @@ def unknown(words: str) -> str | None:
             if word not in children:
                 return word
             command = command.get_command(None, word)
-    here = {name for one in [*command.params, *TREE.params] for name in (*one.opts, *one.secondary_opts)}
+    here = {name for one in [*command.params, *COMMAND.params] for name in (*one.opts, *one.secondary_opts)}
     return next((option for option in options if option not in {*here, "-h", "--help"}), None)
 
 

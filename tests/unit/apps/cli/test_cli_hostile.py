@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from apps import cli
@@ -106,9 +105,6 @@ LINES = [(name, words) for name, lines in COMMANDS.items() for words in lines]
 IDS = [" ".join([name, *words]) for name, words in LINES]
 
 
-COMMAND: Any = typer.main.get_command(cli.app)  # made once: that takes longer than most commands do
-
-
 class Hostile(socketserver.ThreadingTCPServer):
     """Listens on a free port of the loopback; ``say`` is called with each connection and request: ``GET /v1/vns``."""
 
@@ -147,7 +143,6 @@ def dets(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, hostile: Hostile
 ) -> Callable[..., tuple[int, str, str]]:
     monkeypatch.setenv("DETS_URL", hostile.url)
-    monkeypatch.setattr(cli, "app", COMMAND)
     monkeypatch.setattr(rest_client, "MAX_PAGES", 20)
     files = {"LIMITS": "[{vlan: 10, port: s1:1, send: 1M}]", "DOCUMENT": "{}", "RECORDING": None}
     for name, text in files.items():
@@ -183,7 +178,7 @@ def test_all_commands_that_ask_are_tried() -> None:
             elif any("--url" in one.opts for one in command.params):
                 yield prefix + name
 
-    assert sorted(asking(COMMAND)) == sorted(COMMANDS)
+    assert sorted(asking(cli.COMMAND)) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize(("name", "words"), LINES, ids=IDS)

@@ -5,21 +5,19 @@ from pathlib import Path
 
 import pytest
 from support.paths import ROOT
-from typer.main import get_command
 
 from apps import cli
 from apps.cli.reference import commands, configuration, pages, regenerate, rest
 from controller.config.sections import ListenerSection, RootSection, Section
 from controller.errors import InvalidValueError
 
-COMMAND = get_command(cli.app)
 DOCS = ROOT / "docs"
 
 
 @pytest.mark.parametrize("page", pages(DOCS), ids=lambda page: page.name)
 def test_the_pages_are_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert text == regenerate(text, COMMAND), "run dets docs"
+    assert text == regenerate(text, cli.COMMAND), "run dets docs"
 
 
 def test_every_section_and_key_is_there_and_says_what_it_means() -> None:
@@ -35,7 +33,7 @@ def test_every_section_and_key_is_there_and_says_what_it_means() -> None:
 
 
 def test_every_command_is_there_and_hidden_ones_are_not() -> None:
-    text = commands.reference(COMMAND)
+    text = commands.reference(cli.COMMAND)
     named = re.findall(r"^\| `dets ((?:[a-z-]+ ?)+)", text, re.MULTILINE)
     shown = {name.strip() for name in named}
     assert {"vlan list", "limit reset", "bench loop"} <= shown
@@ -69,6 +67,6 @@ def test_pages_are_written_anew_and_checked(tmp_path: Path, capsys: pytest.Captu
 
 def test_what_is_no_part_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InvalidValueError, match="'colours' is not one of commands, configuration, rest"):
-        regenerate("<!-- made by dets docs: colours -->\n<!-- end -->\n", COMMAND)
+        regenerate("<!-- made by dets docs: colours -->\n<!-- end -->\n", cli.COMMAND)
     assert cli.main(["docs", str(tmp_path)]) == 2
     assert "has no page with a part made by dets docs" in capsys.readouterr().err
