@@ -78,8 +78,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     first.sort(key=lambda item: not is_long[item])
     others = [item for item in items if not is_long[item] and item.path.parent != WIRE_FOLDER]
     items[:] = lanes.dealt(others, first, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
-    if part := os.environ.get(lanes.PART):
-        items[:] = lanes.part_of(items, part)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Leave out what another lane runs, after taking down what only this test would have used of what stands."""
+    if not lanes.is_taken(item.path):
+        return None
+    item.session._setupstate.teardown_exact(nextitem)
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -16,7 +16,7 @@ from experiments.runs.scenario_run import RunSettings
 from experiments.scenarios import scenarios
 from experiments.scenarios.dets_uplink import STOP_S
 
-pytestmark = pytest.mark.rates
+pytestmark = [pytest.mark.rates, pytest.mark.long]
 
 
 @pytest.mark.parametrize(("shaping", "kept"), [("meter", False), ("agent", True), ("both", True)])

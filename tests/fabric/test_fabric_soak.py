@@ -9,7 +9,7 @@ import pytest
 from experiments.soak.run import run
 from experiments.soak.verdict import ENOUGH_TIME
 
-pytestmark = pytest.mark.rates
+pytestmark = [pytest.mark.rates, pytest.mark.long]
 
 
 def test_half_a_minute_of_churn_leaves_nothing_and_misses_nothing(tmp_path: Path) -> None:

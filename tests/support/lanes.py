@@ -3,7 +3,8 @@
 Most tests share the processors; of the processes that run these, two begin with the wire tier, and with files marked
 as long. Lanes are a pytest each, with a network and an Open vSwitch of its own (``scripts/lane``). In that of functions
 are the fabric tier, the kernel tier and the web UI, which wait most of the time, beside those that share. After them
-comes what compares rates in real time, in ``RATE_LANES`` lanes at once, each of which takes less than half a processor.
+comes what compares rates in real time, in ``RATE_LANES`` lanes at once, each of which takes less than half a processor,
+and one file after the other that no lane has begun.
 In the last lane is what keeps the processors busy itself. Each pytest writes down what its tests came to, so that one
 table tells of all.
 """
@@ -11,6 +12,7 @@ table tells of all.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -19,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -27,7 +28,7 @@ from typing import IO, Any
 FUNCTIONS, RATES, ALONE = LANES = ("functions", "rates", "alone")  # the names of the marks
 LONG = "long"  # the mark of files that begin first: nothing long is left when the others are done
 TALLY = "DETS_TEST_TALLY"  # the environment variable that names the file
-PART = "DETS_TEST_PART"  # the environment variable that selects a part of the files: "NUMBER/COUNT"
+CLAIMS = "DETS_TEST_CLAIMS"  # the environment variable that names the folder in which lanes claim files
 RATE_LANES = 3
 COUNTED = ("passed", "failed", "error", "skipped", "rerun")
 WAITING = 2  # how many of the processes that share begin with tests that wait
@@ -53,14 +54,16 @@ def dealt(items: Sequence[Any], waiting: Sequence[Any], processes: int) -> list[
     return order
 
 
-def part_of(items: Sequence[Any], part: str) -> list[Any]:
-    """Return the items in one of the parts of the files, "NUMBER/COUNT"; parts have about as many tests."""
-    number, count = map(int, part.split("/"))
-    tests, part_of_file = [0] * count, dict[Any, int]()
-    for path, size in Counter(item.path for item in items).most_common():
-        part_of_file[path] = tests.index(min(tests))
-        tests[part_of_file[path]] += size
-    return [item for item in items if part_of_file[item.path] == number]
+@functools.cache
+def is_taken(path: Path) -> bool:
+    """Whether another lane has begun this file; otherwise this one begins it. Without a folder of claims, never."""
+    if CLAIMS not in os.environ:
+        return False
+    try:
+        Path(os.environ[CLAIMS], path.name).mkdir()
+    except FileExistsError:
+        return True
+    return False
 
 
 def write_tally(stats: Mapping[str, Sequence[Any]]) -> None:
@@ -76,11 +79,11 @@ class Part:
     ``tests`` are, once it has ended, those that came to something, by what; one that was repeated as often as it was.
     """
 
-    def __init__(self, name: str, command: Sequence[str], output: IO[bytes] | None = None, part: str = "") -> None:
+    def __init__(self, name: str, command: Sequence[str], output: IO[bytes] | None = None, claims: str = "") -> None:
         self.name, self.status, self.took_s = name, INTERRUPTED, 0.0
         self.tests: dict[str, list[str]] = {what: [] for what in COUNTED}
         self._command, self._output = command, output
-        self._variables = {PART: part} if part else {}
+        self._variables = {CLAIMS: claims} if claims else {}
 
     def __enter__(self) -> Part:
         self._began_s = time.monotonic()
@@ -190,17 +193,17 @@ def run_all(root: Path, arguments: Sequence[str]) -> int:
     processes = f"--numprocesses={(os.cpu_count() or 1) + 1}"
     others = " and ".join(f"not {one}" for one in LANES)
 
-    def in_lane(name: str, mark: str, *words: str, log: IO[bytes] | None = None, part: str = "") -> Part:
-        return Part(name, [*lane, *words, *pytest, *tiers, "-m", mark], log, part)
+    def in_lane(name: str, mark: str, *words: str, log: IO[bytes] | None = None, claims: str = "") -> Part:
+        return Part(name, [*lane, *words, *pytest, *tiers, "-m", mark], log, claims)
 
     with contextlib.ExitStack() as stack:
         logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(RATE_LANES)]
         shared = Part("shared", [*pytest, processes, "--dist=worksteal", "-m", others])
         functions = in_lane(FUNCTIONS, FUNCTIONS, log=logs[0])
+        claims = stack.enter_context(tempfile.TemporaryDirectory())
         rates = [
-            in_lane(f"{RATES} {number + 1}", RATES, *urgent, log=logs[number] if number else None, part=part)
+            in_lane(f"{RATES} {number + 1}", RATES, *urgent, log=logs[number] if number else None, claims=claims)
             for number in range(RATE_LANES)
-            for part in [f"{number}/{RATE_LANES}"]
         ]
         alone = in_lane(ALONE, ALONE, *urgent)
         try:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from support import lanes
-from support.lanes import FAILED, INTERRUPTED, NONE_SELECTED, Part, dealt, part_of, run_together, status_of, summary
+from support.lanes import FAILED, INTERRUPTED, NONE_SELECTED, Part, dealt, run_together, status_of, summary
 from support.ovs import wait_until
 from support.paths import ROOT
 
@@ -32,13 +32,28 @@ def test_two_of_the_processes_begin_with_what_waits_and_files_stay_whole() -> No
     assert dealt(items, waiting, 1) == waiting + items
 
 
-def test_parts_share_the_files_about_equally() -> None:
-    items = [
-        Item(path, number) for path, tests in zip("abcde", (1, 6, 3, 2, 2), strict=True) for number in range(tests)
-    ]
-    parts = [part_of(items, f"{number}/3") for number in range(3)]
-    assert [sorted({item.path for item in part}) for part in parts] == [["b"], ["c", "a"][::-1], ["d", "e"]]
-    assert sorted(item for part in parts for item in part) == sorted(items)
+def test_lanes_run_each_file_once(tmp_path: Path) -> None:
+    """Each lane takes the next file that no other has begun, as a whole."""
+    (tmp_path / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
+    (tmp_path / "support").symlink_to(ROOT / "tests/support")
+    log, claims = tmp_path / "log", tmp_path / "claims"
+    claims.mkdir()
+    body = f"import os, time\nLOG = {str(log)!r}\n"
+    for name in "ab":
+        body += (
+            f"def test_{name}():\n    time.sleep(0.1)\n    open(LOG, 'a').write(f'{{__name__}} {{os.getpid()}}\\n')\n"
+        )
+    for name in "wxyz":  # two in each folder: what a folder needs is taken down before the next one's
+        folder = tmp_path / ("one" if name in "wx" else "two")
+        folder.mkdir(exist_ok=True)
+        (folder / f"test_{name}.py").write_text(body)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", tmp_path]
+    parts = [Part(name, [*map(str, command), str(tmp_path)], claims=str(claims)) for name in "12"]
+    with parts[0], parts[1]:
+        assert [part.wait() for part in parts] == [0, 0]
+    ran = [line.split() for line in log.read_text().splitlines()]
+    assert sorted(name for name, _ in ran) == sorted(f"test_{name}" for name in "wxyz" * 2)
+    assert len({(name, pid) for name, pid in ran}) == 4
 
 
 @pytest.mark.parametrize(

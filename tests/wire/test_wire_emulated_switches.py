@@ -9,7 +9,7 @@ from support.emulated_runs import AGGRESSOR_BPS, BLAST_S, VICTIM_BPS, WARM_UP_S,
 
 from experiments.switch.emulated import EMULATED, EmulatedSwitch
 
-pytestmark = pytest.mark.rates
+pytestmark = [pytest.mark.rates, pytest.mark.long]
 # What TCP gets without queues, at meters of its own, of its limit: docs/enforcement.md. Unprotected it gets a quarter.
 KEPT = 0.70
 
