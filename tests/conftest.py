@@ -66,6 +66,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.flaky(reruns=REPEATS, reruns_delay=1))
         if item.path.parent in IN_LANES and not any(map(item.get_closest_marker, lanes.LANES)):
             item.add_marker(lanes.FUNCTIONS)
+        if item.path.is_relative_to(HERE.parent / lanes.UNITS):
+            item.add_marker(lanes.COMPUTED)
     fabric = [item for item in items if item.path.parent == FABRIC_FOLDER or item.get_closest_marker("fabric")]
     missing = _missing_for_fabric() if fabric else None
     for item in fabric:

@@ -4,9 +4,9 @@ Most tests share the processors; of the processes that run these, two begin with
 as long. Lanes are a pytest each, with a network and an Open vSwitch of its own (``scripts/lane``). In that of functions
 are the fabric tier, the kernel tier and the web UI, which wait most of the time, beside those that share. After them
 comes what compares rates in real time, in ``RATE_LANES`` lanes at once, each of which takes less than half a processor,
-and one file after the other that no lane has begun.
-In the last lane is what keeps the processors busy itself. Each pytest writes down what its tests came to, so that one
-table tells of all.
+and one file after the other that no lane has begun. Beside them run tests that only compute, when a processor has
+nothing else to do. In the last lane is what keeps the processors busy itself. Each pytest writes down what its tests
+came to, so that one table tells of all.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import IO, Any
 
 FUNCTIONS, RATES, ALONE = LANES = ("functions", "rates", "alone")  # the names of the marks
+COMPUTED = "computed"  # the mark of tests that only compute
+UNITS = "tests/unit/controller"  # where these are
 LONG = "long"  # the mark of files that begin first: nothing long is left when the others are done
 TALLY = "DETS_TEST_TALLY"  # the environment variable that names the file
 CLAIMS = "DETS_TEST_CLAIMS"  # the environment variable that names the folder in which lanes claim files
@@ -191,13 +193,13 @@ def run_all(root: Path, arguments: Sequence[str]) -> int:
     tiers = [] if arguments else ["--ignore=tests/unit"]
     # One process more than processors: many tests wait. With the lane of functions, this keeps all processors busy.
     processes = f"--numprocesses={(os.cpu_count() or 1) + 1}"
-    others = " and ".join(f"not {one}" for one in LANES)
+    others = " and ".join(f"not {one}" for one in (*LANES, COMPUTED))
 
     def in_lane(name: str, mark: str, *words: str, log: IO[bytes] | None = None, claims: str = "") -> Part:
         return Part(name, [*lane, *words, *pytest, *tiers, "-m", mark], log, claims)
 
     with contextlib.ExitStack() as stack:
-        logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(RATE_LANES)]
+        logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(RATE_LANES + 1)]
         shared = Part("shared", [*pytest, processes, "--dist=worksteal", "-m", others])
         functions = in_lane(FUNCTIONS, FUNCTIONS, log=logs[0])
         claims = stack.enter_context(tempfile.TemporaryDirectory())
@@ -205,16 +207,18 @@ def run_all(root: Path, arguments: Sequence[str]) -> int:
             in_lane(f"{RATES} {number + 1}", RATES, *urgent, log=logs[number] if number else None, claims=claims)
             for number in range(RATE_LANES)
         ]
+        idle = ["chrt", "--idle", "0", sys.executable, "-m", "pytest", *(arguments or [UNITS])]
+        computed = Part(COMPUTED, [*idle, f"--numprocesses={os.cpu_count() or 1}", "-m", COMPUTED], logs[-1])
         alone = in_lane(ALONE, ALONE, *urgent)
         try:
             if run_together(
                 shared, [(functions, logs[0])], lambda: compile_first(root, pytest, units=not arguments)
-            ) and run_together(rates[0], list(zip(rates[1:], logs[1:], strict=True))):
+            ) and run_together(rates[0], list(zip([*rates[1:], computed], logs[1:], strict=True))):
                 with alone:
                     alone.wait()
         except KeyboardInterrupt:
             print("Interrupted", flush=True)
-    parts = [shared, functions, *rates, alone]
+    parts = [shared, functions, *rates, computed, alone]
     print(summary(parts), flush=True)
     return status_of([part.status for part in parts])
 
