@@ -84,6 +84,18 @@ def all_metered(switch: OneSwitch) -> bool:
     return switch.listed("unmetered_pairs") == []
 
 
+def reasons_without_meter(switch: OneSwitch, pairs: int, timeout_s: float) -> set[str]:
+    """Wait until so many pairs have no meter; return why. A moment later the controller may try again."""
+    whys: list[str] = []
+
+    def without() -> bool:
+        whys[:] = [pair["why"] for pair in switch.listed("unmetered_pairs")]
+        return len(whys) == pairs
+
+    switch.wait(without, f"{pairs} pairs without a meter", timeout_s)
+    return set(whys)
+
+
 def reset(switch: OneSwitch) -> None:
     """Let a switch connect again, with empty tables."""
     connections = switch.run.fabric.connections(switch.dpid)
@@ -170,8 +182,7 @@ def test_meters_that_are_refused_later_leave_their_pairs_without(switch: Switche
     else:
         refusing.set_abilities(limits=MeterLimits(supports_burst_flag=False))
     talk(refusing)
-    refusing.wait(lambda: len(refusing.listed("unmetered_pairs")) == 6, "without", 30)
-    (why,) = {pair["why"] for pair in refusing.listed("unmetered_pairs")}
+    (why,) = reasons_without_meter(refusing, 6, 30)
     assert re.search(said, why)
     refusing.wait(lambda: re.search(said, str(refusing.faults())), "told")
     assert refusing.all_pass()
@@ -199,8 +210,7 @@ def test_the_largest_of_more_pairs_than_meters_have_one(switch: Switches, name: 
     talk(few)
     few.wait(lambda: few.events("out-of-meters"), "told")
     assert name != "announced few" or few.events("switch-error") == []
-    few.wait(lambda: len(few.listed("unmetered_pairs")) == 4, "two of six with a meter")
-    assert {pair["why"] for pair in few.listed("unmetered_pairs")} == {"all meters of its switch are in use"}
+    assert reasons_without_meter(few, 4, 15) == {"all meters of its switch are in use"}
     few.wait(lambda: "4 pairs without a meter" in str(few.faults()), "told")
 
     def metered() -> set[tuple[int, int]]:
