@@ -248,6 +248,6 @@ class OneSwitch:
             for name, value in values.items():
                 setattr(self.datapath.abilities, name, value)
 
-    def wait(self, condition: Callable[[], object], what: str, timeout_s: float = 15.0) -> None:
-        """Wait until a condition on the switch, or on the application, is true."""
-        self.run.app.wait_for(condition, what, timeout_s)
+    def wait(self, condition: Callable[[], Any], what: str, timeout_s: float = 15.0) -> Any:
+        """Return the value of a condition on the switch, or on the application, as soon as it is true."""
+        return self.run.app.wait_for(condition, what, timeout_s)

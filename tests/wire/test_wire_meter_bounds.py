@@ -84,16 +84,14 @@ def all_metered(switch: OneSwitch) -> bool:
     return switch.listed("unmetered_pairs") == []
 
 
-def reasons_without_meter(switch: OneSwitch, pairs: int, timeout_s: float) -> set[str]:
+def reasons_without_meter(switch: OneSwitch, pairs: int, timeout_s: float = 15.0) -> set[str]:
     """Wait until so many pairs have no meter; return why. A moment later the controller may try again."""
-    whys: list[str] = []
 
-    def without() -> bool:
-        whys[:] = [pair["why"] for pair in switch.listed("unmetered_pairs")]
-        return len(whys) == pairs
+    def without() -> list[str] | None:
+        whys = [pair["why"] for pair in switch.listed("unmetered_pairs")]
+        return whys if len(whys) == pairs else None
 
-    switch.wait(without, f"{pairs} pairs without a meter", timeout_s)
-    return set(whys)
+    return set(switch.wait(without, f"{pairs} pairs without a meter", timeout_s))
 
 
 def reset(switch: OneSwitch) -> None:
@@ -210,7 +208,7 @@ def test_the_largest_of_more_pairs_than_meters_have_one(switch: Switches, name: 
     talk(few)
     few.wait(lambda: few.events("out-of-meters"), "told")
     assert name != "announced few" or few.events("switch-error") == []
-    assert reasons_without_meter(few, 4, 15) == {"all meters of its switch are in use"}
+    assert reasons_without_meter(few, 4) == {"all meters of its switch are in use"}
     few.wait(lambda: "4 pairs without a meter" in str(few.faults()), "told")
 
     def metered() -> set[tuple[int, int]]:
