@@ -61,12 +61,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # A file at a time: there are twenty times as many tests.
     paths = {item.path for item in items}
     real_time = {path for path in paths if any(path.is_relative_to(folder) for folder in REAL_TIME)}
+    computed = {path for path in paths if path.is_relative_to(HERE.parent / lanes.UNITS)}
     for item in items:
         if item.path in real_time:
             item.add_marker(pytest.mark.flaky(reruns=REPEATS, reruns_delay=1))
         if item.path.parent in IN_LANES and not any(map(item.get_closest_marker, lanes.LANES)):
             item.add_marker(lanes.FUNCTIONS)
-        if item.path.is_relative_to(HERE.parent / lanes.UNITS):
+        if item.path in computed:
             item.add_marker(lanes.COMPUTED)
     fabric = [item for item in items if item.path.parent == FABRIC_FOLDER or item.get_closest_marker("fabric")]
     missing = _missing_for_fabric() if fabric else None

@@ -207,7 +207,7 @@ def run_all(root: Path, arguments: Sequence[str]) -> int:
             in_lane(f"{RATES} {number + 1}", RATES, *urgent, log=logs[number] if number else None, claims=claims)
             for number in range(RATE_LANES)
         ]
-        idle = ["chrt", "--idle", "0", sys.executable, "-m", "pytest", *(arguments or [UNITS])]
+        idle = ["chrt", "--idle", "0", *pytest, *([] if arguments else [UNITS])]
         computed = Part(COMPUTED, [*idle, f"--numprocesses={os.cpu_count() or 1}", "-m", COMPUTED], logs[-1])
         alone = in_lane(ALONE, ALONE, *urgent)
         try:
