@@ -21,8 +21,8 @@ from controller.metering.enforcement import MeterChanges
 from controller.metering.fabric_readings import ReadingKind
 from controller.metering.guarantees import Guarantees, sender_entitlements
 from controller.policy.policy_groups import declare_congestion, required_readings
-from controller.switch.frame_sizes import dropped_frame_bytes
-from controller.switch.meter_index import MeterStatsBatch
+from controller.switch.frame_sizes import MAX_FRAME_METERS, dropped_frame_bytes
+from controller.switch.meter_index import MeterOwners, MeterStatsBatch
 from controller.switch.meters.counter_meters import CounterMeters
 from controller.switch.meters.meter_mods import modifications_by_switch
 from controller.whatif.recording import Recorder, Start
@@ -172,8 +172,10 @@ def _watch_floods_and_frame_sizes(fabric: FabricState, reports: MeterStatsBatch,
     vn_positions = fabric.listing.places_of_vns(listed, reports.ends, len(vns)).meter  # (vns, VN_METERS)
     # (vns,): whether the VN's switch has replied.
     answered = np.array([dpid in reports for dpid in vns.dpids], dtype=np.bool_)[vns.switch]
-    sender = fabric.state.entries.sender
-    follow_frame_sizes(fabric, dropped_frame_bytes(reports.whole, listed, sender, len(vns)), now_s)
+    part = slice(fabric.next_frame_meter, fabric.next_frame_meter + MAX_FRAME_METERS)
+    owners, sender = MeterOwners(listed.entry[part], listed.vn[part]), fabric.state.entries.sender
+    follow_frame_sizes(fabric, dropped_frame_bytes(reports.whole[part], owners, sender, len(vns)), now_s)
+    fabric.next_frame_meter = part.stop if part.stop < len(reports.whole) else 0
     floods.read(reports.whole, vn_positions[:, _OF_FLOODS].T, answered, vns.capacity_bps, now_s)
     began, ended = floods.update(vns.vlan, vns.receive_limit_bps, now_s)
     for row in fabric.events.limit_named(EventKind.FLOOD_BEGAN, began, now_s):

@@ -151,6 +151,7 @@ class FabricState:
         self.send_limits = SendLimitMeters.initial(len(self.vns))
         self.floods = FloodRates.initial(len(self.vns))
         self.frame_bytes: FloatArray = np.zeros(len(self.vns))  # the largest frames seen, if they are large
+        self.next_frame_meter = 0  # the first meter, in the order of replies, of which the next check reads frames
         self.phantoms = PhantomMeters.initial(len(self.vns))
         self.measuring = CountingMeters.empty()
         self._flood_limits: tuple[VnTable, FloatArray] | None = None

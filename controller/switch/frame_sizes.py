@@ -17,6 +17,8 @@ from controller.switch.meter_index import VN_METERS, MeterOwners
 from controller.switch.switch_record import NO_ENTRY
 from controller.units import BITS_PER_BYTE
 
+# Meters that one check reads: a million take 7 ms, so that with so many each is read in every fifth check.
+MAX_FRAME_METERS = 200_000
 FRAMES = 2  # the number of such frames in a minimum burst
 MAX_FRAME_BYTES = 65_535 + 18.0  # of an IP packet with Ethernet header and tag
 LARGE_FRAME_BYTES = MIN_BURST_BITS / BITS_PER_BYTE / FRAMES  # smaller ones pass any burst
@@ -31,12 +33,14 @@ def dropped_frame_bytes(stats: NDArray[np.void], owners: MeterOwners, sender: In
     ``stats`` are METER_STATS, ``owners`` the owners of the meters, ``sender`` (pairs,) the sending VNs. 0 where no
     large frame was dropped. A meter drops the frames that are too large for it, so that the mean is near the largest.
     """
-    octets, packets = stats["band_byte_count"], stats["band_packet_count"]
-    large = (octets > LARGE_FRAME_BYTES * packets) & (packets > 0) & (packets != PACKETS_UNAVAILABLE)
-    meters = np.flatnonzero(large & (octets < _COUNTABLE_BYTES))
     largest_bytes = np.zeros(vns)
-    if len(meters):
-        mean_bytes = np.minimum(octets[meters] / packets[meters], MAX_FRAME_BYTES)
+    # Few meters drop large frames, so only this is computed of all.
+    meters = np.flatnonzero(stats["band_byte_count"] > LARGE_FRAME_BYTES * stats["band_packet_count"])
+    octets, packets = stats["band_byte_count"][meters], stats["band_packet_count"][meters]
+    countable = (packets > 0) & (packets != PACKETS_UNAVAILABLE) & (octets < _COUNTABLE_BYTES)
+    if countable.any():
+        meters = meters[countable]
+        mean_bytes = np.minimum(octets[countable] / packets[countable], MAX_FRAME_BYTES)
         pair, vn_meter = owners.entry[meters], owners.vn[meters]
         is_pair, is_vn = pair != NO_ENTRY, (vn_meter != NO_ENTRY) & np.isin(vn_meter % VN_METERS, _OF_VNS)
         np.maximum.at(largest_bytes, sender[pair[is_pair]], mean_bytes[is_pair])

@@ -58,3 +58,31 @@ def test_a_send_limit_counts_from_its_own_modify() -> None:
     net.push()
     loop.run(1)
     assert central.fabric.send_limits.offered_bps[row] == pytest.approx(30e6)
+
+
+def test_frame_sizes_are_read_of_some_meters_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many meters each check reads a part of them, the next check the next part, and all in turn."""
+    net = Fabric(star(3, limits={10: "100M"}))
+    net.start()
+    loop, central = ControlLoop(net), net.central
+    loop.add((1, 1), (1, 3), 10, 30e6)
+    loop.add((1, 2), (1, 3), 10, 30e6)
+    loop.run(2)
+    decide, checks = central.interval, list[list[float]]()
+
+    def interval(stats: dict[int, Any], received_s: dict[int, float], now_s: float) -> StepResult:
+        stats = {dpid: meters.copy() for dpid, meters in stats.items()}
+        stats[1]["band_byte_count"], stats[1]["band_packet_count"] = 90_180, 10
+        result = decide(stats, received_s, now_s)
+        checks.append(central.fabric.frame_bytes.tolist())
+        return result
+
+    central.interval = interval  # type: ignore[method-assign,assignment]
+    meters, senders = len(net.switches[1].meters), [central.vns.row_of(10, 1, port) for port in (1, 2)]
+    monkeypatch.setattr("controller.central.control_interval.MAX_FRAME_METERS", 1)
+    monkeypatch.setattr("controller.metering.flood_rates.READ_S", 0.0)
+    loop.run(1)
+    assert len(checks) == 1
+    assert np.count_nonzero(checks[0]) <= 1  # one meter was read
+    loop.run(meters - 1)
+    assert [checks[-1][row] for row in senders] == [9_018, 9_018]
