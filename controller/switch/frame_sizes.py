@@ -17,7 +17,7 @@ from controller.switch.meter_index import VN_METERS, MeterOwners
 from controller.switch.switch_record import NO_ENTRY
 from controller.units import BITS_PER_BYTE
 
-# Meters that one check reads: a million take 7 ms, so that with so many each is read in every fifth check.
+# Meters that one check reads: a million take 7 ms. Of a million, each meter is read in every fifth check.
 MAX_FRAME_METERS = 200_000
 FRAMES = 2  # the number of such frames in a minimum burst
 MAX_FRAME_BYTES = 65_535 + 18.0  # of an IP packet with Ethernet header and tag
@@ -34,7 +34,7 @@ def dropped_frame_bytes(stats: NDArray[np.void], owners: MeterOwners, sender: In
     large frame was dropped. A meter drops the frames that are too large for it, so that the mean is near the largest.
     """
     largest_bytes = np.zeros(vns)
-    # Few meters drop large frames, so only this is computed of all.
+    # Few meters drop large frames: of all meters only this comparison is made.
     meters = np.flatnonzero(stats["band_byte_count"] > LARGE_FRAME_BYTES * stats["band_packet_count"])
     octets, packets = stats["band_byte_count"][meters], stats["band_packet_count"][meters]
     countable = (packets > 0) & (packets != PACKETS_UNAVAILABLE) & (octets < _COUNTABLE_BYTES)
