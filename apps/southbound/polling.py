@@ -285,17 +285,18 @@ def _read_meters(
     """Return the counters of the switches' meters: from the bulk request, and from single polls.
 
     ``bulk_polled`` are the switches of the bulk request, ``bulk_replies`` the index in it and the arrival time of each
-    reply, and ``answered`` the single polls with their replies.
+    reply, and ``answered`` the single polls with their replies. The switches are in the order of ``peers``, whichever
+    way they replied: the owners of all meters would be searched for again in another order.
     """
     # Usually every reply came by the bulk request, and no meter was modified after it: the arrays serve as they are.
     all_in_bulk = not answered and len(bulk_replies) == len(bulk_polled)
     if all_in_bulk and not [peer for peer in bulk_polled if peer.stale_meter_ids]:
         dpids = [peer.connection.dpid for peer in bulk_polled]
         return MeterStatsBatch(dpids, BULK_METER_STATS.stats, BULK_METER_STATS.ends, BULK_METER_STATS.meter_id)
-    stats, bounds = {}, list(pairwise([0, *BULK_METER_STATS.ends.tolist()]))
+    stats, bounds = _read_single_replies(peers, answered), list(pairwise([0, *BULK_METER_STATS.ends.tolist()]))
     for peer, (index, _) in bulk_replies.items():
         stats[peer.connection.dpid] = _drop_stale(peer, BULK_METER_STATS.stats[slice(*bounds[index])])
-    return MeterStatsBatch.from_stats(stats | _read_single_replies(peers, answered))
+    return MeterStatsBatch.from_stats({dpid: stats[dpid] for dpid in peers if dpid in stats})
 
 
 def _read_single_replies(peers: ConnectedSwitches, answered: list[Answer]) -> dict[int, NDArray[np.void]]:

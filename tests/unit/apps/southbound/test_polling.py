@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import support.framework  # noqa: F401
-from support.configs import star
+from support.configs import fabric, star
 from support.openflow_bytes import message, meter_records, multipart_reply
 
 from apps.runtime.connection.switch_connection import SwitchConnection
@@ -21,6 +21,7 @@ from apps.southbound.connected_switches import POLL_TIMEOUT_S, SwitchState
 from apps.southbound.polling import PORT_QUEUE_INTERVAL_S, TOGETHER, polled_before_s
 from apps.southbound.southbound_driver import SouthboundDriver
 from controller.central.controller import CentralController
+from controller.fabric.config_model import Config
 from controller.fabric.topology import LINK_TIMEOUT_S, Link, PortId
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.switch.meters.meter_mods import modifications
@@ -78,15 +79,16 @@ class Wire:
 class Round:
     """A controller of one switch, which answers once the round waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config | None = None) -> None:
         self.now_s = 0.0
         self.wire = Wire()
-        self.shell = SouthboundDriver(star(), lambda: self.now_s, lambda dpid: None, waiting=self._waiting)
+        self.shell = SouthboundDriver(config or star(), lambda: self.now_s, lambda dpid: None, waiting=self._waiting)
         self.connection = SwitchConnection(self.wire, lambda: self.now_s)  # type: ignore[arg-type]
         self.peer = self.shell.peers[DPID] = self.shell._new_peer(self.connection)
         self.peer.state = SwitchState.READY
         self.shell.central.switches[DPID].connected = True
         self.read: list[set[int]] = []
+        self.order: list[int] = []  # of the switches in the last round
         self.set_meanwhile: list[int] = []
         self.begins_with_one = False
         self.deaf = False  # whether it does not answer for its ports and queues
@@ -94,6 +96,7 @@ class Round:
         decide: Any = self.shell.central.interval
 
         def interval(stats: Any, *rest: Any) -> Any:
+            self.order = list(stats)
             self.read.append({one for dpid in stats for one in stats[dpid]["meter_id"].tolist()})
             return decide(stats, *rest)
 
@@ -219,6 +222,34 @@ def test_ports_are_read_with_the_meters_where_somebody_decides_by_them(
     for _ in range(2):
         assert one.run() == {1, 2, 3}
         assert (looked_s(one), one.peer.port_queue_poll) == (one.now_s, None)
+
+
+def test_switches_stay_in_their_order_whichever_way_they_reply() -> None:
+    """In another order, the owners of all meters would be searched for again."""
+    two, single = Round(fabric({1: {1: [10]}, 2: {1: [10]}})), Wire()
+    single.id = 2
+    connection = SwitchConnection(single, lambda: two.now_s)  # type: ignore[arg-type]
+
+    def reply_at_once(data: bytes) -> bool:
+        Wire.enqueue(single, data)
+        for xid, kind in single.asked:
+            body = meter_records(1) if kind == MultipartType.METER else b""
+            connection.accept_reply(MessageType.MULTIPART_REPLY, xid, multipart_reply(xid, body, kind))
+        single.asked.clear()
+        return True
+
+    single.enqueue = reply_at_once  # type: ignore[method-assign]
+    two.wire.has_lane = True
+    two.run()  # from now on, the first switch takes part in bulk requests
+    peers = two.shell.peers
+    peers[2] = two.shell._new_peer(connection)
+    peers[2].state, two.shell.central.switches[2].connected = SwitchState.READY, True
+    peers[DPID] = peers.pop(DPID)
+    two.run()
+    assert len(BULK_METER_STATS.ends) == 1
+    assert two.order == [2, DPID]
+    for wire in (two.wire, single):
+        wire.end()
 
 
 def test_a_bulk_request_that_ends_in_the_middle_is_read_whole(one: Round) -> None:
