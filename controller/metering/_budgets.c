@@ -5,7 +5,7 @@
 enum { MAX_SLOTS = 64 };
 
 typedef struct { /* receive_budgets.py fills it in this order */
-    double most_allowed, allowed_pressed, pressed, excess_s, excess, window_s, saved_s, slot_s, dip, idle, dip_slots;
+    double most_allowed, allowed_pressed, pressed, excess_s, excess, window_s, saved_s, slot_s, dip, idle, dip_slots, uneven_s;
 } Settings;
 
 /* Steps 7 and 8: when senders were last pressed and what VNs received above their limits; ``allowed`` is how much of its limit a
@@ -29,8 +29,8 @@ static void allow(i64 vns, double now_s, double elapsed_s, const Settings *s, co
 }
 
 /* ``slots`` (count, vns), newest first; ``since_s`` (count,) is their age; ``allowed`` (vns,) is as above. The first ``later`` of
- * them are still in the window after the horizon: ``free_bits`` (later + 1, vns) has what the last of these leaves, and then what
- * each does, until ``ahead_s``. */
+ * them are still in the window after the horizon: ``free_bits`` (later + 1, vns) has what they leave at the horizon, and then what
+ * each does when it leaves the window, at ``ahead_s``. */
 FOR_EACH_CPU
 static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double *restrict slots,
                 const double *restrict since_s, const double *restrict ahead_s, const double *restrict limit_bps,
@@ -51,7 +51,7 @@ static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double
                 above[i] = slot ? bits[i] + above[i] : bits[i];
             for (i64 i = 0; i < n; i++)
                 highest[i] = slot ? most(above[i], highest[i]) : above[i];
-            double lasted_s = since_s[slot] - (slot ? since_s[slot - 1] : 0.0);
+            double newer_s = slot ? since_s[slot - 1] : 0.0, lasted_s = since_s[slot] - newer_s;
             i64 recent = slot < (i64)s->dip_slots, wait = (i64)s->dip_slots - 1;
             for (i64 i = 0; i < n; i++) {
                 dipped[i] |= (waits[i] > 0) & (bits[i] > -(s->idle * limit[i] * lasted_s));
@@ -60,16 +60,23 @@ static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double
             }
             if (slot >= later)
                 continue;
-            double *left = free_bits + (slot + 1) * vns + first;
-            for (i64 i = 0; i < n; i++)
-                left[i] = part[i] * limit[i] * s->window_s - (above[i] + limit[i] * since_s[slot]);
+            /* When the slot has left; of the last one also at the horizon. */
+            double *left = free_bits + (slot + 1) * vns + first, *freed[] = {left, free_bits + first};
+            double at_s[] = {ahead_s[slot + 1], horizon_s};
+            for (int at = 0; at < (slot == later - 1 ? 2 : 1); at++) {
+                double stays_s = least(lasted_s, s->window_s - at_s[at] - newer_s + s->uneven_s);
+                double gone = lasted_s > 0.0 ? 1.0 - stays_s / lasted_s : 0.0;
+                for (i64 i = 0; i < n; i++) {
+                    double in_window_bits = (above[i] + limit[i] * since_s[slot]) - gone * (bits[i] + limit[i] * lasted_s);
+                    freed[at][i] = part[i] * limit[i] * s->window_s - in_window_bits;
+                }
+            }
             double after_s = ahead_s[slot + 1] - horizon_s;
             for (i64 i = 0; i < n; i++)
                 lasting[i] = least(left[i] - limit[i] * after_s, lasting[i]);
         }
-        const double *last = free_bits + later * vns + first;
+        const double *last = free_bits + first;
         for (i64 i = 0; i < n; i++) {
-            free_bits[first + i] = last[i];
             saved_bits[first + i] = s->saved_s * limit[i] - most(highest[i], 0.0);
             lasting[i] = least(last[i], lasting[i]) - most(part[i] - s->allowed_pressed, 0.0) * limit[i] * s->window_s;
             lasting_bits[first + i] = dipped[i] ? last[i] : lasting[i];
@@ -79,15 +86,16 @@ static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double
 
 /* Write what VNs received over ``elapsed_s``, above their limits, into the newest slot of their accounts, or into a new one. */
 FOR_EACH_CPU
-static void account(i64 vns, i64 count, double elapsed_s, i64 begins, const double *restrict received_bits,
+static void account(i64 vns, i64 count, double elapsed_s, double window_s, i64 begins, const double *restrict received_bits,
                   const double *restrict limit_bps, const double *restrict before, double *restrict after)
 {
     if (begins)
         memcpy(after + vns, before, (size_t)((count - 1) * vns) * sizeof *after);
     else
         memcpy(after, before, (size_t)(count * vns) * sizeof *after);
+    double in_window = window_s / most(elapsed_s, window_s), lasted_s = least(elapsed_s, window_s);
     for (i64 i = 0; i < vns; i++) {
-        double above = received_bits[i] - limit_bps[i] * elapsed_s;
+        double above = received_bits[i] * in_window - limit_bps[i] * lasted_s;
         after[i] = begins ? above : before[i] + above;
     }
 }
@@ -134,7 +142,7 @@ int64_t dets_receive(PyObject *columns, double now_s, double horizon_s)
     memcpy(starts_s + begins, start_s, (size_t)(count - begins) * sizeof *starts_s);
     if (begins)
         starts_s[0] = most(updated_s, now_s - s->window_s);
-    account(vns, count, least(now_s - updated_s, s->window_s), begins, received_bits, counted_bps, column(columns, 5), slots);
+    account(vns, count, now_s - updated_s, s->window_s, begins, received_bits, counted_bps, column(columns, 5), slots);
     i64 later = ages(count, s, now_s, starts_s, horizon_s, since_s, column(columns, 15));
     rooms(vns, count, later, s, slots, since_s, column(columns, 15), limit_bps, allowed, column(columns, 16),
           column(columns, 17), column(columns, 18));

@@ -5,7 +5,9 @@ receiver do together: idle senders that start at once, buckets that empty at the
 the limit. A receiving queue absorbs that. Where no queue holds the receiver, the meters of its senders do
 (docs/enforcement.md; docs/adr/0090 has the alternatives):
 
-1) A receiver's budget subtracts what it received above its limit, in slots of SLOT_S over the last WINDOW_S.
+1) A receiver's budget subtracts what it received above its limit, in slots of SLOT_S over the last WINDOW_S. With long
+   intervals slots are longer; the traffic of such a slot counts as even, and leaves the window bit by bit, UNEVEN_S
+   late.
 2) Until each slot has left the window, the remaining budget bounds what may arrive before the next reading, and the
    later rate of the active senders.
 3) Active senders come first: each gets its present rate, within its grant. If the sum of these rates exceeds the
@@ -37,6 +39,7 @@ from controller.metering.measurement import Measurement
 WINDOW_S = 1.0
 NEVER_S = -1e9  # before any traffic
 SLOT_S = 0.050
+UNEVEN_S = 0.060  # the traffic of a shorter slot may be anywhere in it
 SLOTS = 21  # of at least SLOT_S each: together they cover the window
 # Maximum of a window, in limits, if senders time out and if not; the meters' granularity adds some 3 %.
 ALLOWED, ALLOWED_PRESSED = 1.27, 1.07
@@ -54,7 +57,7 @@ MAX_HORIZON_S = 0.2  # senders are not stopped because readings are late
 INTERVALS = 9
 # The same as Settings of _budgets.c.
 _SETTINGS = np.array(
-    [ALLOWED, ALLOWED_PRESSED, PRESSED, EXCESS_S, EXCESS, WINDOW_S, SAVED_S, SLOT_S, DIP, IDLE, DIP_SLOTS]
+    [ALLOWED, ALLOWED_PRESSED, PRESSED, EXCESS_S, EXCESS, WINDOW_S, SAVED_S, SLOT_S, DIP, IDLE, DIP_SLOTS, UNEVEN_S]
 )
 
 
@@ -128,7 +131,9 @@ class ReceiveBudgets(NamedTuple):
     def updated(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiveBudgets:
         """Return the budgets after ``received_bits`` (vns,) since the last update, under these limits (vns,)."""
         slots, starts_s = self._slots(), self.slot_start_s
-        above_bits = received_bits - limit_bps * min(now_s - float(self.updated_s[0]), WINDOW_S)
+        elapsed_s = now_s - float(self.updated_s[0])
+        in_window = WINDOW_S / max(elapsed_s, WINDOW_S)
+        above_bits = received_bits * in_window - limit_bps * min(elapsed_s, WINDOW_S)
         newest_slot_full = not self.updated_s[0] < starts_s[0] + SLOT_S
         if newest_slot_full:  # 1
             slots = np.concatenate([above_bits[None], slots[:-1]])
@@ -146,17 +151,21 @@ class ReceiveBudgets(NamedTuple):
         slot_age_s = self.updated_s[0] - self.slot_start_s  # (SLOTS,), ascending
         # Slots that were never used, or long ago: their ages must not count as time in which the limit was kept.
         is_unused = slot_age_s > 2 * WINDOW_S
-        if is_unused.any():
-            slot_age_s = np.where(is_unused, slot_age_s[~is_unused].max(initial=0.0), slot_age_s)
-        # 2: a slot leaves the window when its newer neighbour's start does, since the time within a slot is unknown.
-        leaves_in_s = [WINDOW_S, *(WINDOW_S - slot_age_s[:-1]).tolist()]
-        later_count = sum(time_s > horizon_s for time_s in leaves_in_s)  # the newest slots, which outlast the horizon
-        ahead_s = np.array([horizon_s, *leaves_in_s[:later_count]])
+        slot_age_s = np.where(is_unused, slot_age_s[~is_unused].max(initial=0.0), slot_age_s)
+        # 2: a slot has left the window when its newer neighbour's start does.
+        newer_age_s = np.concatenate([np.zeros(1), slot_age_s[:-1]])
+        leaves_in_s = WINDOW_S - newer_age_s
+        ahead_s = np.append(horizon_s, leaves_in_s[leaves_in_s > horizon_s])  # the newest slots outlast the horizon
         # For each slot, from it to the newest: the excess above the limits of that time, and the received bits.
         above_bits = _running_sums(self._slots())
         received_bits = above_bits + limit_bps * slot_age_s[:, None]
-        # At the horizon the window has all slots that leave later; just before slot k leaves, it has slots 0 to k.
-        in_window_bits = np.concatenate([received_bits[later_count - 1 : later_count], received_bits[:later_count]])
+        # At the horizon the window has all slots that leave later, and when slot k leaves, it has slots 0 to k; of the
+        # oldest slot of these, what is not yet gone.
+        oldest = [len(ahead_s) - 2, *range(len(ahead_s) - 1)]
+        slot_s = (slot_age_s - newer_age_s)[oldest]
+        stays_s = np.minimum(slot_s, WINDOW_S - ahead_s - newer_age_s[oldest] + UNEVEN_S)
+        gone = 1.0 - np.divide(stays_s, slot_s, out=np.ones(len(slot_s)), where=slot_s > 0.0)
+        in_window_bits = received_bits[oldest] - gone[:, None] * (self._slots()[oldest] + limit_bps * slot_s[:, None])
         free_bits = allowed * limit_bps * WINDOW_S - in_window_bits
         # 5
         saved_bits = SAVED_S * limit_bps - np.maximum(above_bits.max(axis=0), 0.0)
@@ -174,8 +183,7 @@ class ReceiveBudgets(NamedTuple):
         """
         dipped = np.zeros(len(limit_bps), dtype=np.bool_)
         slots_to_search = np.zeros(len(limit_bps), dtype=np.int64)  # for earlier traffic, after a low slot was met
-        slot_lengths_s = np.diff(slot_age_s, prepend=0.0)
-        for number, (above_bits, slot_s) in enumerate(zip(self._slots(), slot_lengths_s.tolist(), strict=True)):
+        for number, (above_bits, slot_s) in enumerate(zip(self._slots(), np.diff(slot_age_s, prepend=0), strict=True)):
             has_traffic = above_bits > -(IDLE * limit_bps * slot_s)
             dipped |= (slots_to_search > 0) & has_traffic
             is_low = (number < DIP_SLOTS) & (above_bits < -(DIP * limit_bps * slot_s))

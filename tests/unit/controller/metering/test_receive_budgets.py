@@ -63,6 +63,30 @@ def test_senders_that_press_on_have_less_room_for_a_second(dropped_share: float,
     assert not less_bits[51:].any()
 
 
+@pytest.mark.parametrize("interval_s", [0.01, 0.055, 0.11, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 10.0])
+def test_senders_with_the_whole_limit_keep_it_at_any_interval(interval_s: float) -> None:
+    budgets, now_s = ReceiveBudgets.initial(1), 100.0
+    for _ in range(60):
+        now_s += interval_s
+        budgets, remaining = budgets.received(LIMIT_BPS * interval_s, np.zeros(1), LIMIT_BPS, LIMIT_BPS, now_s)
+    assert (remaining.free_bits >= LIMIT_BPS * remaining.ahead_s[:, None]).all()
+    assert remaining.lasting_bits > LIMIT_BPS * remaining.ahead_s[0], "and there is something to grow by"
+
+
+@pytest.mark.parametrize("interval_s", [0.055, 0.5, 1.0])
+def test_a_burst_counts_until_a_window_has_passed(interval_s: float) -> None:
+    """At an interval like the window, it counts in the next one."""
+    budgets, now_s, found = ReceiveBudgets.initial(1), 100.0, []
+    for reading in range(60):
+        now_s += interval_s
+        bits = LIMIT_BPS * (interval_s + 0.3 * (reading == 30))
+        budgets, remaining = budgets.received(bits, np.zeros(1), LIMIT_BPS, LIMIT_BPS, now_s)
+        found.append(remaining.lasting_bits / LIMIT_BPS)
+    less = found[29] - np.concatenate(found[30:])
+    assert less[: max(int(0.75 / interval_s), 1)].min() > 0.2
+    assert abs(less[int(np.ceil((1.0 + interval_s) / interval_s)) + 1 :]).max() < 0.1
+
+
 def received_limits(seconds: float) -> float:
     """Return what a receiver gets above its limit, in seconds of it, whose senders take all that they may.
 
