@@ -52,7 +52,7 @@ static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double
             for (i64 i = 0; i < n; i++)
                 highest[i] = slot ? most(above[i], highest[i]) : above[i];
             double newer_s = slot ? since_s[slot - 1] : 0.0, lasted_s = since_s[slot] - newer_s;
-            i64 recent = slot < (i64)s->dip_slots, wait = (i64)s->dip_slots - 1;
+            i64 recent = (slot < (i64)s->dip_slots) & (lasted_s > 0.0), wait = (i64)s->dip_slots - 1;
             for (i64 i = 0; i < n; i++) {
                 dipped[i] |= (waits[i] > 0) & (bits[i] > -(s->idle * limit[i] * lasted_s));
                 i64 low = recent & (bits[i] < -(s->dip * limit[i] * lasted_s)), fewer = waits[i] > 0 ? waits[i] - 1 : 0;

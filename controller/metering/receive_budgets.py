@@ -186,7 +186,8 @@ class ReceiveBudgets(NamedTuple):
         for number, (above_bits, slot_s) in enumerate(zip(self._slots(), np.diff(slot_age_s, prepend=0), strict=True)):
             has_traffic = above_bits > -(IDLE * limit_bps * slot_s)
             dipped |= (slots_to_search > 0) & has_traffic
-            is_low = (number < DIP_SLOTS) & (above_bits < -(DIP * limit_bps * slot_s))
+            # A slot of no length is old: what it has below zero is rounding.
+            is_low = (number < DIP_SLOTS and slot_s > 0.0) & (above_bits < -(DIP * limit_bps * slot_s))
             slots_to_search = np.where(is_low, DIP_SLOTS - 1, np.maximum(slots_to_search - 1, 0))
         return dipped
 

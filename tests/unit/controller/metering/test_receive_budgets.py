@@ -73,7 +73,7 @@ def test_senders_with_the_whole_limit_keep_it_at_any_interval(interval_s: float)
     assert remaining.lasting_bits > LIMIT_BPS * remaining.ahead_s[0], "and there is something to grow by"
 
 
-@pytest.mark.parametrize("interval_s", [0.055, 0.5, 1.0])
+@pytest.mark.parametrize("interval_s", [0.055, 0.2, 0.5, 1.0])
 def test_a_burst_counts_until_a_window_has_passed(interval_s: float) -> None:
     """At an interval like the window, it counts in the next one."""
     budgets, now_s, found = ReceiveBudgets.initial(1), 100.0, []
