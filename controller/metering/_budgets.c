@@ -84,7 +84,8 @@ static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double
     }
 }
 
-/* Write what VNs received over ``elapsed_s``, above their limits, into the newest slot of their accounts, or into a new one. */
+/* Write what VNs received over ``elapsed_s``, above their limits, into the newest slot of their accounts, or into a new one. Of a
+ * time longer than the window, the part within the window counts, as if all came evenly. */
 FOR_EACH_CPU
 static void account(i64 vns, i64 count, double elapsed_s, double window_s, i64 begins, const double *restrict received_bits,
                   const double *restrict limit_bps, const double *restrict before, double *restrict after)

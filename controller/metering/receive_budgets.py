@@ -132,6 +132,7 @@ class ReceiveBudgets(NamedTuple):
         """Return the budgets after ``received_bits`` (vns,) since the last update, under these limits (vns,)."""
         slots, starts_s = self._slots(), self.slot_start_s
         elapsed_s = now_s - float(self.updated_s[0])
+        # Of a time longer than the window, the part that came within the window, if all came evenly.
         in_window = WINDOW_S / max(elapsed_s, WINDOW_S)
         above_bits = received_bits * in_window - limit_bps * min(elapsed_s, WINDOW_S)
         newest_slot_full = not self.updated_s[0] < starts_s[0] + SLOT_S
@@ -162,28 +163,28 @@ class ReceiveBudgets(NamedTuple):
         # At the horizon the window has all slots that leave later, and when slot k leaves, it has slots 0 to k; of the
         # oldest slot of these, what is not yet gone.
         oldest = [len(ahead_s) - 2, *range(len(ahead_s) - 1)]
-        slot_s = (slot_age_s - newer_age_s)[oldest]
-        stays_s = np.minimum(slot_s, WINDOW_S - ahead_s - newer_age_s[oldest] + UNEVEN_S)
-        gone = 1.0 - np.divide(stays_s, slot_s, out=np.ones(len(slot_s)), where=slot_s > 0.0)
-        in_window_bits = received_bits[oldest] - gone[:, None] * (self._slots()[oldest] + limit_bps * slot_s[:, None])
+        slot_s = slot_age_s - newer_age_s
+        stays_s = np.minimum(slot_s[oldest], WINDOW_S - ahead_s - newer_age_s[oldest] + UNEVEN_S)
+        gone = 1.0 - np.divide(stays_s, slot_s[oldest], out=np.ones(len(oldest)), where=slot_s[oldest] > 0.0)
+        in_window_bits = received_bits[oldest] - gone[:, None] * (self._slots() + limit_bps * slot_s[:, None])[oldest]
         free_bits = allowed * limit_bps * WINDOW_S - in_window_bits
         # 5
         saved_bits = SAVED_S * limit_bps - np.maximum(above_bits.max(axis=0), 0.0)
         lasting_bits = (free_bits - limit_bps * (ahead_s - horizon_s)[:, None]).min(axis=0)
         # What is allowed above ALLOWED_PRESSED is for senders that time out (7), not for those that keep sending.
         lasting_bits -= np.maximum(allowed - ALLOWED_PRESSED, 0.0) * limit_bps * WINDOW_S
-        lasting_bits = np.where(self._dipped(limit_bps, slot_age_s), free_bits[0], lasting_bits)
+        lasting_bits = np.where(self._dipped(limit_bps, slot_s), free_bits[0], lasting_bits)
         return RemainingBudget(limit_bps, ahead_s, free_bits, saved_bits, lasting_bits)
 
-    def _dipped(self, limit_bps: FloatArray, slot_age_s: FloatArray) -> BoolArray:
+    def _dipped(self, limit_bps: FloatArray, lengths_s: FloatArray) -> BoolArray:
         """Return the mask of the VNs (vns,) with a dip lately: a low slot, less than DIP_SLOTS after one with traffic.
 
         The loop goes from the newest slot to the oldest: it meets a low slot before the earlier traffic.
-        ``slot_age_s`` (SLOTS,) are the times since the slots began.
+        ``lengths_s`` (SLOTS,) are the lengths of the slots.
         """
         dipped = np.zeros(len(limit_bps), dtype=np.bool_)
         slots_to_search = np.zeros(len(limit_bps), dtype=np.int64)  # for earlier traffic, after a low slot was met
-        for number, (above_bits, slot_s) in enumerate(zip(self._slots(), np.diff(slot_age_s, prepend=0), strict=True)):
+        for number, (above_bits, slot_s) in enumerate(zip(self._slots(), lengths_s, strict=True)):
             has_traffic = above_bits > -(IDLE * limit_bps * slot_s)
             dipped |= (slots_to_search > 0) & has_traffic
             # A slot of no length is old: what it has below zero is rounding.
